@@ -1,1 +1,1 @@
-"""The `quorate` command: a cluster on this machine, its zones, what they are doing."""
+"""The `quorate` command: a cluster on this machine, its zones, their state."""

@@ -1,7 +1,8 @@
-"""The one handler between whatever goes wrong and the person at the keyboard.
+"""The one handler that turns exceptions into messages for the user.
 
-A Problem is a sentence; anything else is a defect of ours, whose traceback goes into a file and of
-which the user is told in one sentence.
+A QuorateError, such as a Problem, is printed as a sentence, and so is an OSError with a known way
+out.  Any other exception is a defect of ours: its traceback goes into a file, and the user gets one
+sentence about it.
 """
 
 import signal
@@ -24,7 +25,7 @@ INTERRUPT_EXIT_CODE = 128 + signal.SIGINT
 
 
 def run_guarded(work: Callable[[], None], folder: Path) -> NoReturn:
-    """Do `work`; the process ends here.  Tracebacks go into a file of `folder`."""
+    """Do `work` and end the process.  Tracebacks go into a file of `folder`."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGHUP, _stop)
@@ -46,7 +47,7 @@ def run_guarded(work: Callable[[], None], folder: Path) -> NoReturn:
             sys.exit(DEFECT_EXIT_CODE)
         _say(f"{error.filename}: {words(error)}; {way_out}")
         sys.exit(1)
-    except Exception as error:  # nothing may reach a user as a traceback
+    except Exception as error:  # no user may see a traceback
         _say(_keep(error, folder.absolute() / ERROR_LOG))
         sys.exit(DEFECT_EXIT_CODE)
     sys.exit(0)
@@ -58,7 +59,7 @@ def _say(sentence: str) -> None:
 
 
 def _keep(error: Exception, log: Path) -> str:
-    """Write the traceback where it can be found; the sentence that says so."""
+    """Write the traceback into `log`; return the sentence that says so."""
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     if isinstance(error, OSError):
         what = f"{error.filename}: {words(error)}" if error.filename else words(error)
@@ -73,4 +74,4 @@ def _keep(error: Exception, log: Path) -> str:
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    raise SystemExit(128 + number)  # so that every `finally` runs on the way out
+    raise SystemExit(128 + number)  # every `finally` runs on the way out

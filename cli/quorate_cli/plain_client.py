@@ -1,7 +1,7 @@
 """A Redis Cluster client for people, used by `quorate cli` on machines without redis-cli.
 
-Follows MOVED as `redis-cli -c` does, but for a transaction: its commands belong to the agent that
-was told MULTI.
+It follows MOVED like `redis-cli -c`, except in a transaction: its commands belong to the agent that
+received MULTI.
 """
 
 import os
@@ -23,16 +23,17 @@ _MOVED = re.compile(rb"MOVED \d+ (.+):(\d+)")
 
 
 class ErrorReply(NamedTuple):
-    """An error as the agent worded it."""
+    """An error reply, as the agent worded it."""
 
     text: bytes
 
 
 class PlainClient:
-    """Gives commands to one zone, one after the other, and prints what is replied.
+    """Gives commands to one zone, one after the other, and prints the replies.
 
-    `reply_s`: how long a reply is waited for.  None: for a person, whom Ctrl-C ends the waiting, as
-    some commands wait on purpose."""
+    `reply_s`: seconds to wait for a reply.  None: no limit, for a person, who can end the wait by
+    Ctrl-C; some commands wait on purpose.
+    """
 
     def __init__(
         self,
@@ -52,9 +53,9 @@ class PlainClient:
         self._in_transaction = False
 
     def run(self, command: list[bytes]) -> bool:
-        """Execute one command and print its reply; False when the reply is an error.
+        """Execute one command and print its reply; return False if the reply is an error.
 
-        Problem where no reply came: whether the command was executed is unknown then.
+        Raises Problem if no reply came: the command may have been executed.
         """
         reply = self.ask(command)
         if command[0].upper() in (b"EXEC", b"DISCARD"):
@@ -79,7 +80,7 @@ class PlainClient:
     def ask(self, command: list[bytes]) -> object:
         """Execute one command and return its reply, which may be an ErrorReply.
 
-        Problem where no reply came: whether the command was executed is unknown then.
+        Raises Problem if no reply came: the command may have been executed.
         """
         for _ in range(REDIRECTS_MAX):
             reply = self._reply_of_one_agent(command)
@@ -121,7 +122,7 @@ class PlainClient:
                 yield b"(nil)" if self._is_terminal else b""
             case bytes():
                 yield reply
-            case ErrorReply():  # one command's of a transaction
+            case ErrorReply():  # of one command in a transaction
                 yield b"(error) " + reply.text
             case list():
                 for each in reply:
@@ -137,7 +138,7 @@ def _request(command: list[bytes]) -> bytes:
 
 
 def _read_reply(file: BinaryIO) -> object:
-    """The next reply in RESP2; OSError where it breaks off."""
+    """Return the next reply in RESP2; raise OSError if it breaks off."""
     line = file.readline()
     if not line.endswith(b"\r\n"):
         raise OSError("the connection ended before the reply")
@@ -167,7 +168,7 @@ def _read_bytes(file: BinaryIO, count: int) -> bytes | None:
 
 
 def run(client: PlainClient, command: list[bytes]) -> bool:
-    """Execute the command, or every line of standard input; whether no reply was an error."""
+    """Execute the command, or each line of standard input; return whether no reply was an error."""
     try:
         if command:
             return client.run(command)
@@ -177,7 +178,7 @@ def run(client: PlainClient, command: list[bytes]) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    """HOST:PORT [COMMAND …]: how `kubectl quorate cli` starts it beside an agent."""
+    """Run `HOST:PORT [COMMAND …]`, as `kubectl quorate cli` does in a pod; return the exit code."""
     host, port = split_address(arguments[0])
     client = PlainClient(host, port, sys.stdout.buffer, sys.stdout.isatty())
     try:
@@ -192,7 +193,7 @@ def _complain(text: str) -> None:
 
 
 def run_lines(client: PlainClient, lines: Iterable[bytes]) -> bool:
-    """Execute one command a line; False when any reply is an error."""
+    """Execute one command per line; return False if any reply is an error."""
     is_well = True
     for line in lines:
         words = split_line(line)
@@ -207,7 +208,7 @@ def run_lines(client: PlainClient, lines: Iterable[bytes]) -> bool:
 
 
 def typed_lines(client: PlainClient) -> Iterator[bytes]:
-    """The lines a person types, after a prompt; ends with Ctrl-D."""
+    """Yield the lines that a person types at a prompt; ends with Ctrl-D."""
     while True:
         try:
             yield os.fsencode(input(f"{client.host}:{client.port}> "))
@@ -216,7 +217,7 @@ def typed_lines(client: PlainClient) -> Iterator[bytes]:
 
 
 def split_line(line: bytes) -> list[bytes] | None:
-    """The words of a line, quoted as for redis-cli; None where quotes do not match."""
+    """Return the words of a line, quoted as for redis-cli; None if quotes do not match."""
     words, at, end = [], 0, len(line.rstrip())
     while at < end:
         found = _WORD.match(line, at)

@@ -1,6 +1,6 @@
 """`helm test`: writes a key into every zone that the operator serves, and reads it again.
 
-Runs as a pod with the account of the operator, in its image: so it needs nothing but the standard
+It runs as a pod with the operator's account, in the operator's image, so it needs only the standard
 library and the small client.
 """
 
@@ -23,13 +23,13 @@ ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 SERVER = "https://kubernetes.default.svc"
 TIMEOUT_S = 10.0
 KEPT_S = 60
-"""The key goes by itself where this program ends before it has deleted it."""
+"""Seconds until the key expires, if this program ends before it has deleted it."""
 
 Json = dict[str, Any]
 
 
 class Account:
-    """The API server, as the account of this pod may ask it."""
+    """The API server, with the rights of this pod's account."""
 
     def __init__(self, folder: Path, server: str) -> None:
         self._server = server.rstrip("/")
@@ -41,7 +41,7 @@ class Account:
         )
 
     def zones(self, namespace: str) -> list[Json]:
-        """The Zones of one namespace; of all where it is empty.  Problem."""
+        """Return the Zones of one namespace, or of all if it is empty.  Raises Problem."""
         place = f"namespaces/{namespace}/" if namespace else ""
         address = f"{self._server}/apis/quorate.io/v1alpha1/{place}zones"
         headers = {"Authorization": f"Bearer {self._token}"}
@@ -57,7 +57,7 @@ class Account:
 
 
 def check_zone(zone: Json) -> None:
-    """Write a key into the zone, read it and delete it.  Problem: what went wrong."""
+    """Write a key into the zone, read it and delete it.  Raises Problem if any of that fails."""
     endpoints = (zone.get("status") or {}).get("endpoints") or []
     if not endpoints:
         where = f"--namespace {zone['metadata']['namespace']} zone {zone['metadata']['name']}"
@@ -83,7 +83,7 @@ def check_zone(zone: Json) -> None:
 
 
 def _first_client(endpoints: Sequence[str]) -> PlainClient:
-    """A client of the first agent that answers.  Problem: why the last one does not."""
+    """Return a client of the first agent that answers; else raise the last one's Problem."""
     problem = Problem("no endpoint")
     for endpoint in endpoints:
         host, _, port = endpoint.rpartition(":")
@@ -99,7 +99,7 @@ def _first_client(endpoints: Sequence[str]) -> PlainClient:
 
 
 def check_all(zones: Sequence[Json]) -> Iterator[tuple[str, str]]:
-    """NAMESPACE/NAME of each zone, and the problem with it; empty where there is none."""
+    """Yield NAMESPACE/NAME of each zone, and the problem with it; empty if there is none."""
     for zone in zones:
         metadata = zone["metadata"]
         if metadata.get("deletionTimestamp"):
@@ -113,7 +113,7 @@ def check_all(zones: Sequence[Json]) -> Iterator[tuple[str, str]]:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Exit code 1 when a zone did not take the key, or could not be asked for."""
+    """Return the exit code: 1 if a zone did not take the key, or zones could not be listed."""
     parser = argparse.ArgumentParser(prog="zone_check", description="Write and read in every zone.")
     parser.add_argument("--namespace", action="append", help="where zones are; may be repeated")
     parser.add_argument("--all-namespaces", action="store_true")

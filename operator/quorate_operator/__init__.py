@@ -1,1 +1,1 @@
-"""The operator: keeps ownership in a metastore, leads agents, answers for zones."""
+"""The operator: keeps ownership in a metastore, leads agents, writes the status of zones."""

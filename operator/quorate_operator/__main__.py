@@ -1,4 +1,4 @@
-"""How the operator is started: `quorate-operator embedded` or `quorate-operator kubernetes`."""
+"""Starts the operator: `quorate-operator embedded`, `recover` or `kubernetes`."""
 
 import sys
 
@@ -40,7 +40,11 @@ _SECRETS_HELP = "folder of the clusters' secrets, CLUSTER.json each; default: se
 
 
 def main() -> int:
-    """Exit code 0 after a wanted end, 1 when refused or after a defect, 2 for wrong arguments."""
+    """Run the operator; return the exit code.
+
+    0 after a requested stop, 1 after a refusal or a defect, 3 (EXIT_LOST) if the lease was lost;
+    argparse exits with 2 if arguments are wrong.
+    """
     arguments = _parse()
     start_logging()
     raise_limit()
@@ -62,7 +66,7 @@ def main() -> int:
         traceback.print_exc()
         code = 1
     if arguments.mode == "kubernetes":
-        # Nothing of a process that no longer leads may go on, whatever hangs in its threads.
+        # No thread may go on in a process that no longer leads, not even one that hangs.
         sys.stderr.flush()
         os._exit(code)
     return code
@@ -187,7 +191,7 @@ async def _run_embedded(folder: Path, secrets: Path, host: str, port: int) -> No
 
 
 async def _run_kubernetes(arguments: argparse.Namespace) -> int:
-    # Here, because the embedded operator needs neither kopf nor its memory.
+    # Imported here: the embedded operator needs neither kopf nor the memory that it takes.
     from quorate_operator.kube.access import find_access
     from quorate_operator.kube.scope import make_scope
     from quorate_operator.kubernetes import KubernetesOperator
@@ -213,7 +217,7 @@ async def _run_kubernetes(arguments: argparse.Namespace) -> int:
 
 
 def _announce(path: Path, content: dict[str, int]) -> None:
-    """Write the file in one step, so that a reader never sees half of it."""
+    """Write the file atomically: readers never see half of it."""
     fresh = path.with_suffix(".new")
     fresh.write_text(json.dumps(content) + "\n")
     fresh.replace(path)

@@ -1,12 +1,12 @@
 """The operator on Kubernetes: stands for election, leads while it holds the lease, then ends.
 
 A standby runs nothing but its election.  A process that lost the lease ends instead of standing
-again: whatever it still had in hand dies with it.
+again, so that its unfinished work ends with it.
 
     STANDBY --lease--> MASTER --lost--> writes stop --> exit 3
-                       MASTER --SIGTERM--> writes stop --> lease released --> exit 0
-                       MASTER --defect in what all clusters need, or of each cluster's
-                                master--> writes stop --> lease released --> exit 1
+        MASTER --SIGTERM--> writes stop --> lease released --> exit 0
+        MASTER --defect in what all clusters need, or of each cluster's
+           master--> writes stop --> lease released --> exit 1
 """
 
 import asyncio
@@ -48,7 +48,7 @@ EXIT_LOST = 3
 KINDS_S = 2.0
 LAG_MAX_S = 10.0
 WATCH_AGE_MAX_S = 180.0
-"""Three times the interval at which an idle watch begins anew."""
+"""Three times the interval at which an idle watch is begun again."""
 
 
 class KubernetesOperator:
@@ -106,7 +106,7 @@ class KubernetesOperator:
         return self._served.clusters() if self._served is not None else []
 
     def unhealthy(self) -> str:
-        """See Observed.  A loop that stands still cannot answer at all, which fails the probe."""
+        """See Observed.  A blocked event loop cannot answer at all, which fails the probe."""
         lag_s = self._watch.lag_s()
         if lag_s > LAG_MAX_S:
             return f"the event loop is {lag_s:.0f} s late"
@@ -119,7 +119,7 @@ class KubernetesOperator:
         for (place, plural), age_s in self._traffic.watch_ages_s().items():
             if age_s <= WATCH_AGE_MAX_S:
                 continue
-            # One that is refused is begun again by itself, and said by /readyz.
+            # A refused watch is retried, and /readyz reports it.
             if self._watches is None or not self._watches.is_failing(place):
                 which = f"{plural} in namespace {place}" if place else plural
                 return f"the watch of {which} has shown no sign of life for {age_s:.0f} s"
@@ -133,7 +133,7 @@ class KubernetesOperator:
         return "; ".join(problems)
 
     async def run(self, stop: Stopping, health: tuple[str, int] | None) -> int:
-        """Until `stop` or the loss of the lease; the exit code."""
+        """Run until `stop` or the loss of the lease; return the exit code."""
         web_runner = await self._serve_health(*health) if health is not None else None
         stopping = asyncio.create_task(stop.wait())
         beating = asyncio.create_task(self._watch.run())
@@ -164,7 +164,7 @@ class KubernetesOperator:
             await _cancel(election, acquired)
 
     async def _wait_for_kinds(self) -> None:
-        """Whoever stands for election must be able to lead: without its kinds it could not."""
+        """Wait until the API server knows the custom resources: a master needs them."""
         while True:
             try:
                 found = await self._objects_api.get(f"/apis/{API_VERSION}")
@@ -199,11 +199,12 @@ class KubernetesOperator:
             await _first_of(election, stopping, failing)
         finally:
             await _cancel(failing)
-            # Ownership first: from here on the runners write and send nothing.
+            # Ownership first: after this the runners write and send nothing.
             await served.close()
             await self._ownership_watches.close()
             self._is_leading = False
-            # The next master need not wait for the watches to end: they cannot write any more.
+            # Before the watches end: they can no longer write, so the next master need not wait for
+            # them.
             await self._election.stop()
             await watches.stop()
         if self._failure and not self._election.lost_reason:
@@ -225,8 +226,10 @@ class KubernetesOperator:
         )
 
     def _master_failed(self, why: str) -> None:
-        """One cluster's defect is its own; without any master left the process gives up the lease,
-        because a process that decides nothing must not keep it."""
+        """Give up the lease if a defect has ended every cluster's master.
+
+        A process that decides nothing must not keep it.
+        """
         if self._served is None or not self._served.decides:
             self._fail(why)
 

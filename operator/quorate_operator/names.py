@@ -1,10 +1,10 @@
-"""Every name that others see or match: conditions, reasons, labels, finalizer, metrics."""
+"""All names that users and other programs see or match: conditions, reasons, labels, metrics."""
 
 from quorate.wire.resource import GROUP
 
 FINALIZER = f"{GROUP}/zone-data"
 ANNOTATION_RELEASE = f"{GROUP}/release"
-"""\"true\": the object goes as soon as it is deleted, whatever its data does."""
+"""\"true\": the object is removed as soon as it is deleted, whatever happens to its data."""
 LABEL_CLUSTER = f"{GROUP}/cluster"
 LABEL_AGENT = f"{GROUP}/agent"
 LABEL_NAME = "app.kubernetes.io/name"

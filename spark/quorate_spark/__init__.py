@@ -1,1 +1,1 @@
-"""Spark over a zone: every copy as a data source, and whether all copies agree."""
+"""Spark over a zone: reads every copy as a data source, and checks whether all copies agree."""

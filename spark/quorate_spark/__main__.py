@@ -1,8 +1,8 @@
 """`python -m quorate_spark validate ZONE --agents host:port,… --level counters|digest|rows`.
 
-Prints the verdict as a table, or with --json as JSON, which --report writes to a file.  Ends with 0
-when all copies agree, 1 when they differ, 2 when it could not be told; nothing else ends with 0 or
-1.
+Prints the verdict as a table, or as JSON with --json; --report writes the JSON to a file.  The exit
+code is 0 if all copies agree, 1 if they differ, 2 if that could not be told.  No other end has the
+code 0 or 1.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from quorate_spark.verdict import Level, Outcome, Verdict, could_not_tell
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; the exit code."""
+    """Run one command; return the exit code."""
     options = _parser().parse_args(arguments)
     level = Level(options.level)
     if options.report is not None and (problem := _unwritable(options.report)):
@@ -50,8 +50,8 @@ def main(arguments: list[str] | None = None) -> int:
             f" ({Path(place.filename).name}, line {place.lineno}): please report it",
         )
     if _asked_to_end:
-        # What was interrupted may have raised anything on its way out: py4j takes the rest of the
-        # last answer for the next one.  None of it is a verdict.
+        # An interrupted validation may have raised anything on its way out: py4j takes the rest of
+        # the last answer for the next one.  None of that is a verdict.
         return 128 + _asked_to_end[0]
     if options.json:
         print(report_json(verdict).decode(), end="")
@@ -69,9 +69,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _unwritable(report: Path) -> str:
-    """Why a report could not be written here once it is known; empty where it could.
+    """Return why the report could not be written to this path later; empty if it could.
 
-    A validation takes minutes: this is found out before it begins, and without making a file."""
+    A validation takes minutes, so this is checked before it begins, without making a file.
+    """
     if report.is_dir():
         return "is a folder: name a file"
     if not report.parent.is_dir():
@@ -92,7 +93,7 @@ def _validate(options: argparse.Namespace, level: Level) -> Verdict:
         prefix="validate-", dir=options.work_dir, ignore_cleanup_errors=True
     ) as name:
         folder = Path(name).resolve()
-        # What Spark's Python side prints of connections that Java dropped is for nobody.
+        # Hides what Spark's Python side prints about connections that Java dropped.
         with (folder / "stderr.log").open("w") as log, contextlib.redirect_stderr(log):
             return run_validation(
                 options.zone,
@@ -141,8 +142,8 @@ if __name__ == "__main__":
     if not __debug__:
         sys.stderr.write("quorate_spark does not run under python -O: its checks would be off\n")
         sys.exit(Outcome.UNKNOWN.exit_code)
-    logging.getLogger().addHandler(logging.NullHandler())  # py4j logs what we say in a sentence
-    # As an exception, so that Spark is stopped and its folder removed on the way out.
+    logging.getLogger().addHandler(logging.NullHandler())  # our messages say what py4j logs
+    # Signals become exceptions, so that Spark is stopped and its folder removed on the way out.
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""What a reading of a zone's copies is: every copy at about one moment, and who answered for it."""
+"""A reading of a zone's copies: every copy at about one moment, and the process that answered."""
 
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ class CopySeen(NamedTuple):
 
     @property
     def owner_facts(self) -> tuple[str, str, int, int, int, int, bool]:
-        """What must stay the same for two readings to be of one copy."""
+        """The facts that must stay the same for two readings to be of one copy."""
         state = self.state
         return (
             self.node,
@@ -31,8 +31,11 @@ class CopySeen(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """`owned[partition]` is hottest first; `strays` are copies on nodes that do not own their
-    partition (filling, or about to be deleted); `nodes` all that answered."""
+    """All copies at about one moment.
+
+    `owned[partition]` is hottest first; `strays` are copies on nodes that do not own their
+    partition (filling, or about to be deleted); `nodes` all that answered.
+    """
 
     owned: dict[int, tuple[CopySeen, ...]]
     strays: tuple[CopySeen, ...]
@@ -40,10 +43,10 @@ class Reading(NamedTuple):
 
 
 def absence(reading: Reading, zone: str, partitions: int, replicas: int) -> str:
-    """Why copies that are nowhere forbid a verdict; empty when none is known to be missing.
+    """Return why missing copies forbid a verdict; empty if none is known to be missing.
 
-    `partitions` and `replicas` as the zone declares them, 0 when not known: then the copies that
-    are there must at least be of a whole number of partitions a zone can have.
+    `partitions` and `replicas`: as the zone declares them, 0 if not known.  Then the copies found
+    must at least be of a number of partitions that a zone can have.
     """
     owned = reading.owned
     if not owned:

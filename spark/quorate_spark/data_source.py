@@ -9,19 +9,21 @@
     }
     spark.read.format("quorate").options(**options).load()
 
-One Spark partition per storage partition and copy, Arrow batches of one chunk each.  Options:
+There is one Spark partition per storage partition and copy, with Arrow batches of one chunk each.
+Options:
 
 - `zone`: the zone's name; `agents`: the peer ports of all agents; `cluster`: its name, which the
   agents compare with theirs; `secret_file`: the file of the cluster's secret, on the driver;
 - `partitions`: only these storage partitions, as in "0,3,7" (default: all);
 - `values`: `full` (default), or `sha256` for digests in place of values;
-- `problems`: `raise` (default: a copy that cannot be read whole fails the query), or `rows`: one
-  more column, `problem`, and one more row per copy, last, whose key is null: its problem is empty
-  when the copy was read whole, else the reason.
+- `problems`: `raise` (default): a copy that cannot be read whole fails the query; or `rows`: adds a
+  column, `problem`, and a last row per copy with a null key, whose problem is empty if the copy was
+  read whole, else the reason;
 - `chunk_bytes`, `connect_timeout_s`, `answer_timeout_s`: see quorate_spark.settings.
 
 Deleted keys whose tombstone a copy still keeps are rows with a null value and `tombstone` true.
-`expires_at` is in wall milliseconds, 0 never; rows past it are there until their update comes.
+`expires_at` is in wall milliseconds, 0 never; expired rows are present until their removal arrives
+as an update.
 """
 
 from collections.abc import Iterator, Sequence
@@ -64,19 +66,19 @@ class CopyPartition(InputPartition):
 
 
 class QuorateDataSource(DataSource):
-    """`spark.read.format("quorate")`."""
+    """The data source of `spark.read.format("quorate")`."""
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the format's name."""
         return FORMAT
 
     def schema(self) -> str:
-        """The columns above, `problem` too where asked for."""
+        """Return the columns above, with `problem` if it was asked for."""
         return ", ".join(f"`{name}` {kind}" for name, kind, _ in self._columns())
 
     def reader(self, schema: "StructType") -> "CopyReader":
-        """A reader over all copies."""
+        """Return a reader over all copies."""
         return CopyReader(dict(self.options), self._problems_as_rows())
 
     def _columns(self) -> tuple[tuple[str, str, pa.DataType], ...]:
@@ -90,7 +92,7 @@ class CopyReader(DataSourceReader):
     """Lists the copies, and reads one of them at a time.  Pickled to the workers."""
 
     def __init__(self, options: dict[str, str], problems_as_rows: bool) -> None:
-        # Spark hands option names over in lower case.
+        # Spark passes option names in lower case.
         self._zone = _required(options, "zone")
         self._agents = parse_addresses(_required(options, "agents"))
         # Read here, on the driver: workers get a tool's key and need no file.
@@ -107,7 +109,7 @@ class CopyReader(DataSourceReader):
         )
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One per storage partition and copy, in that order."""
+        """Return one partition per storage partition and copy, in that order."""
         reading = read_copies(self._zone, self._agents, self._cluster, self._settings)
         return [
             CopyPartition(copy)
@@ -117,7 +119,7 @@ class CopyReader(DataSourceReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The copy's rows."""
+        """Yield the copy's rows."""
         assert isinstance(partition, CopyPartition)
         copy = partition.copy
         try:

@@ -1,4 +1,4 @@
-"""A verdict as people read it (rich) and as programs do (JSON)."""
+"""Renders a verdict: for people (rich) and for programs (JSON)."""
 
 import msgspec
 from rich.console import Console, Group, RenderableType
@@ -15,17 +15,17 @@ COMMANDS_MAX = 50
 
 
 def report_json(verdict: Verdict) -> bytes:
-    """The whole verdict as one JSON object, with its exit code."""
+    """Return the whole verdict as one JSON object, with its exit code."""
     fields = msgspec.to_builtins(verdict)
     fields["exit_code"] = verdict.exit_code
     return msgspec.json.format(msgspec.json.encode(fields), indent=2) + b"\n"
 
 
 def print_report(verdict: Verdict, console: Console) -> None:
-    """The verdict with its figures, then what differs, then why something could not be told."""
+    """Print the verdict with its figures, the differences, and why something could not be told."""
     console.print(_report(verdict))
     for line in _ways_out(verdict):
-        console.print(line, soft_wrap=True)  # a command is one line, to be copied
+        console.print(line, soft_wrap=True)  # a command stays on one line, to be copied
 
 
 def _report(verdict: Verdict) -> RenderableType:
@@ -42,7 +42,7 @@ def _report(verdict: Verdict) -> RenderableType:
 
 
 def _ways_out(verdict: Verdict) -> list[Text]:
-    """What mends the copies that the others out-vote, command by command."""
+    """Return the commands that mend the copies that the others out-vote."""
     lines: list[Text] = []
     for partition in verdict.undecided[:LISTED_MAX]:
         text = f"partition {partition}: no majority of its copies agrees: none can be refilled"
@@ -51,7 +51,7 @@ def _ways_out(verdict: Verdict) -> list[Text]:
         lines.append(Text("Copies that the others out-vote get the rows of these by:"))
     for copy in verdict.outvoted[:COMMANDS_MAX]:
         command = f"quorate debug refill {verdict.zone} {copy.partition} --agent {copy.node}"
-        if verdict.digests is None:  # digests need not show it
+        if verdict.digests is None:  # digests need not show the damage
             command += "".join(f" --from {node}" for node in copy.suppliers)
         lines.append(Text(f"  {command}"))
     if len(verdict.outvoted) > COMMANDS_MAX:

@@ -1,4 +1,4 @@
-"""How long and how much a validation may take: one frozen record of limits."""
+"""Limits of a validation's time and size."""
 
 from dataclasses import dataclass
 
@@ -6,21 +6,20 @@ from quorate.facts.errors import QuorateError
 
 
 class SettingError(QuorateError):
-    """A setting is out of its bounds: names the setting, the value and the way out."""
+    """A setting is out of its bounds; the message names the setting, the value and the way out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Limits of one validation.
+    """Limits of one validation; times are in seconds.
 
-    `connect_timeout_s`: until an agent must have accepted a connection.  `answer_timeout_s`: until
-    it must have answered one question; large enough for a slow disk to read a chunk.
-    `settle_timeout_s`: how long copies that are behind may catch up while their counters are read
-    again; a copy whose LWM stands still for so long counts as differing, so it must be well above
-    what a restart of an agent takes to be repaired.  `settle_poll_s`: between two such readings.
-    `chunk_bytes`: what an agent is asked for at once (one row may be larger).
-    `passes_max`: how often rows are read again where ownership changed under the reading.
-    `rechecks_max`: how many differing keys are read again to confirm them.
+    `connect_timeout_s`: for an agent to accept a connection.  `answer_timeout_s`: for an agent to
+    answer one question; enough for a slow disk to read a chunk.  `settle_timeout_s`: for copies
+    that are behind to catch up, while their counters are read again.  A copy whose LWM stands still
+    for so long counts as differing, so it must be well above the time in which a restarted agent is
+    repaired.  `settle_poll_s`: between two such readings.  `chunk_bytes`: bytes asked of an agent
+    at once (one row may be larger).  `passes_max`: how often rows are read again if ownership
+    changed meanwhile.  `rechecks_max`: how many differing keys are read again to confirm them.
     `differences_max`: how many of them a report lists; the total is always given.
     """
 

@@ -1,13 +1,12 @@
-"""Whether all copies of a zone agree, found out while writes go on.
+"""Finds out whether all copies of a zone agree, while writes go on.
 
-1. Read the counters of all copies again and again until each copy has reached what any of them
-   knew at first (`compare_counters`).  A copy that does not get there differs; with level counters
-   that is all.
+1. Read the counters of all copies repeatedly until each copy has reached what any of them knew at
+   first (`compare_counters`).  A copy that does not reach it differs.  Level counters ends here.
 2. Level rows: c of each partition is the lowest LWM of that reading.  Read all rows of all copies
-   and compare what is settled (`compare_rows`, on Spark: `scan_rows`).
-3. Step 1 again, over what the copies know *now*.  A copy that changed its owner, row version, term
+   and compare those that are settled (`compare_rows`, on Spark: `scan_rows`).
+3. Repeat step 1 for what the copies know *now*.  A copy that changed its owner, row version, term
    or process meanwhile was not read as one copy: its partition starts over, a few times.
-4. Keys that differed are read again (`recheck`); what differs in the same way is damage.
+4. Read keys that differed again (`recheck`); those that differ in the same way are damaged.
 
 Level digest is level rows with another step 2 (`digest_scan`): digests first, and rows only where
 these differ.
@@ -51,11 +50,11 @@ def run_validation(
     replicas: int = 0,
     settings: Settings,
 ) -> Verdict:
-    """Validate `zone` through the peer ports `agents`, with a Spark of its own for level rows.
+    """Validate `zone` through the peer ports `agents`, with its own Spark for level rows.
 
-    `work_dir` must exist and be this run's own; what Spark leaves there is the caller's to remove.
-    `partitions` and `replicas`: see ZoneCopies.  Never raises for what it meets outside: what could
-    not be read or started is a verdict that says so.
+    `work_dir` must exist and be used by this run only; the caller removes what Spark leaves there.
+    `partitions` and `replicas`: see ZoneCopies.  Outside conditions are never raised: a verdict
+    says what could not be read or started.
     """
     try:
         copies = ZoneCopies(zone, parse_addresses(",".join(agents)), cluster, partitions, replicas)
@@ -83,8 +82,7 @@ class Validation:
         self._findings: dict[int, Finding] = {}
 
     def run(self, scan_rows: RowScan | None, level: Level = Level.ROWS) -> Verdict:
-        """Compare counters, and rows as well when there is something to read them with: then
-        `level` is what that is called."""
+        """Compare counters, and with `scan_rows` also rows; `level` is then the level reported."""
         started = time.monotonic()
         whole_reason = ""
         try:
@@ -99,7 +97,7 @@ class Validation:
         return self._verdict(level, whole_reason, time.monotonic() - started)
 
     def _settle(self, before: Mapping[int, Settled] | None) -> dict[int, Settled]:
-        """The settled partitions; of the others the reason or the difference is kept."""
+        """Return the settled partitions; keep the reason or the difference of the others."""
         self._reading, judgements = settle(self._copies, self._settings, before)
         settled: dict[int, Settled] = {}
         for partition, judgement in sorted(judgements.items()):
@@ -119,19 +117,20 @@ class Validation:
                 pass
 
     def _compare_rows(self, settled: dict[int, Settled], scan_rows: RowScan) -> None:
-        """Steps 2 to 4, over again for the partitions that could not be judged as they stood."""
+        """Run steps 2 to 4, again for the partitions that could not be judged."""
         for attempt in range(self._settings.passes_max):
             if attempt:
                 reasons = dict(self._reasons)
                 settled = self._settle(settled)
-                # Settled again is not compared again: until it is, the old reason stands.
+                # A partition that settles again is not yet compared again: the old reason stays
+                # until then.
                 self._reasons = reasons | self._reasons
             if not settled:
                 return
             settled = self._compare_once(settled, scan_rows)
 
     def _compare_once(self, before: dict[int, Settled], scan_rows: RowScan) -> dict[int, Settled]:
-        """One pass.  Answers the partitions that need another one; their reasons are kept."""
+        """Make one pass; return the partitions that need another one, and keep their reasons."""
         scanned = scan_rows(
             {partition: baseline_of(partition, s) for partition, s in before.items()}
         )
@@ -168,7 +167,7 @@ class Validation:
         finding = Finding(tally, scanned.suspicion)
         candidates = list(tally.candidates)
         if tally.highest is not None and tally.highest.winner[0] > now.target:
-            # Above all that any copy knows of now: it would never settle.
+            # Above everything that any copy knows of now: it would never settle.
             candidates.insert(0, tally.highest)
             finding.never_given_out = 1
         for candidate in candidates[:share]:
@@ -179,7 +178,7 @@ class Validation:
     def _keep_unmoved(
         self, findings: Mapping[int, "Finding"], after: Mapping[int, Settled]
     ) -> None:
-        """Keep findings whose copies are still the same ones after they were read again."""
+        """Keep findings whose copies are unchanged after they were read again."""
         if any(finding.confirmed for finding in findings.values()):
             self._reading = self._copies.read(self._settings)
         for partition, finding in findings.items():
@@ -246,11 +245,11 @@ class Validation:
 
 
 class Finding:
-    """What one pass found in one partition, its differing keys read again.
+    """The findings of one pass in one partition, after its differing keys were read again.
 
-    `suspicion`: see ScannedPartition.
-    `never_given_out`: 1 when the unsettled key with the highest counter was read again as well,
-    because no copy knows of so high a counter."""
+    `suspicion`: see ScannedPartition.  `never_given_out`: 1 if the unsettled key with the highest
+    counter was read again too, because no copy knows of so high a counter.
+    """
 
     __slots__ = ("confirmed", "gone", "never_given_out", "other", "suspicion", "tally")
 
@@ -263,7 +262,7 @@ class Finding:
         self.never_given_out = 0
 
     def count(self, again: KeyDifference | Again) -> None:
-        """Take in one key that was read again."""
+        """Count one key that was read again."""
         if isinstance(again, KeyDifference):
             self.confirmed.append(again)
         elif again is Again.GONE:
@@ -273,13 +272,15 @@ class Finding:
 
     @property
     def differing(self) -> int:
-        """Keys that differed at first and were not found to be alike since."""
+        """How many keys differed at first and were not found to be alike since."""
         return self.tally.differing + self.never_given_out - self.gone
 
     @property
     def reason(self) -> str:
-        """Why the partition cannot be judged by this pass; empty when it can: something is proven,
-        or nothing is left to prove."""
+        """Why the partition cannot be judged by this pass.
+
+        Empty if it can: a difference is proven, or nothing is left to prove.
+        """
         if self.confirmed:
             return ""
         if not self.differing:
@@ -291,7 +292,7 @@ class Finding:
 
 
 def baseline_of(partition: int, settled: Settled) -> Baseline:
-    """What rows read from now on are measured against."""
+    """Return the baseline for rows that are read from now on."""
     nodes = tuple(copy.node for copy in settled.copies)
     return Baseline(partition, nodes, settled.settled_upto)
 

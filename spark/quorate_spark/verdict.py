@@ -1,7 +1,7 @@
-"""What a validation found, in a form for people and programs: agree, differ, could not tell.
+"""The result of a validation, for people and programs: agree, differ, could not tell.
 
-A difference that was proven outweighs what could not be told elsewhere; agreement needs that
-everything could be told.
+A proven difference outweighs what could not be told elsewhere.  Agreement requires that everything
+could be told.
 """
 
 import enum
@@ -18,12 +18,12 @@ class Outcome(enum.StrEnum):
 
     @property
     def exit_code(self) -> int:
-        """What the process ends with."""
+        """The exit code of the process."""
         return {Outcome.AGREE: 0, Outcome.DIFFER: 1, Outcome.UNKNOWN: 2}[self]
 
 
 class Level(enum.StrEnum):
-    """How deep copies are compared."""
+    """How deeply copies are compared."""
 
     COUNTERS = "counters"
     DIGEST = "digest"
@@ -31,8 +31,10 @@ class Level(enum.StrEnum):
 
 
 class CopyCounters(msgspec.Struct, frozen=True):
-    """Counter state of one copy in a report; ranges are inclusive, lineage entries
-    (term, first counter) above a base (term, counter)."""
+    """The counter state of one copy in a report.
+
+    Ranges are inclusive; lineage entries are (term, first counter) above a base (term, counter).
+    """
 
     node: str
     replica_index: int
@@ -46,10 +48,11 @@ class CopyCounters(msgspec.Struct, frozen=True):
 
 
 class CounterDifference(msgspec.Struct, frozen=True):
-    """Copies of one partition whose counters cannot both be right.
+    """Copies of one partition whose counters cannot all be right.
 
-    `what`: lwm (a copy lacks updates and does not catch up), hwm (a copy knows of counters that
-    nobody holds), lineage (the same counter in different terms)."""
+    `what`: lwm (a copy lacks updates and does not catch up), hwm (a copy knows of counters that no
+    copy holds), lineage (the same counter in different terms).
+    """
 
     partition: int
     what: str
@@ -58,8 +61,10 @@ class CounterDifference(msgspec.Struct, frozen=True):
 
 
 class CopyRow(msgspec.Struct, frozen=True):
-    """One copy's row of a key in a report.  Not `present`: the copy has no row.  `expires_at` in
-    wall milliseconds, 0 never.  A tombstone has no value: `value_bytes` -1."""
+    """One copy's row of a key in a report; not `present`: the copy has no row.
+
+    `expires_at`: wall milliseconds, 0 never.  A tombstone has no value: `value_bytes` is -1.
+    """
 
     node: str
     replica_index: int
@@ -75,9 +80,10 @@ class CopyRow(msgspec.Struct, frozen=True):
 class KeyDifference(msgspec.Struct, frozen=True):
     """One settled key on which the copies of its partition differ.
 
-    `key` is for reading (bytes that are not printable UTF-8 are escaped), `key_hex` exact.  `what`
+    `key` is for people (bytes that are not printable UTF-8 are escaped), `key_hex` exact.  `what`
     names what differs: missing, tombstone, counter, term, expires_at, value, repeated, hwm (a
-    counter that no copy ever gave out)."""
+    counter that was never given out).
+    """
 
     partition: int
     key: str
@@ -94,8 +100,10 @@ class CopyDigestTold(msgspec.Struct, frozen=True):
 
 
 class OutvotedCopy(msgspec.Struct, frozen=True):
-    """A copy that a majority of its partition's copies contradicts; rows may be taken from those of
-    `suppliers`."""
+    """A copy that a majority of its partition's copies contradicts.
+
+    Rows may be taken from the copies of `suppliers`.
+    """
 
     partition: int
     node: str
@@ -105,9 +113,10 @@ class OutvotedCopy(msgspec.Struct, frozen=True):
 class DigestDifference(msgspec.Struct, frozen=True):
     """One partition whose copies told different digests at `counter`.
 
-    `buckets`: the ranges of the keys' hash (0 to 255) that differ; only their rows were read,
-    `rows_read` of all copies together.  `keys` of the confirmed differences that are listed, for
-    reading."""
+    `buckets`: the differing ranges of the keys' hash (0 to 255); only their rows were read.
+    `rows_read`: of all copies together.  `keys`: of the confirmed differences that are listed, for
+    people.
+    """
 
     partition: int
     counter: int
@@ -118,8 +127,11 @@ class DigestDifference(msgspec.Struct, frozen=True):
 
 
 class DigestFigures(msgspec.Struct, frozen=True):
-    """What level digest did.  `rows_unread`: rows found equal by digest alone, each counted once;
-    `rows_read`: rows of differing buckets, counted once per copy and reading."""
+    """The figures of level digest.
+
+    `rows_unread`: rows found equal by digest alone, each counted once; `rows_read`: rows of
+    differing buckets, counted once per copy and reading.
+    """
 
     partitions_compared: int
     partitions_differing: int
@@ -129,14 +141,15 @@ class DigestFigures(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The whole answer.  Counts of keys are over the partitions whose rows were compared.
+    """The whole result.  Counts of keys are over the partitions whose rows were compared.
 
-    `reasons`: why it could not be told (for some part, when the outcome is differ).  `notes`: what
-    a reader should know that changes nothing.  `differing_keys` counts all keys seen to differ, of
-    which `confirmed_keys` were read again and differed in the same way; `differing_partitions`
-    counts those with differing counters.  `digests` at level digest only.  `outvoted` copies can be
-    refilled; of the partitions in `undecided` no majority agrees.  The lists are bounded, the
-    counts are not."""
+    `reasons`: why it could not be told (for some part, if the outcome is differ).  `notes`: what a
+    reader should know that does not change the outcome.  `differing_keys`: all keys seen to differ;
+    `confirmed_keys`: those that were read again and differed in the same way;
+    `differing_partitions`: those with differing counters.  `digests`: only at level digest.
+    `outvoted` copies can be refilled; in `undecided` partitions no majority agrees.  The lists are
+    bounded, the counts are not.
+    """
 
     zone: str
     level: Level
@@ -160,16 +173,16 @@ class Verdict(msgspec.Struct, frozen=True):
 
     @property
     def exit_code(self) -> int:
-        """0 agree, 1 differ, 2 could not tell."""
+        """The exit code: 0 agree, 1 differ, 2 could not tell."""
         return self.outcome.exit_code
 
 
 def could_not_tell(zone: str, level: Level, *reasons: str) -> Verdict:
-    """A verdict about nothing: it could not even begin."""
+    """Return the verdict of a validation that could not begin."""
     return Verdict(zone, level, Outcome.UNKNOWN, reasons)
 
 
 def printable_key(key: bytes) -> str:
-    """The key for a person: its text, or with escapes where it is none."""
+    """Return the key for people: its text, with escapes for unprintable bytes."""
     text = key.decode("utf-8", "backslashreplace")
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,4 +1,4 @@
-"""`quorate cli ZONE …`: commands for a zone of this cluster and of no other, whatever its ports."""
+"""`quorate cli ZONE …`: gives commands to a zone of this cluster only, whatever its ports."""
 
 import os
 import re
@@ -21,7 +21,7 @@ from quorate_cli.plain_client import PlainClient, run
 from quorate_cli.processes.cluster_folder import DEFAULT_FOLDER, ClusterFolder
 from quorate_cli.terminal.problem import Problem
 
-# Everything behind ZONE is the client's, also what looks like an option of ours.
+# All words after ZONE are the client's, even those that look like options of ours.
 SETTINGS = {"allow_interspersed_args": False}
 
 
@@ -70,18 +70,18 @@ def _address(api: OperatorApi, name: str) -> tuple[str, int]:
 
 
 def _become_redis_cli(program: str, host: str, port: int, command: list[str]) -> NoReturn:
-    """Go on as redis-cli: its terminal, its standard input, its exit code."""
+    """Become redis-cli, with this process's terminal, standard input and exit code."""
     arguments = [program, "-c", "-h", host, "-p", str(port)]
     if command and _tells_errors(program):
         arguments.append("-e")
     sys.stdout.flush()
-    # Python ignores it, and what is ignored stays so across exec: `| head` would not end it.
+    # Python ignores SIGPIPE, and exec keeps that: `| head` would not end redis-cli.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.execv(program, [*arguments, *command])
 
 
 def _tells_errors(program: str) -> bool:
-    """Whether it knows -e, which makes an error reply an exit code: version 7 and later do."""
+    """Return whether it knows -e (version 7 and later): an error reply becomes an exit code."""
     asked = subprocess.run(
         [program, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True
     )
@@ -90,7 +90,7 @@ def _tells_errors(program: str) -> bool:
 
 
 def _run_plainly(host: str, port: int, command: list[str]) -> bool:
-    """Execute the command, or every line of standard input; whether no reply was an error."""
+    """Execute the command, or each line of standard input; return whether no reply was an error."""
     if command and command[0].startswith("-"):
         raise Problem(
             f"{command[0]} is an option of redis-cli, which is not installed: leave it out, or"

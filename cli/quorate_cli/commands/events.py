@@ -1,4 +1,4 @@
-"""`quorate events`: what happened in a cluster, and what happens from now on."""
+"""`quorate events`: past events of a cluster, and new ones as they come."""
 
 import os
 import sys
@@ -23,7 +23,7 @@ WAIT_S = 20
 ANSWER_S = WAIT_S + 10.0
 RETRY_S = 0.25
 NO_SENTENCE = "HTTP status"
-"""In what is said of an answer without a sentence: it is not the embedded operator that answers."""
+"""Part of the message if an answer has no sentence: then no embedded operator has answered."""
 ON_KUBERNETES = "on Kubernetes ask by `kubectl quorate events`"
 
 
@@ -69,16 +69,16 @@ def events(
 
 @contextmanager
 def until_nobody_reads() -> Iterator[None]:
-    """End without an error when whoever read (`| head`) has enough."""
+    """End without an error when the reader (`| head`) has closed the pipe."""
     try:
         yield
     except BrokenPipeError:
-        # Python must not flush into the pipe at its end.
+        # Keeps Python from flushing into the pipe at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _asked(api: OperatorApi, zone: str | None, cluster: str) -> dict[str, str]:
-    """The part of every question that says what is asked about."""
+    """Return the query parameters that say what is asked about."""
     if zone is not None:
         its = resources.zone(resources.fetch(api, resources.ZONE, zone)).spec.cluster_ref.name
         if cluster and cluster != its:
@@ -108,8 +108,11 @@ def _page(api: OperatorApi, asked: dict[str, str], **more: int) -> EventPage:
 
 
 def _follow(connect: Callable[[], OperatorApi], asked: dict[str, str]) -> Iterator[EventPage]:
-    """The state, then every event, as long as somebody reads; an operator that is away is waited
-    for, and one that is another has missed nothing that its state does not say."""
+    """Yield the state, then every event, endlessly.
+
+    While the operator is away, wait for it.  A restarted operator sends its state, which covers
+    what was missed.
+    """
     after: dict[str, int] = {}
     waits_for = ""
     while True:
@@ -138,12 +141,12 @@ def _print(event: ToldEvent, as_json: bool) -> None:
 
 
 def print_line(event: ToldEvent, more: str = "") -> None:
-    """One event for people, with `more` behind it."""
+    """Print one event for people, followed by `more`."""
     typer.secho(line(event) + more, fg="red" if event.kind == "Warning" else None)
 
 
 def line(event: ToldEvent) -> str:
-    """The event for people, in one line."""
+    """Return the event for people, in one line."""
     place = event.zone if event.partition is None else f"{event.zone}/{event.partition}"
     parts = [event.time, event.reason, *([place] if place else []), event.message]
     state = event.state

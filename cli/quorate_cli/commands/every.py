@@ -1,4 +1,4 @@
-"""All commands of `quorate`, put together."""
+"""Assembles all commands of `quorate`."""
 
 import typer
 

@@ -40,7 +40,7 @@ debug = typer.Typer(no_args_is_help=True, help="Damage one copy on purpose; mend
 
 POLL_S = 0.25
 PORTS_S = 3.0
-"""For so long a command that has declared a zone waits for the zone's client ports."""
+"""Seconds that a command waits for the client ports of a zone that it has declared."""
 
 ServerOption = Annotated[
     str | None,
@@ -56,14 +56,14 @@ KindArgument = Annotated[
 
 
 class Form(enum.StrEnum):
-    """How `get` prints objects whole."""
+    """Format in which `get` prints whole objects."""
 
     YAML = "yaml"
     JSON = "json"
 
 
 class ValidationLevel(enum.StrEnum):
-    """How deep copies are compared."""
+    """How deeply copies are compared."""
 
     COUNTERS = "counters"
     DIGEST = "digest"
@@ -110,7 +110,7 @@ def apply(
 
 
 def _first_condition(api: OperatorApi, manifest: Manifest) -> str:
-    """The first condition of a declared object, in its own words."""
+    """Return the first condition of a declared object as a sentence; empty if there is none."""
     found = resources.fetch(api, manifest.kind, manifest.name).get("status")
     conditions = found.get("conditions") if isinstance(found, dict) else None
     if not isinstance(conditions, list) or not conditions:
@@ -119,7 +119,7 @@ def _first_condition(api: OperatorApi, manifest: Manifest) -> str:
 
 
 def _how_to_connect(api: OperatorApi, name: str) -> str:
-    """The line that says how to give commands to a zone; agents open a new one's ports at once."""
+    """Return how to give commands to a zone, in one line; wait PORTS_S for a new one's ports."""
     deadline = time.monotonic() + PORTS_S
     while True:
         cluster = resources.zone(resources.fetch(api, ZONE, name)).spec.cluster_ref.name
@@ -225,7 +225,7 @@ def validate(
 ) -> None:
     """Do all copies of a zone agree?  Ends with 0 agree, 1 differ, 2 could not tell."""
     try:
-        if server is None:  # elsewhere the agents are asked until the time is over
+        if server is None:  # elsewhere, stopped agents are found only by asking them in vain
             _check_all_run(ClusterFolder(folder))
         command = zone_validation(_api(server, folder), zone, level.value, folder, report)
         if as_json:
@@ -265,7 +265,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (apply, get, describe, delete, statu
 
 
 def _check_all_run(folder: ClusterFolder) -> None:
-    """Problem where a process does not run: what the copies of an agent hold is unknown then."""
+    """Raise Problem unless all processes run: the copies of a stopped agent are unknown."""
     stopped = not_running(folder)
     if stopped:
         raise Problem("; ".join(stopped))
@@ -274,7 +274,7 @@ def _check_all_run(folder: ClusterFolder) -> None:
 def zone_validation(
     api: OperatorApi, zone: str, level: str, folder: Path, report: Path | None
 ) -> list[str]:
-    """The command line that validates a declared zone."""
+    """Return the command line that validates a declared zone."""
     spec = resources.zone(resources.fetch(api, ZONE, zone)).spec
     cluster = spec.cluster_ref.name
     agents = resources.cluster(resources.fetch(api, STORAGE_CLUSTER, cluster)).spec.dialed
@@ -292,7 +292,7 @@ def zone_validation(
 
 
 def wait_until_available(api: OperatorApi, zone: str, seconds: float) -> None:
-    """Until every partition of the zone serves; Problem with the zone's own words otherwise."""
+    """Wait until every partition of the zone serves; raise Problem with its condition if late."""
     deadline = time.monotonic() + seconds
     with Live(console=console, auto_refresh=False, transient=True) as live:
         view = StatusView()
@@ -333,7 +333,7 @@ def _known(api: OperatorApi, manifest: Manifest) -> Whole | None:
 
 
 def _what_changes(manifest: Manifest, before: Whole | None) -> str:
-    """created, unchanged, or which fields of the spec get which values."""
+    """Return "created", "unchanged", or which fields of the spec get which values."""
     if before is None:
         return "created"
     model = manifest.kind.model

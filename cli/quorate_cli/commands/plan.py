@@ -1,4 +1,4 @@
-"""`quorate plan`: what would be moved if an agent were lost or agents were added."""
+"""`quorate plan`: previews the migrations if an agent were lost or agents were added."""
 
 from typing import Annotated
 from urllib.parse import quote, urlencode
@@ -38,7 +38,7 @@ def plan(
 
 
 def print_plan(zone: str, found: Preview, as_json: bool, sizes: bool = True) -> None:
-    """What `plan` prints.  `sizes`: whether bytes are known."""
+    """Print a plan.  `sizes`: whether bytes are known."""
     if as_json:
         made = msgspec.to_builtins(found)
         if not sizes:
@@ -51,7 +51,7 @@ def print_plan(zone: str, found: Preview, as_json: bool, sizes: bool = True) -> 
 
 
 def render(zone: str, plan: Preview, sizes: bool = True) -> RenderableType:
-    """The plan for people.  `sizes`: whether bytes are known."""
+    """Return the plan for people.  `sizes`: whether bytes are known."""
     parts: list[RenderableType] = []
     if plan.steps:
         parts.append(_steps(plan.steps, sizes))

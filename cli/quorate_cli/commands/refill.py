@@ -1,7 +1,7 @@
-"""`quorate debug refill`: one copy that the others out-vote gets their rows.
+"""`quorate debug refill`: replaces the rows of a copy that the others out-vote by theirs.
 
-Which copies are right is judged by the validation of level digest, before and afterwards; the agent
-does the rest while it is asked for (quorate.protocol.agent.refill).
+A validation of level digest, before and afterwards, judges which copies are right.  The agent does
+the rest while it is asked repeatedly (quorate.protocol.agent.refill).
 """
 
 import tempfile
@@ -57,25 +57,25 @@ class Differing(msgspec.Struct, frozen=True):
 
 
 class Digests(msgspec.Struct, frozen=True):
-    """What level digest found."""
+    """Result of level digest."""
 
     differing: tuple[Differing, ...] = ()
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What of the validation's report is needed here."""
+    """The part of the validation's report that is needed here."""
 
     reasons: tuple[str, ...] = ()
     outvoted: tuple[Outvoted, ...] = ()
     digests: Digests | None = None
 
     def differing(self, partition: int) -> Differing | None:
-        """The partition's digests, when a key of it is confirmed to differ."""
+        """Return the partition's digests if a key of it is confirmed to differ, else None."""
         found = self.digests.differing if self.digests is not None else ()
         return next((each for each in found if each.partition == partition and each.keys), None)
 
     def why_unknown(self, partition: int) -> str:
-        """Why nothing is known of the partition; empty when something is."""
+        """Return why the partition could not be judged; empty if it was."""
         prefix = f"partition {partition}:"
         about = [text for text in self.reasons if text.startswith(prefix)]
         whole = [text for text in self.reasons if not text.startswith("partition ")]
@@ -85,8 +85,10 @@ class Verdict(msgspec.Struct, frozen=True):
 def choose_suppliers(
     verdict: Verdict, zone: str, partition: int, agent: str, named: list[str]
 ) -> tuple[str, ...]:
-    """From whose copies the rows are to come.  Problem: the copy must not be refilled, or need not
-    be; it names what else is needed."""
+    """Return the nodes whose copies are to supply the rows.
+
+    Raises Problem if the copy must not or need not be refilled, with what to do instead.
+    """
     about = f"zone {zone}, partition {partition}"
     found = verdict.differing(partition)
     outvoted = {each.node: each for each in verdict.outvoted if each.partition == partition}
@@ -186,7 +188,7 @@ def _validate(api: OperatorApi, zone: str, folder: Path) -> Verdict:
 
 
 def _until_done(asked: Asked, question: Refill, wait_s: float) -> int:
-    """Ask until it is done; the bytes that were moved."""
+    """Ask until the refill is done; return the bytes moved."""
     agent = asked.node
     deadline = time.monotonic() + wait_s
     moved, said, unreached = 0, "", ""

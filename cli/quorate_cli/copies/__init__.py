@@ -1,1 +1,1 @@
-"""Copies of a zone: asked, validated, damaged on purpose."""
+"""Copies of a zone: asks them, validates them, damages them on purpose."""

@@ -1,4 +1,4 @@
-"""Asking one agent something as a tool, over its peer port."""
+"""Asks one agent something, as a tool, at its peer port."""
 
 import socket
 import time
@@ -26,7 +26,7 @@ class Unreached(Problem):
 
 
 class Asked(NamedTuple):
-    """Which agent is asked, and the file of its cluster's secret."""
+    """The agent to ask, and the file of its cluster's secret."""
 
     host: str
     port: int
@@ -36,13 +36,17 @@ class Asked(NamedTuple):
 
 
 def asked_agent(folder: ClusterFolder, cluster: str, address: AgentAddress) -> Asked:
-    """An agent of a development cluster."""
+    """Return how to ask an agent of a development cluster."""
     secret_file = folder.secret_file(cluster)
     return Asked(address.host, address.peer_port, cluster, address.name, secret_file)
 
 
 def ask_agent(agent: Asked, question: Message, kind: type[Answer]) -> Answer:
-    """The answer of an agent at its peer port, on a connection of its own."""
+    """Send a question to an agent's peer port, on its own connection; return the answer.
+
+    Raises Unreached if the agent did not answer, Problem if it refused or its answer cannot be
+    used.
+    """
     where = f"{agent.node} at {agent.host}:{agent.port}"
     hello = Hello(FORMAT_VERSION, "tool", agent.cluster)
     try:

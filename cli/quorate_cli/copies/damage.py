@@ -1,7 +1,7 @@
-"""Damaging one copy on purpose, so that one can see a validation find it.
+"""Damages one copy on purpose, to show that a validation finds it.
 
-Only an agent started with --debug-commands does it; the value is changed behind the protocol's back
-in that one copy, which nobody notices until the copies are compared.
+Only an agent started with --debug-commands does it.  It changes the value in its copy behind the
+protocol's back, which goes unnoticed until the copies are compared.
 """
 
 from quorate.protocol.messages.tools import Damage, Damaged
@@ -10,7 +10,7 @@ from quorate_cli.terminal.problem import Problem
 
 
 def damage_copy(agent: Asked, zone: str, key: bytes, value: bytes) -> None:
-    """Overwrite `key` in the copy that the agent has, and nowhere else."""
+    """Overwrite `key` in the agent's copy, and nowhere else."""
     answer = ask_agent(agent, Damage(zone, key, value), Damaged)
     if answer.problem:
         raise Problem(f"{agent.node} at {agent.host}:{agent.port}: {answer.problem}")

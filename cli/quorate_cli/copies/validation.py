@@ -1,4 +1,4 @@
-"""Running the validation of a zone as a process of its own."""
+"""Runs the validation of a zone as a separate process."""
 
 import signal
 import subprocess
@@ -20,7 +20,7 @@ def validation_command(
     partitions: int = 0,
     replicas: int = 0,
 ) -> list[str]:
-    """The command line that validates `zone` over the peer ports `agents`."""
+    """Return the command line that validates `zone` over the peer ports `agents`."""
     return python(
         "quorate_spark",
         *("validate", zone, "--level", level, "--cluster", cluster),
@@ -34,8 +34,11 @@ def validation_command(
 def run_validation(
     command: list[str], log: Path | None = None, pid_file: Path | None = None
 ) -> int:
-    """Its exit code: 0 agree, 1 differ, 2 could not tell.  Output goes to ours, or to `log`;
-    `pid_file` is where others find the process.  Whoever interrupts this, interrupts it too."""
+    """Run a validation; return its exit code: 0 agree, 1 differ, 2 could not tell.
+
+    Output goes to ours, or to `log`.  `pid_file` lets others find the process.  An interrupt of
+    this function also ends the process.
+    """
     running: list[subprocess.Popen[bytes]] = []
 
     def begin() -> None:
@@ -54,7 +57,7 @@ def run_validation(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Tell it to stop; it has a while to end Spark."""
+    """Ask it to stop; it has 20 s to end Spark."""
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(timeout=20)

@@ -1,1 +1,1 @@
-"""The whole story on this machine, in eight steps."""
+"""The demo: the whole story on this machine, in eight steps."""

@@ -7,7 +7,7 @@ only when every step was checked and held.
 
 import signal
 
-if __name__ == "__main__":  # imports take a while: Ctrl-C ends them without a traceback
+if __name__ == "__main__":  # Ctrl-C ends the imports, which take a while, without a traceback
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 import argparse
@@ -30,7 +30,7 @@ LIBRARY_MEGABYTES = 200
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the demo; the process ends here."""
+    """Run the demo and end the process."""
     parser = argparse.ArgumentParser(prog="quorate_cli.demo", description=__doc__)
     parser.add_argument("--folder", type=Path, default=DEFAULT_FOLDER / "demo")
     parser.add_argument("--keep", action="store_true", help="leave the folder with data and logs")
@@ -52,15 +52,18 @@ def main(arguments: list[str] | None = None) -> None:
 
 @contextmanager
 def demo_folder(folder: Path, keep: bool) -> Iterator[None]:
-    """An empty folder for one run.  At the end, whatever happens, a process of its own ends what
-    was started in it and deletes it."""
+    """Yield an empty folder for one run.
+
+    At the end, however the run ends, a separate process ends everything started in the folder and
+    deletes it.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Problem(f"--folder {folder} cannot be made: {error.strerror}") from error
     with _alone(folder):
         _check_ours(folder)
-        end_all(folder, 0)  # what a run left that could not end well
+        end_all(folder, 0)  # leftovers of a run that could not clean up
         empty(folder)
         (folder / DEMO_MARK).touch()
         flags = ["--keep"] if keep else []
@@ -87,7 +90,7 @@ def _check_ours(folder: Path) -> None:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """One demo at a time works in a folder.  The lock is on the folder itself: it goes with it."""
+    """Let one demo at a time work in a folder.  The lock is on the folder, and goes with it."""
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if not take_lock(lock):

@@ -1,8 +1,8 @@
-"""A client that never stops writing, and remembers what it was promised.
+"""A client that never stops writing, and remembers which writes were acknowledged.
 
-One key in every partition, each written over and over by a task of its own, so that one partition
-that does not answer keeps nobody else waiting.  Every value is written once.  What was acknowledged
-must be found again, or something later; what came back as an error, or not at all, may be either.
+It writes one key in every partition, each in its own task, so that a partition that does not answer
+does not delay the others.  Every value is written once.  A key must be found with its last
+acknowledged value or a later one; a write that failed or got no answer may have happened or not.
 """
 
 import asyncio
@@ -20,18 +20,18 @@ from quorate.facts.keyspace import key_partition, key_slot
 from quorate_cli.terminal.problem import Problem
 
 BETWEEN_WRITES_S = 0.1
-"""Per key: what "not writable" is measured with is at most this long when all is well."""
+"""Seconds between writes of a key: the resolution of the "not writable" times."""
 READ_EVERY = 5
-"""Every so many writes the key is read back at once."""
+"""The key is read back after every so many writes."""
 TIMEOUT_S = 8.0
-"""Longer than an agent lets a command wait for a primary: it is the agent that says when to give
-up, because only the agent knows whether the command was applied."""
+"""Longer than an agent lets a command wait for a primary.  The agent is to give up first, because
+only it knows whether the command was applied."""
 REFUSALS = (RedisError, RedisClusterException, OSError, TimeoutError)
-"""All that the client says when it could not do it; whether the agent did is unknown."""
+"""All errors by which the client reports a failed command; the agent may have executed it."""
 
 
 class Failure(NamedTuple):
-    """A command that came back as an error although the client had tried again."""
+    """A command that failed although the client had tried again."""
 
     at: float
     key: str
@@ -39,7 +39,7 @@ class Failure(NamedTuple):
 
 
 class KeyHistory:
-    """What was tried on one key, and what was promised."""
+    """The attempted and the acknowledged writes of one key."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -48,11 +48,12 @@ class KeyHistory:
         self.acknowledged_at: list[float] = []
 
     def value(self, number: int) -> str:
-        """The value of the `number`th write: unlike any other."""
+        """Return the value of the `number`th write, different from all others."""
         return f"{self.name}:{number}"
 
     def problem_with(self, found: str | None, at_least: int) -> str | None:
-        """What is wrong with reading `found` when `at_least` was acknowledged before the read."""
+        """Return what is wrong with reading `found` after `at_least` was acknowledged, if
+        anything."""
         if found is None:
             return f"{self.name} is gone; write {at_least} was acknowledged" if at_least else None
         name, _, number = found.rpartition(":")
@@ -63,7 +64,7 @@ class KeyHistory:
         return None
 
     def longest_gap(self, since: float, until: float) -> float:
-        """Seconds of [since, until] and around it that this key went without an acknowledgement."""
+        """Return the longest time without an acknowledgement around [since, until], seconds."""
         before = [at for at in self.acknowledged_at if at <= since][-1:]
         within = [at for at in self.acknowledged_at if since < at <= until]
         after = [at for at in self.acknowledged_at if at > until][:1]
@@ -72,7 +73,7 @@ class KeyHistory:
 
 
 def keys_of_all_partitions(partitions: int) -> list[str]:
-    """One key for each partition, in order of partition."""
+    """Return one key for each partition, in order of partition."""
     found: dict[int, str] = {}
     number = 0
     while len(found) < partitions:
@@ -83,7 +84,7 @@ def keys_of_all_partitions(partitions: int) -> list[str]:
 
 
 def redis_cluster(endpoints: Sequence[str]) -> RedisCluster:
-    """A stock Redis Cluster client, made inside the running event loop."""
+    """Return a stock Redis Cluster client.  Call it inside the running event loop."""
     nodes = []
     for endpoint in endpoints:
         host, _, port = endpoint.rpartition(":")
@@ -91,14 +92,14 @@ def redis_cluster(endpoints: Sequence[str]) -> RedisCluster:
     return RedisCluster(
         startup_nodes=nodes,
         socket_timeout=TIMEOUT_S,
-        # Else every fifth MOVED closes all of the client's connections, those other tasks wait on
-        # as well: a way to follow a resharding that costs this many tasks their answers.
+        # Otherwise every fifth MOVED closes all of the client's connections, even those on which
+        # other tasks wait.  That suits a resharding, but costs so many tasks their answers.
         reinitialize_steps=0,
     )
 
 
 def primary_ports(endpoints: Sequence[str], keys: Sequence[str]) -> dict[str, int]:
-    """key -> client port of the agent that a client would ask for it."""
+    """Return key -> client port of the agent that a client would ask for it."""
     host, _, port = endpoints[0].rpartition(":")
     with Redis(host=host, port=int(port), socket_timeout=TIMEOUT_S, protocol=2) as client:
         ranges = client.execute_command("CLUSTER SLOTS")
@@ -112,10 +113,10 @@ def primary_ports(endpoints: Sequence[str], keys: Sequence[str]) -> dict[str, in
 
 
 async def ask(client: RedisCluster, *command: str | bytes) -> object:
-    """One command.
+    """Execute one command; return its reply.
 
-    In redis-py 8.1 one task may close the connection that another has just opened and not yet
-    greeted on; what comes of it is an AttributeError, and the command has not left.
+    In redis-py 8.1 one task may close a connection that another has just opened and not yet greeted
+    on.  That raises an AttributeError, and the command was not sent.
     """
     while True:
         try:
@@ -125,8 +126,11 @@ async def ask(client: RedisCluster, *command: str | bytes) -> object:
 
 
 class Writer:
-    """Runs in a thread of its own until it is stopped.  `histories[partition]` may be read at any
-    time; `wrong` is what was read and must not have been."""
+    """Writes in its own thread until it is stopped.
+
+    `histories[partition]` may be read at any time; `wrong` describes reads that contradict
+    acknowledged writes.
+    """
 
     def __init__(self, endpoints: Sequence[str], partitions: int) -> None:
         self.histories = [KeyHistory(key) for key in keys_of_all_partitions(partitions)]
@@ -140,17 +144,17 @@ class Writer:
     # --- the thread ------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Write from now on."""
+        """Begin to write."""
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self._thread.start()
 
     def move(self, endpoints: Sequence[str]) -> None:
-        """Where the zone's clients connect from the next start on."""
+        """Set the endpoints that are used from the next start on."""
         self._endpoints = tuple(endpoints)
 
     def stop(self) -> None:
-        """Let every write under way come to its end, then write no more."""
+        """Let every write under way end, then stop."""
         self._stopping = True
         if self._thread is not None:
             self._thread.join()
@@ -192,7 +196,7 @@ class Writer:
             try:
                 await ask(client, "SET", history.name, history.value(number))
             except REFUSALS as error:
-                # Also what an agent calls unknown: neither promised nor denied.
+                # includes outcomes that an agent calls unknown
                 self._note_failure(history, error)
             else:
                 history.acknowledged = number
@@ -221,7 +225,7 @@ class Writer:
     # --- questions -------------------------------------------------------------------------------
 
     def wait_for_writes(self, since: float, count: int, seconds: float) -> None:
-        """Until every key was acknowledged `count` times after `since`."""
+        """Wait until every key was acknowledged `count` times after `since`.  Raises Problem."""
         deadline = time.monotonic() + seconds
         while True:
             self._raise_crash()
@@ -241,12 +245,15 @@ class Writer:
             time.sleep(0.02)
 
     def failures_since(self, since: float) -> list[Failure]:
-        """Commands that failed after `since`."""
+        """Return the commands that failed after `since`."""
         self._raise_crash()
         return [failure for failure in self.failures if failure.at > since]
 
     def check(self) -> int:
-        """Read every key: what was acknowledged must be there.  How many writes were, in all."""
+        """Read every key and check acknowledged writes; return how many writes were acknowledged.
+
+        Raises Problem if a read was wrong.
+        """
         self._raise_crash()
 
         async def read_all(client: RedisCluster) -> None:
@@ -264,6 +271,6 @@ class Writer:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value that `share` of `values` (at least one) do not exceed."""
+    """Return the value that `share` of `values` (at least one) do not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, max(0, int(len(ordered) * share + 0.999999) - 1))]

@@ -1,8 +1,8 @@
 """Ends the demo's processes and deletes its folder, however the demo ends.
 
 `python -m quorate_cli.demo.keeper FOLDER [--keep]` waits until its standard input is closed, which
-the system does for a process that is killed.  Then every process that a .pid file of the folder
-names is ended, and the folder is deleted (with --keep only the processes are ended).
+the system also does for a killed process.  Then it ends every process named by a .pid file in the
+folder, and deletes the folder (with --keep it only ends the processes).
 """
 
 import shutil
@@ -17,23 +17,23 @@ PATIENCE_S = 10.0
 
 
 def main(arguments: list[str]) -> int:
-    """Wait, then clean up; the exit code."""
+    """Wait, then clean up; return the exit code."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # it ends when the demo has ended, not before
+        signal.signal(number, signal.SIG_IGN)  # it must outlive the demo
     sys.stdin.buffer.read()
     folder, keep = Path(arguments[0]), "--keep" in arguments
-    # Where the data is deleted anyway nobody needs a goodbye.
+    # If the data is deleted anyway, an orderly end is not needed.
     end_all(folder, PATIENCE_S if keep else 0)
     if not keep:
         empty(folder)
-        with suppress(OSError):  # the folder around it, when nobody keeps anything in it
+        with suppress(OSError):  # the parent folder may hold other things
             folder.rmdir()
             folder.parent.rmdir()
     return 0
 
 
 def end_all(folder: Path, patience_s: float) -> None:
-    """End what still runs in `folder`; without patience it is killed at once."""
+    """End the processes in `folder`; with `patience_s` 0 they are killed at once."""
     for file in sorted(folder.rglob("*.pid")):
         process = read_started(file)
         if process is not None and process.folder == str(folder):

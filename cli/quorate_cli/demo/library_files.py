@@ -1,4 +1,4 @@
-"""Real data for the demo: the files of the running Python's standard library, through a client."""
+"""Real data for the demo: the running Python's standard library, stored through a client."""
 
 import asyncio
 import hashlib
@@ -15,14 +15,14 @@ from quorate_cli.terminal.problem import Problem
 
 VALUE_BYTES_MAX = 64 * 1024 * 1024
 AT_ONCE = 16
-"""Commands under way at a time: enough to keep every agent busy."""
+"""Concurrent commands: enough to keep every agent busy."""
 ATTEMPTS = 5
 BYTES_AT_ONCE = 16 * 1024 * 1024
-"""Of values under way at a time: some files are large."""
+"""Bytes of values under way at a time: some files are large."""
 
 
 class LibraryFile(NamedTuple):
-    """One file; its key is its path below the library, with slashes."""
+    """One file; its key is its path in the library, with slashes."""
 
     key: str
     path: Path
@@ -30,8 +30,10 @@ class LibraryFile(NamedTuple):
 
 
 def library_files(bytes_max: int) -> list[LibraryFile]:
-    """Files of the standard library without site-packages, in order of key, together at most
-    `bytes_max`; a file that does not fit any more is left out."""
+    """Return files of the standard library without site-packages, sorted by key.
+
+    Together they have at most `bytes_max` bytes; a file that no longer fits is left out.
+    """
     root = Path(sysconfig.get_path("stdlib"))
     found, total = [], 0
     for path in _walk(root):
@@ -52,8 +54,11 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 class Library:
-    """Stores files and proves that they are there.  `digests[key]` is what was stored: files may
-    change on the disk meanwhile (a .pyc may be compiled anew).  `repeated`: commands sent again."""
+    """Stores files and proves that they are there.
+
+    `digests[key]` is of the stored data, since files may change on the disk meanwhile (a .pyc may
+    be compiled anew).  `repeated`: how many commands were sent again.
+    """
 
     def __init__(self, files: Sequence[LibraryFile]) -> None:
         self.files = files
@@ -62,11 +67,11 @@ class Library:
 
     @property
     def byte_count(self) -> int:
-        """All of them together."""
+        """The bytes of all files together."""
         return sum(file.bytes for file in self.files)
 
     def store(self, endpoints: Sequence[str], progress: Callable[[int], None]) -> None:
-        """SET every file; `progress` is told bytes as they are acknowledged."""
+        """SET every file; call `progress` with the bytes acknowledged."""
 
         async def store_one(client: RedisCluster, file: LibraryFile) -> None:
             data = file.path.read_bytes()
@@ -77,7 +82,7 @@ class Library:
         asyncio.run(self._each(endpoints, store_one))
 
     def check(self, endpoints: Sequence[str], progress: Callable[[int], None]) -> None:
-        """GET every file and compare its SHA-256; Problem names the first that differs."""
+        """GET every file and compare its SHA-256; raise Problem with the first that differs."""
         wrong: list[str] = []
 
         async def check_one(client: RedisCluster, file: LibraryFile) -> None:
@@ -93,7 +98,7 @@ class Library:
             raise Problem(f"{len(wrong)} of {len(self.files)} files are wrong: {sorted(wrong)[0]}")
 
     async def _ask(self, client: RedisCluster, *command: str | bytes) -> object:
-        """One command, sent again when nobody knows what became of it: here it does no harm."""
+        """Execute one command, again if its outcome is unknown: repeating it does no harm here."""
         for attempt in range(ATTEMPTS):
             try:
                 return await ask(client, *command)
@@ -127,7 +132,7 @@ class Library:
 
 
 class _Room:
-    """So many bytes under way at a time; something larger goes alone."""
+    """Limits the bytes under way at a time; a larger item goes alone."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -136,7 +141,7 @@ class _Room:
 
     @asynccontextmanager
     async def taken(self, size: int) -> AsyncIterator[None]:
-        """Wait until there is room for `size`, and hold it."""
+        """Wait until there is room for `size`, and hold it inside the block."""
         async with self._changed:
             await self._changed.wait_for(
                 lambda: not self._taken or self._taken + size <= self._bytes_max

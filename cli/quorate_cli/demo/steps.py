@@ -40,19 +40,19 @@ from quorate_cli.terminal.problem import Problem
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "zone.yaml"
 SETTLE_S = 60.0
-"""Until the cluster must be as declared again after a step; it takes seconds when all is well."""
+"""Seconds until the cluster must be as declared again after a step; usually it takes a few."""
 POLL_S = 0.1
 DAMAGE = b"this copy was damaged on purpose"
 
 
 class KeyDifference(msgspec.Struct):
-    """What the demo reads of one differing key in a validation's report."""
+    """The part of a differing key in a validation's report that the demo reads."""
 
     key: str
 
 
 class Report(msgspec.Struct):
-    """What the demo reads of a validation's report."""
+    """The part of a validation's report that the demo reads."""
 
     outcome: str
     partitions: int = 0
@@ -65,7 +65,7 @@ class Report(msgspec.Struct):
 
 
 class Demo:
-    """One run, in a folder that is cleaned up by whoever made it."""
+    """One run of the demo, in a folder that the caller cleans up."""
 
     def __init__(self, folder: Path, library_bytes_max: int, console: Console) -> None:
         self.console = console
@@ -78,7 +78,7 @@ class Demo:
 
     @property
     def steps(self) -> tuple[tuple[str, Callable[[], None]], ...]:
-        """What is shown, in order."""
+        """The titles and functions of the steps, in order."""
         return (
             ("start one operator and three agents on loopback", self.start_cluster),
             ("declare a zone: quorate apply -f examples/zone.yaml", self.declare_zone),
@@ -91,7 +91,7 @@ class Demo:
         )
 
     def run(self) -> None:
-        """All steps; Problem from the first that does not hold."""
+        """Run all steps; raise Problem at the first that fails."""
         begin = time.monotonic()
         try:
             for number, (title, step) in enumerate(self.steps, 1):
@@ -109,14 +109,14 @@ class Demo:
     # --- 1, 2: a cluster and a zone --------------------------------------------------------------
 
     def start_cluster(self) -> None:
-        """Real processes on loopback."""
+        """Start real processes on loopback."""
         self.cluster.up(agents=3, debug_commands=True)
         for state in process_states(self.cluster.folder):
             listens = ", ".join(f"{what} {where}" for what, where in state.listens.items())
             self._say(f"{state.name:9} process {state.pid}, {listens}")
 
     def declare_zone(self) -> None:
-        """As a user would, by the command."""
+        """Declare a zone as a user would, by the command."""
         if not EXAMPLE.exists():
             raise Problem(f"{EXAMPLE} is not there: run the demo from a checkout of the project")
         command = ("apply", "-f", str(EXAMPLE), "--folder", str(self.folder), "--wait", "30")
@@ -134,7 +134,7 @@ class Demo:
     # --- 3: data ---------------------------------------------------------------------------------
 
     def load_library(self) -> None:
-        """Store every file, read every file."""
+        """Store every file, then read every file."""
         self._pass_over_library("stored", self.library.store)
         if self.library.repeated:
             self._say(f"{self.library.repeated} commands had to be sent again")
@@ -168,7 +168,7 @@ class Demo:
     # --- 4: a loss -------------------------------------------------------------------------------
 
     def kill_primary(self) -> None:
-        """SIGKILL the agent that serves most partitions; nothing acknowledged may be gone."""
+        """SIGKILL the agent that serves most partitions; check acknowledged writes."""
         self.writer = writer = Writer(self.endpoints, self._zone().partitions)
         writer.start()
         writer.wait_for_writes(0.0, 5, 30)
@@ -198,7 +198,7 @@ class Demo:
         )
 
     def _keys_served_by(self, node: str) -> set[str]:
-        """The writer's keys whose primary, as a client sees it, is `node`."""
+        """Return the writer's keys whose primary, as a client sees it, is `node`."""
         keys = [history.name for history in self.writer.histories]
         served = primary_ports(self.endpoints, keys)
         port = self._zone().ports[node]
@@ -207,7 +207,7 @@ class Demo:
     # --- 5: growth -------------------------------------------------------------------------------
 
     def add_agent(self) -> None:
-        """A fourth agent takes its share while the writer goes on."""
+        """Add a fourth agent, which takes its share while the writer goes on."""
         moved = self._zone().bytes_moved
         parked = self._parked()
         since = time.monotonic()
@@ -233,7 +233,7 @@ class Demo:
         refuse_failures(self._check_writes(since), f"{name} joined")
 
     def _parked(self) -> dict[float, int]:
-        """Commands that waited for a primary, by how long, of all agents."""
+        """Return how many commands of all agents waited for a primary, by how long."""
         total: Counter[float] = Counter()
         for agent in self.cluster.folder.read().agents:
             address = self.cluster.folder.agent_address(agent.name)
@@ -244,7 +244,7 @@ class Demo:
     # --- 6, 7: restarts --------------------------------------------------------------------------
 
     def restart_agents(self) -> None:
-        """SIGTERM hands primaries over; what was missed meanwhile comes from the log."""
+        """Restart each agent: primaries are handed over, missed updates come from the log."""
         since = time.monotonic()
         copied = self._zone().full_copies
         names = [node.name for node in self._nodes()]
@@ -263,7 +263,7 @@ class Demo:
             raise Problem(f"{copied} copies were made whole where the log should have sufficed")
 
     def restart_cluster(self) -> None:
-        """Everything stops; everything is there again."""
+        """Stop everything, start it again, and check that everything is there."""
         self.writer.stop()
         since = time.monotonic()
         self.cluster.down()
@@ -290,7 +290,7 @@ class Demo:
     # --- 8: proof --------------------------------------------------------------------------------
 
     def validate(self) -> None:
-        """Spark compares every copy while the writer goes on, and finds what is damaged."""
+        """Have Spark compare every copy while the writer goes on; damage one and have it found."""
         self.writer.start()
         code, report = self._compare()
         if code != 0:
@@ -337,7 +337,7 @@ class Demo:
             raise Problem(f"the validation ended with {code} and no report: see {log}") from error
 
     def _damage(self, key: str) -> str:
-        """Overwrite `key` in a backup's copy; whose it was."""
+        """Overwrite `key` in a backup's copy; return the backup's name."""
         entry = self.cluster.folder.read()
         port = primary_ports(self.endpoints, [key])[key]
         ports = self._zone().ports
@@ -345,7 +345,7 @@ class Demo:
             address = self.cluster.folder.agent_address(node)
             if ports[node] == port or address is None:
                 continue
-            with suppress(Problem):  # an agent that has no copy of this partition says so
+            with suppress(Problem):  # an agent without a copy of this partition says so
                 damage_copy(
                     asked_agent(self.cluster.folder, entry.cluster, address),
                     self.zone_name,
@@ -361,7 +361,7 @@ class Demo:
         self.console.print(f"   {sentence}", soft_wrap=True)
 
     def _check_writes(self, since: float) -> list[Failure]:
-        """Problem unless the writer finds what it was promised; which of its commands failed."""
+        """Return the failed commands; raise Problem unless acknowledged writes are found."""
         failures: list[Failure] = self.writer.failures_since(since)
         unknown = sum("UNKNOWN" in failure.text for failure in failures)
         self._say(f"failed commands: {len(failures)}, of these with unknown outcome: {unknown}")
@@ -406,7 +406,7 @@ class Demo:
 
     @property
     def _plain(self) -> bool:
-        """Whether nobody looks on: bars would only be noise in a log."""
+        """Whether the output is no terminal: progress bars would be noise in a log."""
         return not self.console.is_terminal
 
     @contextmanager
@@ -418,7 +418,7 @@ class Demo:
 
 
 def refuse_failures(failures: Sequence[Failure], what: str) -> None:
-    """Problem when any command failed while `what` happened, which no client should notice."""
+    """Raise Problem if a command failed during `what`, which clients should not notice."""
     if failures:
         raise Problem(
             f"{len(failures)} commands failed while {what}, the first of them on key"
@@ -427,7 +427,7 @@ def refuse_failures(failures: Sequence[Failure], what: str) -> None:
 
 
 def words_of_parked(count: int, longest_s: float) -> str:
-    """How many commands waited for a hand-over, and what the longest of them did not exceed."""
+    """Return how many commands waited for a hand-over, and a bound of the longest wait."""
     if not count:
         return "no command had to wait for a hand-over"
     if longest_s == float("inf"):

@@ -1,1 +1,1 @@
-"""A whole cluster of real processes on this machine."""
+"""A development cluster: real processes on this machine."""

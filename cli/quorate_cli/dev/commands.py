@@ -42,7 +42,7 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="agent-1, …,
 
 
 def dev_cluster(folder: Path) -> DevCluster:
-    """The cluster of `folder`, telling what it does."""
+    """Return the cluster of `folder`; it prints what it does."""
     return DevCluster(ClusterFolder(folder), teller.print)
 
 
@@ -202,7 +202,10 @@ def scale(
 
 @contextmanager
 def _moving_off() -> Iterator[Callable[[str, int, int], None]]:
-    """Shows how many copies have left an agent; is told its name, how many there were, are left."""
+    """Show how many copies have left an agent.
+
+    The function yielded takes the agent's name, how many copies there were, and how many are left.
+    """
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal
@@ -244,7 +247,7 @@ def logs(
 
 
 def _log_line(line: str) -> Text:
-    """A JSON line as a person reads it: when, how grave, what, and the rest."""
+    """Return a JSON line as a person reads it: time, level, message, and the rest."""
     try:
         fields = msgspec.json.decode(line, type=dict[str, object])
     except msgspec.MsgspecError:

@@ -48,14 +48,16 @@ from quorate_cli.processes.process import (
 from quorate_cli.terminal.problem import Problem
 
 STOP_S = 20.0
-"""Until a process must have stopped by itself; then it is killed, and the command says so."""
+"""Seconds in which a process must stop by itself; then it is killed, and the command says so."""
 AGENTS_MAX = 64
-"""On one machine: a slip of the finger must not start a thousand processes."""
+"""A limit per machine: a typing error must not start a thousand processes."""
 
 
 class DevCluster:
-    """Starting, stopping and changing the processes of one folder.  Each public method is one
-    command; those that change something hold the folder's lock."""
+    """Starts, stops and changes the processes of one folder.
+
+    Each public method is one command; those that change something hold the folder's lock.
+    """
 
     def __init__(self, folder: ClusterFolder, say: Callable[[str], None]) -> None:
         self.folder = folder
@@ -72,12 +74,13 @@ class DevCluster:
         debug_commands: bool | None = None,
         wait: float = START_S,
     ) -> None:
-        """Make the cluster if there is none, start what is not running, wait until all take part
-        and, for at most `wait` seconds, until all zones serve.
+        """Make the cluster if needed, start what is not running, and wait until all agents take
+        part.
 
-        What is None keeps the value the cluster was made with.  A second call changes nothing, but
-        for agents that are being drained: they no longer are.  An agent that refuses to start does
-        not keep the others from starting; the Problem at the end has its reason.
+        Then wait at most `wait` seconds until all zones serve.  Arguments that are None keep the
+        values the cluster was made with.  A second call changes nothing, except that it ends drains
+        of agents.  An agent that refuses to start does not keep the others from starting; the
+        Problem raised at the end has its reason.
         """
         if agents is not None:
             check_count("--agents", agents)
@@ -130,12 +133,12 @@ class DevCluster:
             entry = self.folder.read()
             if not self._running_or_not()[0]:
                 self._say(f"cluster {entry.cluster} is already down")
-            # The operator first: agents that all leave must not be answered by moving primaries.
+            # The operator first: it must not move primaries because agents leave.
             self._stop([OPERATOR])
             self._stop([agent.name for agent in entry.agents])
 
     def kill(self, name: str) -> None:
-        """SIGKILL: no goodbye, as in a crash."""
+        """Kill a process by SIGKILL, as in a crash."""
         with self.folder.locked():
             self.check_known(name)
             kill(self._running(name))
@@ -154,8 +157,11 @@ class DevCluster:
             self._start_agent(entry, name)
 
     def set_aside(self, name: str) -> None:
-        """Keep an agent's data elsewhere in its folder: its next start is over a new store, which
-        the others fill.  Problem where they could not, as far as the operator can tell."""
+        """Keep an agent's data elsewhere in its folder, so that its next start is over a new store.
+
+        The other agents fill that store.  Raises Problem if they could not, as far as the operator
+        can tell.
+        """
         with self.folder.locked():
             entry = self.check_known(name)
             agent = next((agent for agent in entry.agents if agent.name == name), None)
@@ -170,7 +176,7 @@ class DevCluster:
             self._say(f"{name}: what it held is kept in {where}; the others fill a new store")
 
     def put_back(self) -> None:
-        """Give all agents back what they set aside last, where no partition has a store left."""
+        """Give all agents back what they set aside last; only if no partition has a store left."""
         with self.folder.locked():
             entry = self.folder.read()
             zones = map(resources.zone, resources.fetch_all(self.api(), resources.ZONE))
@@ -194,22 +200,21 @@ class DevCluster:
             self._membership.wait_for(names)
 
     def start_agent(self, name: str) -> None:
-        """Start one agent, whether or not there is an operator that could count it; Problem with
-        its reason if it refuses."""
+        """Start one agent, even without a running operator; raise Problem if it refuses."""
         with self.folder.locked():
             refused = self._start_agents(self.check_known(name), [name])
             if refused:
                 raise Problem(refused[name])
 
     def stop(self, name: str) -> None:
-        """SIGTERM: an agent hands its primaries over before it ends."""
+        """Stop a process by SIGTERM: an agent hands its primaries over before it ends."""
         with self.folder.locked():
             self.check_known(name)
             self._running(name)
             self._stop([name])
 
     def add(self) -> str:
-        """Start one more agent and make it a member; its name."""
+        """Start one more agent and make it a member; return its name."""
         with self.folder.locked():
             entry = self.folder.read()
             if len(entry.agents) >= AGENTS_MAX:
@@ -228,8 +233,9 @@ class DevCluster:
     def remove(self, name: str, seconds: float, progress: Callable[[int, int], None]) -> None:
         """Move everything off an agent, then stop it and delete its data.
 
-        `progress` is told how many copies were there at first and how many are left.  Problem, and
-        the agent stays a full member, where its copies cannot go elsewhere within `seconds`.
+        `progress` is called with how many copies there were at first and how many are left.  If the
+        copies cannot go elsewhere within `seconds`, the agent stays a full member and Problem is
+        raised.
         """
         with self.folder.locked():
             entry = self.check_known(name)
@@ -244,7 +250,7 @@ class DevCluster:
             self._membership.check_declared(entry)
             deadline = time.monotonic() + seconds
             which = f"cluster={entry.cluster}"
-            # Not registered: an earlier command came so far and was interrupted.
+            # An interrupted command may already have removed the registration.
             if self.state().node(name) is not None:
                 try:
                     api.post(f"/nodes/{name}/drain?{which}")
@@ -252,7 +258,7 @@ class DevCluster:
                     self._stop([name])
                     self._wait_until_forgotten(api, f"/nodes/{name}?{which}", name, deadline)
                 except BaseException:
-                    with suppress(Problem):  # what went wrong first is what the user must know
+                    with suppress(Problem):  # the first error is the one the user must know
                         api.post(f"/nodes/{name}/undrain?{which}")
                     raise
             self._stop([name])
@@ -284,8 +290,10 @@ class DevCluster:
     def _wait_until_forgotten(
         self, api: OperatorApi, path: str, name: str, deadline: float
     ) -> None:
-        """Until the operator needs nothing of it: an agent that was lost owns nothing, and may yet
-        have what no other has."""
+        """Wait until the operator lets the agent be forgotten.
+
+        A lost agent owns nothing, but may have what no other agent has.
+        """
         while True:
             try:
                 api.delete(path)
@@ -302,7 +310,7 @@ class DevCluster:
     # --- what is there ---------------------------------------------------------------------------
 
     def api(self) -> OperatorApi:
-        """The running operator."""
+        """Return the API of the running operator; raise Problem if it is not running."""
         self.folder.read()
         address = self.folder.operator_address()
         if address is None:
@@ -314,11 +322,11 @@ class DevCluster:
         return OperatorApi(HOST, address.api_port, token=read_token(self.folder.token_file))
 
     def has_zones(self) -> bool:
-        """Whether any zone is declared."""
+        """Return whether any zone is declared."""
         return bool(resources.fetch_all(self.api(), resources.ZONE))
 
     def state(self) -> ClusterState:
-        """Everything the operator knows of this cluster now."""
+        """Return everything the operator knows of this cluster now."""
         return fetch_state(self.api(), self.folder.read().cluster)
 
     # --- starting --------------------------------------------------------------------------------
@@ -383,7 +391,7 @@ class DevCluster:
         self._wait(OPERATOR, self.folder.operator_address)
 
     def _start_agent(self, entry: ClusterEntry, name: str) -> None:
-        """Start one agent and wait until it takes part; Problem with its reason if it refuses."""
+        """Start one agent and wait until it takes part; raise Problem if it refuses."""
         refused = self._start_agents(entry, [name])
         self._membership.declare(self.folder.read())
         if refused:
@@ -391,9 +399,10 @@ class DevCluster:
         self._membership.wait_for([name])
 
     def _start_agents(self, entry: ClusterEntry, names: Sequence[str]) -> dict[str, str]:
-        """Start those of `names` that do not run; wait until each listens, or has ended.
+        """Start those of `names` that do not run; wait until each listens or has ended.
 
-        Return why, for each that ended."""
+        Return agent -> why it ended.
+        """
         refused: dict[str, str] = {}
         for agent in entry.agents:
             if agent.name in names and self.folder.process(agent.name) is None:
@@ -404,7 +413,8 @@ class DevCluster:
                 self._wait(name, partial(self.folder.agent_address, name))
             except Problem as problem:
                 refused[name] = str(problem)
-        # Also of those that run already: the command that started them may have been interrupted.
+        # Includes agents that were running: the command that started them may have been
+        # interrupted.
         agents = tuple(map(self._with_port, entry.agents))
         self._write(msgspec.structs.replace(entry, agents=agents))
         return refused
@@ -414,13 +424,13 @@ class DevCluster:
         return agent if address is None else AgentEntry(agent.name, address.peer_port)
 
     def _write(self, entry: ClusterEntry) -> None:
-        if entry != self.folder.read():  # a full disk is no reason to refuse what changes nothing
+        if entry != self.folder.read():  # an unchanged entry needs no room on a full disk
             self.folder.write(entry)
 
     def _agent_command(self, entry: ClusterEntry, agent: AgentEntry) -> list[str]:
         data = self.folder.data(agent.name)
         data.mkdir(parents=True, exist_ok=True)
-        # Somebody else may have the port by now; members are told the new one.
+        # Another program may have the port by now; members are told the new one.
         port = agent.peer_port if is_free(agent.peer_port) else 0
         return python(
             "quorate_agent",
@@ -436,7 +446,7 @@ class DevCluster:
         return start_noted(arguments, folder.log(name), folder.pid_file(name), str(folder.path))
 
     def _wait(self, name: str, address: Callable[[], object | None]) -> None:
-        """Until the process listens; Problem with what it said when it ended instead."""
+        """Wait until the process listens; raise Problem with its last words if it ended instead."""
         deadline = time.monotonic() + START_S
         while address() is None:
             if self.folder.process(name) is None:
@@ -449,19 +459,19 @@ class DevCluster:
             time.sleep(POLL_S)
 
     def last_words(self, name: str) -> str:
-        """The last thing the process said, and where the rest is."""
+        """Return the last message of the process, and where its log is."""
         return last_words_of(self.folder, name)
 
     # --- stopping --------------------------------------------------------------------------------
 
     def _stop(self, names: Sequence[str]) -> None:
-        """SIGTERM to all, then wait for all."""
+        """Send SIGTERM to all, then wait for all."""
         running = [(name, p) for name in names if (p := self.folder.process(name)) is not None]
         for _, process in running:
             send(process, signal.SIGTERM)
         deadline = time.monotonic() + STOP_S
         for name, process in running:
-            # Asked a second time an agent would not wait for its primaries to be taken over.
+            # No second SIGTERM: the agent would not wait until its primaries are taken over.
             if wait_until_gone(process, max(0.0, deadline - time.monotonic())):
                 self._say(f"{name}: stopped")
             else:
@@ -470,10 +480,10 @@ class DevCluster:
         for name in names:
             self.folder.pid_file(name).unlink(missing_ok=True)
 
-    # --- small questions -------------------------------------------------------------------------
+    # --- checks ----------------------------------------------------------------------------------
 
     def check_known(self, name: str) -> ClusterEntry:
-        """The cluster's entry; Problem unless it has a process of that name."""
+        """Return the cluster's entry; raise Problem unless it has a process of that name."""
         entry = self.folder.read()
         known = [OPERATOR, *(agent.name for agent in entry.agents)]
         if name not in known:
@@ -490,6 +500,6 @@ class DevCluster:
 
 
 def check_count(what: str, agents: int) -> None:
-    """Problem where a cluster cannot have so many agents."""
+    """Raise Problem if a cluster cannot have this number of agents."""
     if not 1 <= agents <= AGENTS_MAX:
         raise Problem(f"{what} {agents}: write a number from 1 to {AGENTS_MAX}")

@@ -1,4 +1,4 @@
-"""What commands print with --json.  The keys are documented in docs/json.md and stay."""
+"""The output of commands with --json.  The keys are documented in docs/json.md and stay."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from quorate_cli.processes.cluster_folder import ClusterFolder
 
 
 def status_json(states: Sequence[ClusterState], folder: ClusterFolder | None) -> str:
-    """`quorate status`: all clusters, and the processes of `folder` that do not run."""
+    """Return the JSON of `quorate status`: all clusters, and stopped processes of `folder`."""
     stopped = process_states(folder) if folder is not None else []
     return _json(
         {
@@ -21,7 +21,7 @@ def status_json(states: Sequence[ClusterState], folder: ClusterFolder | None) ->
 
 
 def dev_status_json(folder: ClusterFolder) -> str:
-    """`quorate dev status`: the processes of one folder."""
+    """Return the JSON of `quorate dev status`: the processes of one folder."""
     entry = folder.read()
     return _json(
         {

@@ -1,4 +1,4 @@
-"""Which agents a cluster of this machine has, as the operator knows them."""
+"""The agents of a cluster of this machine, as the operator knows them."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from quorate_cli.terminal.problem import Problem
 
 HOST = "127.0.0.1"
 START_S = 30.0
-"""Until a process must listen and take part: opening a large store after a crash takes seconds."""
+"""Seconds until a process must take part: opening a large store after a crash is slow."""
 POLL_S = 0.05
 
 
 class Cluster(Protocol):
-    """The cluster, as far as it is needed here."""
+    """The part of the cluster that is needed here."""
 
     folder: ClusterFolder
 
     def api(self) -> OperatorApi:
-        """The running operator."""
+        """Return the API of the running operator."""
 
     def state(self) -> ClusterState:
-        """Everything the operator knows of this cluster now."""
+        """Return everything the operator knows of this cluster now."""
 
     def last_words(self, name: str) -> str:
-        """The last thing the process said, and where the rest is."""
+        """Return the last message of the process, and where its log is."""
 
 
 class Membership:
-    """Tells the operator who is a member, and waits until it counts them."""
+    """Tells the operator which agents are members, and waits until it counts them."""
 
     def __init__(self, cluster: Cluster, say: Callable[[str], None]) -> None:
         self._cluster = cluster
         self._say = say
 
     def declare(self, entry: ClusterEntry) -> None:
-        """Tell the operator which agents the cluster has; nothing happens when it knows."""
+        """Tell the operator which agents the cluster has; do nothing if it knows."""
         api = self._cluster.api()
         addresses = [f"{HOST}:{agent.peer_port}" for agent in entry.agents if agent.peer_port]
         path = object_path(STORAGE_CLUSTER.plural, entry.cluster)
@@ -54,7 +54,7 @@ class Membership:
         except NotThere:
             known = None
         if isinstance(known, dict):
-            # What a version before wrote in the place of `external` goes.
+            # Fields that an earlier version wrote in place of `external` are removed.
             kept = {field: each for field, each in known.items() if field not in EARLIER}
             spec = {**kept, **spec}
         if spec == known:
@@ -68,7 +68,7 @@ class Membership:
         api.put(path, body, Whole)
 
     def check_declared(self, entry: ClusterEntry) -> None:
-        """Problem where nobody has told the operator of the cluster, or its object is gone."""
+        """Raise Problem if the cluster was not declared to the operator, or its object is gone."""
         try:
             self._cluster.api().get(object_path(STORAGE_CLUSTER.plural, entry.cluster), Whole)
         except NotThere as error:
@@ -77,7 +77,7 @@ class Membership:
             ) from error
 
     def wait_for(self, names: Sequence[str]) -> None:
-        """Until the master counts all of `names` as online."""
+        """Wait until the master counts all of `names` as online.  Raises Problem."""
         folder, deadline = self._cluster.folder, time.monotonic() + START_S
         while missing := self._offline(names):
             for name in missing:
@@ -93,7 +93,7 @@ class Membership:
             time.sleep(POLL_S)
 
     def wait_until_serving(self, seconds: float) -> list[str]:
-        """Wait until every zone serves, for at most `seconds`; return what is missing then."""
+        """Wait at most `seconds` until every zone serves; return what is missing then."""
         deadline = time.monotonic() + seconds
         while missing := self._not_serving():
             if time.monotonic() >= deadline:
@@ -108,17 +108,16 @@ class Membership:
             return [str(problem)]
 
     def _offline(self, names: Sequence[str]) -> list[str]:
-        """Which of `names` take no part now."""
+        """Return which of `names` take no part now."""
         try:
             state = self._cluster.state()
         except NotReady:
-            return [*names]  # the operator has just heard of the cluster
+            return [*names]  # the operator has only just heard of the cluster
         online = [node.name for node in state.nodes if node.online]
         return [name for name in names if name not in online]
 
     def take_drains_back(self, entry: ClusterEntry) -> None:
-        """All are full members again: a removal that was interrupted together with the operator
-        could not see to that itself."""
+        """End all drains: an interrupted removal could not do so if the operator ended too."""
         names = {agent.name for agent in entry.agents}
         for node in self._cluster.state().nodes:
             if node.name in names and node.state == "Draining":

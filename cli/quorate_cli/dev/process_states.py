@@ -1,4 +1,4 @@
-"""Which processes of a development cluster run, where they listen, and why the others do not."""
+"""The processes of a development cluster: which run, where they listen, why the others do not."""
 
 from typing import NamedTuple
 
@@ -11,8 +11,8 @@ from quorate_cli.processes.process import read_started
 class ProcessState(NamedTuple):
     """One process.
 
-    `listens`: what for -> host:port.  `reason`: why it does not run, where it ended without being
-    asked to; empty otherwise.
+    `listens`: purpose -> host:port.  `reason`: why it ended, if no command has ended it; else
+    empty.
     """
 
     name: str
@@ -22,13 +22,13 @@ class ProcessState(NamedTuple):
 
 
 def process_states(folder: ClusterFolder) -> list[ProcessState]:
-    """All processes of the cluster, the operator first."""
+    """Return all processes of the cluster, the operator first."""
     names = [OPERATOR, *(agent.name for agent in folder.read().agents)]
     return [_state(folder, name) for name in names]
 
 
 def not_running(folder: ClusterFolder) -> list[str]:
-    """One sentence for each process that does not run: why, or how to start it."""
+    """Return one sentence for each process that does not run: why, or how to start it."""
     return [
         f"{state.name} is not running: "
         + (state.reason or f"start it with `quorate dev start {state.name}`")
@@ -38,7 +38,7 @@ def not_running(folder: ClusterFolder) -> list[str]:
 
 
 def stop_reason(folder: ClusterFolder, name: str) -> str:
-    """Why a process ended that no command has ended; empty where one has, and while it runs."""
+    """Return why a process ended that no command has ended; empty if one has, and while it runs."""
     started = read_started(folder.pid_file(name))  # removed by the command that ends the process
     if started is None or folder.process(name) is not None:
         return ""
@@ -51,7 +51,7 @@ def stop_reason(folder: ClusterFolder, name: str) -> str:
 
 
 def last_words_of(folder: ClusterFolder, name: str) -> str:
-    """The last thing the process said, and where the rest is."""
+    """Return the last message of the process, and where its log is."""
     started = read_started(folder.pid_file(name))
     return last_words(folder.log(name), started.log_begin if started is not None else 0)
 

@@ -1,4 +1,4 @@
-"""`quorate dev recover`: a lost metastore is rebuilt from what the agents store."""
+"""`quorate dev recover`: rebuilds a lost metastore from what the agents store."""
 
 import subprocess
 import time
@@ -14,11 +14,11 @@ from quorate_cli.terminal.problem import Problem
 
 ASK_S = 60.0
 HEARD_S = 15.0
-"""How long zones are waited for, once the operator leads again."""
+"""Seconds to wait for zones once the operator leads again."""
 
 
 def recover_metastore(cluster: DevCluster) -> list[str]:
-    """Rebuild the operator's file; sentences on what was done and what is still missing."""
+    """Rebuild the operator's file; return sentences on what was done and what is still missing."""
     entry = cluster.folder.read()
     if cluster.folder.process(OPERATOR) is not None:
         cluster.stop(OPERATOR)
@@ -44,11 +44,11 @@ def recover_metastore(cluster: DevCluster) -> list[str]:
 
 
 def _zones(cluster: DevCluster) -> list[str]:
-    """What became of each zone, once the agents that run have told theirs."""
+    """Return the state of each zone, once the running agents have told theirs."""
     deadline = time.monotonic() + HEARD_S
     zones: tuple[ZoneStatus, ...] = ()
     while time.monotonic() < deadline:
-        with suppress(Problem):  # it has not heard of the cluster yet
+        with suppress(Problem):  # the operator may not have heard of the cluster yet
             zones = cluster.state().zones
             declared = len(resources.fetch_all(cluster.api(), resources.ZONE))
             if zones and declared == len(zones) and not any(zone.unavailable for zone in zones):

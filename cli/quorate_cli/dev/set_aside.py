@@ -1,5 +1,7 @@
-"""Sets an agent's data folder aside, once the others are sure to have what it held, and puts such
-folders back when no agent has it any more."""
+"""Sets an agent's data folder aside if the other agents have what it held, and puts it back.
+
+Folders are put back only if no agent has the data any more.
+"""
 
 import subprocess
 from collections.abc import Sequence
@@ -13,14 +15,14 @@ from quorate_cli.objects.cluster_state import ClusterState
 from quorate_cli.terminal.problem import Problem
 
 SECONDS = 60.0
-"""Until it must be done: folders are renamed, nothing is copied."""
+"""Seconds until it must be done: folders are renamed, nothing is copied."""
 
 
 def check_can_be_filled(name: str, state: ClusterState, zones: Sequence[Zone]) -> None:
-    """Problem unless, as far as the operator can tell, the others have all that `name` may hold.
+    """Raise Problem unless the other agents have all that `name` may hold, as the operator sees it.
 
-    A partition can do without this voter when of its other copies so many own that they are a
-    quorum without its store: together they have everything that was answered.
+    A partition can do without this voter if enough of its other copies are owners to be a quorum
+    without it: together they have every answered write.
     """
     node = state.node(name)
     if node is not None and node.online:
@@ -51,8 +53,10 @@ def _check_zone(name: str, status: ZoneStatus, replicas: int) -> None:
 
 
 def check_all_is_lost(state: ClusterState, zones: Sequence[Zone]) -> None:
-    """Problem unless every partition of every Persistent zone is LOST: where others still have, or
-    may have, what was answered, an old store that votes again could undo it."""
+    """Raise Problem unless every partition of every Persistent zone is LOST.
+
+    If others have, or may have, what was answered, an old store that votes again could undo it.
+    """
     kept = [zone for zone in zones if zone.spec.storage is StorageKind.PERSISTENT]
     for zone in kept:
         status = state.zone(zone.metadata.name)
@@ -68,7 +72,7 @@ def check_all_is_lost(state: ClusterState, zones: Sequence[Zone]) -> None:
 
 
 def newest_set_aside(data: Path) -> int:
-    """The number of the newest set-aside that can be put back; 0: there is none."""
+    """Return the number of the newest set-aside that can be put back; 0 if there is none."""
     numbers = [
         int(number)
         for file in data.glob("set-aside-*/folder.json")
@@ -78,12 +82,12 @@ def newest_set_aside(data: Path) -> int:
 
 
 def put_back(command: Sequence[str], number: int) -> None:
-    """Have the agent, by its own command line, put a set-aside back."""
+    """Have the agent put a set-aside back, by its own command line."""
     _run([*command, "--put-back", str(number)])
 
 
 def set_aside(command: Sequence[str], reason: str) -> str:
-    """Have the agent, by its own command line, set its folder aside; where that is kept now."""
+    """Have the agent set its folder aside, by its own command line; return where it is kept."""
     return _run([*command, "--set-aside", reason])
 
 

@@ -1,17 +1,17 @@
-"""`kubectl quorate`: what a person types."""
+"""The entry point of `kubectl quorate`."""
 
 import os
 import signal
 import sys
 from pathlib import Path
 
-if not __debug__:  # before anything else is imported: a check that is gone protects nobody
+if not __debug__:  # first of all: without asserts the checks protect nothing
     sys.exit("quorate: started with -O, which removes checks that protect data: start without it")
 
 
 def main() -> None:
     """Run one command; the process ends here."""
-    # Imports take a while, and nothing has begun: Ctrl-C ends it without a traceback of ours.
+    # Nothing has begun while imports run: Ctrl-C then ends without a traceback of ours.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     from quorate_cli.guard import run_guarded
     from quorate_cli.kubectl.app import app

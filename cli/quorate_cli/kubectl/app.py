@@ -365,7 +365,7 @@ def _look(
 def _states(
     api: KubeApi, namespace: str, operator_namespace: str
 ) -> tuple[list[Found], Mapping[str, Operator]]:
-    """The clusters of a namespace, or of all; whether operators lead, by namespace."""
+    """Return the clusters of a namespace, or of all, and whether operators lead, by namespace."""
     clusters, zones = objects.clusters(api, namespace), objects.zones(api, namespace)
     operators: dict[str, Operator] = {}
     found = []

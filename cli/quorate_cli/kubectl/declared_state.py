@@ -1,7 +1,7 @@
-"""The state of clusters as their custom resources tell it: the same ClusterState that the embedded
-operator answers, so that the same views show it.
+"""Reads the state of clusters from their custom resources.
 
-The operator keeps some counts to itself; UNKNOWN names them.
+It is the same ClusterState that the embedded operator answers, so that the same views show it.  The
+operator keeps some counts to itself; UNKNOWN names them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ UNKNOWN = (
     "spread_violations",
     "placed",
 )
-"""Fields of a ZoneStatus that no custom resource has; conditions say the same of some in words."""
+"""Fields of a ZoneStatus that no custom resource has; conditions tell some of them in words."""
 TOLD_WHEN_TRUE = ("StorageFull", "RefusedByAgents", "SpreadViolated", "OwnershipDamaged")
 TOLD_OF_BOTH = ("Paused", "Blocked")
 TOLD_WHEN_FALSE = ("Accepted", "AgentsUpdated", "AgentsDrained")
@@ -51,10 +51,11 @@ def cluster_state(
     rows: Mapping[str, StoredRows],
     operator_problem: str = "",
 ) -> ClusterState:
-    """Return how the cluster is.
+    """Return the state of the cluster.
 
-    `zones`: its own; `nodes`: registrations by agent; `rows`: of zones of which rows were read, by
-    the id of their data; `operator_problem`: why nothing is decided."""
+    `zones`: its own; `nodes`: registrations by agent; `rows`: the rows that were read, by the id of
+    the zone's data; `operator_problem`: why nothing is decided.
+    """
     status = cluster.status
     ready = _condition(status.conditions, "Ready")
     not_led = ready is not None and ready.reason == "NotLed"
@@ -75,7 +76,7 @@ def cluster_state(
 
 
 def state_json(found: Iterable[Found], not_running: Mapping[str, str]) -> str:
-    """Return the JSON of `status`: keys of docs/json.md that custom resources know."""
+    """Return the JSON of `status`: the keys of docs/json.md that custom resources know."""
     clusters: list[dict[str, Any]] = []
     for namespace, state in found:
         made = {"namespace": namespace, **msgspec.to_builtins(state)}
@@ -151,7 +152,7 @@ def _zone(zone: Zone, nodes: Mapping[str, NodeRecord], rows: StoredRows | None) 
 
 
 def sentence(zone: Zone) -> str:
-    """Return what is waited for, by the first condition that is not as it should be."""
+    """Return what is waited for, from the first condition that is not as it should be."""
     for kind in ("Accepted", "Available", "FullyReplicated"):
         condition = _condition(zone.status.conditions, kind)
         if condition is None:
@@ -182,7 +183,7 @@ def _condition(conditions: Sequence[Condition], kind: str) -> Condition | None:
 
 
 def _notes(about: str, conditions: Sequence[Condition]) -> list[str]:
-    """Return the sentences of conditions that ask for attention, and that no other field has."""
+    """Return the messages of conditions that need attention and that no other field has."""
     return [
         f"{about}{each.message}"
         for each in conditions

@@ -1,7 +1,7 @@
-"""Declares which agents are to hold nothing, and follows what the operator makes of it.
+"""Declares which agents are to hold nothing, and follows the operator's progress.
 
-`spec.drainAgents` of the StorageCluster is changed under compare-and-set; the operator obeys it and
-says in the condition AgentsDrained how far it is.
+It changes `spec.drainAgents` of the StorageCluster under compare-and-set.  The operator obeys it
+and reports progress in the condition AgentsDrained.
 """
 
 import time
@@ -21,7 +21,7 @@ POLL_S = 0.5
 def declare_drain(
     api: KubeApi, cluster: StorageCluster, agent: str, draining: bool
 ) -> StorageCluster:
-    """Write that `agent` is to hold nothing, or no longer; the cluster as it is then."""
+    """Declare that `agent` is to hold nothing, or no longer; return the cluster as it is then."""
     namespace, name = cluster.metadata.namespace, cluster.metadata.name
     for _ in range(ATTEMPTS):
         present = list(cluster.spec.drain_agents)
@@ -43,7 +43,7 @@ def declare_drain(
         try:
             made = api.patch(objects_path(StorageCluster.plural, namespace, name), body)
             return resources.cluster(made)
-        except Conflict:  # somebody else has changed it: look again
+        except Conflict:  # changed by another client: read it again
             cluster = _again(api, cluster)
     raise Problem(
         f"StorageCluster {name}: {ATTEMPTS} others changed it at the same time; nothing was"
@@ -59,9 +59,11 @@ def follow_drain(
     wait_s: float,
     tell: Callable[[str], None],
 ) -> None:
-    """Wait until the operator has done it; `tell` gets its sentences as they change.
+    """Wait until the operator has done it; call `tell` with its sentences as they change.
 
-    Problem: the operator refuses it for now, or it is not done in time. It stays declared."""
+    Raises Problem if the operator refuses it for now, or it is not done in time.  It stays
+    declared.
+    """
     deadline = time.monotonic() + wait_s
     generation, said = cluster.metadata.generation, ""
     undo = f"take it back: kubectl quorate undrain {agent}"

@@ -1,6 +1,6 @@
-"""`kubectl quorate cli`: the built-in client inside an agent's pod, by `kubectl exec`.
+"""`kubectl quorate cli`: runs the built-in client inside an agent's pod, by `kubectl exec`.
 
-kubectl is there, since this is its plugin, and knows terminals, input and exit codes.
+kubectl is installed, since this is its plugin, and handles terminals, input and exit codes.
 """
 
 import os
@@ -23,9 +23,11 @@ CLIENT = ("python3", "-m", "quorate_cli.plain_client")
 def choose_pod(
     zone: Zone, pods: Sequence[Mapping[str, Any]], nodes: Mapping[str, NodeRecord]
 ) -> tuple[str, str]:
-    """Return the name of a running pod whose agent takes clients of the zone, and host:port there.
+    """Return the name of a running pod whose agent takes clients of the zone, and its host:port.
 
-    `pods`: of the cluster's managed agents; `nodes`: registrations by agent."""
+    `pods`: of the cluster's managed agents; `nodes`: registrations by agent.  Raises Problem if
+    there is none.
+    """
     name = zone.metadata.name
     if not pods:
         endpoints = ", ".join(zone.status.endpoints) or "none yet"
@@ -50,7 +52,7 @@ def choose_pod(
 def exec_command(
     api: KubeApi, namespace: str, pod: str, address: str, words: Sequence[str], is_terminal: bool
 ) -> list[str]:
-    """Return the command line; a terminal is asked for only where a person types commands."""
+    """Return the command line; it asks for a terminal only if a person types commands."""
     terminal = ["--stdin", "--tty"] if is_terminal and not words else ["--stdin"]
     if words:
         terminal = []
@@ -62,7 +64,7 @@ def exec_command(
 
 
 def run(command: list[str]) -> NoReturn:
-    """Go on as kubectl: its terminal, its input, its exit code."""
+    """Become kubectl, with this process's terminal, input and exit code."""
     program = shutil.which(command[0])
     if program is None:
         raise Problem("kubectl is not on PATH, and `cli` runs `kubectl exec`: install it")

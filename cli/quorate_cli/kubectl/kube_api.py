@@ -1,6 +1,6 @@
-"""Requests to an API server as the user of a kubeconfig; what goes wrong becomes a sentence.
+"""Requests to an API server as the user of a kubeconfig; errors become sentences.
 
-The package `kubernetes` reads kubeconfigs and proves who asks; objects stay the JSON they came as.
+The package `kubernetes` reads kubeconfigs and authenticates; objects stay the JSON they came as.
 """
 
 import http.client
@@ -23,21 +23,21 @@ from quorate_cli.objects.operator_api import NotThere
 from quorate_cli.objects.resources import Whole
 from quorate_cli.terminal.problem import Problem, words
 
-_files: Any = kube_config  # its functions ship without types
+_files: Any = kube_config  # its functions have no types
 PAGE = 500
 TIMEOUT_S = (10.0, 60.0)
-"""To connect, and between two pieces of an answer."""
+"""Timeouts for connecting, and between two pieces of an answer, seconds."""
 MERGE_PATCH = "application/merge-patch+json"
 
 Query = Mapping[str, str | int | bool]
 
 
 class Conflict(Problem):
-    """The object is not as it was when it was read."""
+    """The object has changed since it was read."""
 
 
 class Forbidden(Problem):
-    """RBAC does not let this user do it."""
+    """RBAC does not allow this user to do it."""
 
 
 class Unreached(Problem):
@@ -45,11 +45,11 @@ class Unreached(Problem):
 
 
 class Expired(Problem):
-    """The API server no longer knows the revision from which a watch was to go on."""
+    """The API server no longer knows the revision from which a watch was to continue."""
 
 
 class KubeApi:
-    """One API server. `kubeconfig`, `context`: as kubectl takes them; empty: its defaults."""
+    """One API server.  `kubeconfig`, `context`: as for kubectl; empty: its defaults."""
 
     def __init__(self, kubeconfig: str = "", context: str = "") -> None:
         self.kubeconfig = kubeconfig
@@ -86,15 +86,15 @@ class KubeApi:
         """The API server's clock, as of the last answer."""
 
     def get(self, path: str, **query: str | int | bool) -> Whole:
-        """Return the object at `path`. NotThere, Forbidden."""
+        """Return the object at `path`.  Raises NotThere, Forbidden."""
         return _decode(self._ask("GET", path, query).data)
 
     def collection(self, path: str, **query: str | int | bool) -> list[Whole]:
-        """Return all objects of a collection. Forbidden."""
+        """Return all objects of a collection.  Raises Forbidden."""
         return self.collection_from(path, **query)[0]
 
     def collection_from(self, path: str, **query: str | int | bool) -> tuple[list[Whole], str]:
-        """Return all objects of a collection, and the revision from which a watch goes on."""
+        """Return all objects of a collection, and the revision from which a watch continues."""
         found: list[Whole] = []
         more = ""
         while True:
@@ -107,21 +107,22 @@ class KubeApi:
                 return found, str(page["metadata"].get("resourceVersion", ""))
 
     def text(self, path: str, **query: str | int | bool) -> bytes:
-        """Return what stands at `path`, as it is."""
+        """Return the content at `path`, undecoded."""
         return bytes(self._ask("GET", path, query).data)
 
     def patch(self, path: str, body: Whole) -> Whole:
-        """Merge `body` into the object. Conflict: its resourceVersion is another by now."""
+        """Merge `body` into the object.  Raises Conflict if its resourceVersion has changed."""
         return _decode(self._ask("PATCH", path, {}, body, MERGE_PATCH).data)
 
     def delete(self, path: str, body: Whole) -> None:
-        """Delete the object; `body`: fields of DeleteOptions. NotThere, Conflict."""
+        """Delete the object; `body`: fields of DeleteOptions.  Raises NotThere, Conflict."""
         self._ask("DELETE", path, {}, {"apiVersion": "v1", "kind": "DeleteOptions", **body})
 
     def follow(self, path: str, revision: str, **query: str | int | bool) -> Iterator[Whole]:
         """Yield each object that changes after `revision`, until the API server ends the watch.
 
-        Expired: the revision is too old."""
+        Raises Expired if the revision is too old.
+        """
         asked = {**query, "watch": True, "resourceVersion": revision, "allowWatchBookmarks": True}
         answer = self._open("GET", path, asked, None, "")
         try:
@@ -136,7 +137,7 @@ class KubeApi:
                         raise Expired(f"{path}: {changed.get('message')}")
                     yield {"type": told.get("type"), "object": changed}
         except urllib3.exceptions.HTTPError:
-            return  # nothing was heard for a while, or the connection broke: the caller goes on
+            return  # silence or a broken connection: the caller continues
         finally:
             answer.response.release_conn()
 
@@ -166,7 +167,7 @@ class KubeApi:
             return self._client.call_api(*made, _request_timeout=TIMEOUT_S)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise self._unreached(error) from error
-        except Exception as error:  # the client wraps what TLS refuses in one of its own
+        except Exception as error:  # the client wraps TLS errors in its own
             if type(error).__module__.startswith("kubernetes."):
                 raise self._unreached(error) from error
             raise
@@ -179,10 +180,11 @@ class KubeApi:
 
 
 def _trust(configuration: Any) -> ssl.SSLContext:
-    """Return whom to trust and who the user is, read now, and remove the files they were read from.
+    """Return the TLS context of a configuration: trusted authorities and the user's certificate.
 
-    The package writes certificates and keys that stand in a kubeconfig to temporary files, and
-    removes them when Python ends: never, where the process goes on as another program or is killed.
+    Reads the files now and removes them.  The package writes certificates and keys that are inside
+    a kubeconfig to temporary files and removes them when Python ends: never, if the process becomes
+    another program or is killed.
     """
     try:
         trust = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
@@ -197,17 +199,17 @@ def _trust(configuration: Any) -> ssl.SSLContext:
 
 
 def objects_path(plural: str, namespace: str = "", name: str = "") -> str:
-    """Return where objects of our kinds stand; no namespace: those of all."""
+    """Return the path of objects of our kinds; without `namespace`, of all namespaces."""
     return _path(f"/apis/{API_VERSION}", plural, namespace, name)
 
 
 def core_path(plural: str, namespace: str = "", name: str = "") -> str:
-    """Return where pods, claims, Events and so on stand."""
+    """Return the path of pods, claims, Events and so on."""
     return _path("/api/v1", plural, namespace, name)
 
 
 def group_path(group: str, plural: str, namespace: str = "", name: str = "") -> str:
-    """Return where objects of a group, such as apps/v1, stand."""
+    """Return the path of objects of a group, such as apps/v1."""
     return _path(f"/apis/{group}", plural, namespace, name)
 
 
@@ -217,7 +219,7 @@ def _path(root: str, plural: str, namespace: str, name: str) -> str:
 
 
 def _check(answer: Any, method: str, path: str, context: str) -> None:
-    """Raise what the answer's status means."""
+    """Raise the exception for the answer's status, if it is an error."""
     status = int(answer.status)
     if status < 300:
         return

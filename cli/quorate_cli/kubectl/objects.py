@@ -30,7 +30,7 @@ class StoredRows(NamedTuple):
     rows: Sequence[PartitionRow]
 
     def lost(self, nodes: Mapping[str, NodeRecord]) -> tuple[int, ...]:
-        """Return the partitions of which every voter's store is gone for good."""
+        """Return the partitions all of whose voters' stores are gone for good."""
         persistent = self.record is None or self.record.persistent
 
         def is_dead(node: str, store: str) -> bool:
@@ -45,7 +45,7 @@ class StoredRows(NamedTuple):
 
 
 def fetch(api: KubeApi, kind: Kind, namespace: str, name: str) -> Whole:
-    """Return one object; NotThere, which names those that exist, when it is not."""
+    """Return one object; raise NotThere, which names those that exist, if there is none."""
     try:
         return api.get(objects_path(kind.plural, namespace, name))
     except NotThere as error:
@@ -58,14 +58,14 @@ def fetch(api: KubeApi, kind: Kind, namespace: str, name: str) -> Whole:
 
 
 def fetch_all(api: KubeApi, kind: Kind, namespace: str) -> list[Whole]:
-    """Return all objects of a kind, by namespace and name; no namespace: of all."""
+    """Return all objects of a kind, sorted; without `namespace`, of all namespaces."""
     found = api.collection(objects_path(kind.plural, namespace))
     made = [{"apiVersion": API_VERSION, "kind": kind.name, **whole} for whole in found]
     return sorted(made, key=lambda whole: (namespace_of(whole), name_of(whole)))
 
 
 def namespace_of(whole: Mapping[str, Any]) -> str:
-    """metadata.namespace."""
+    """Return metadata.namespace."""
     return str(whole["metadata"].get("namespace", ""))
 
 
@@ -121,7 +121,7 @@ R = TypeVar("R", bound=Resource)
 
 
 def parsed(model: type[R], whole: Whole) -> R:
-    """An object in a list comes without its kind."""
+    """Return an object of a list, which comes without its kind, as its model."""
     read: Callable[[Mapping[str, Any]], R] = model.parse
     try:
         return read({**whole, "apiVersion": API_VERSION, "kind": model.kind_name()})

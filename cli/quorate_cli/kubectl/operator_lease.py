@@ -11,8 +11,11 @@ GROUP = "coordination.k8s.io/v1"
 
 
 class Operator(NamedTuple):
-    """`problem`: why no operator decides anything, a sentence; empty while one does. `unknown`: why
-    nobody can tell."""
+    """Whether an operator leads.
+
+    `problem`: why no operator decides anything, a sentence, empty while one does; `unknown`: why
+    that cannot be told.
+    """
 
     problem: str = ""
     unknown: str = ""
@@ -20,8 +23,10 @@ class Operator(NamedTuple):
 
 
 def find_operator(api: KubeApi, namespace: str, operator_namespace: str = "") -> Operator:
-    """Return whether an operator leads clusters of `namespace`. Its Lease is looked for in
-    `operator_namespace`, else there, else wherever there is one."""
+    """Return whether an operator leads clusters of `namespace`.
+
+    Its Lease is looked for in `operator_namespace` if given, else in `namespace`, else everywhere.
+    """
     places = [operator_namespace] if operator_namespace else [namespace]
     try:
         found = [api.get(group_path(GROUP, "leases", place, LEASE)) for place in places]

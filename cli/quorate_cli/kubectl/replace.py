@@ -1,5 +1,8 @@
-"""Frees the pod and the claim of a managed agent that is lost for good, so that a new pod with an
-empty volume takes its place. Refused while a write could be lost with its store."""
+"""Frees the pod and the claim of a managed agent that is lost for good.
+
+A new pod with an empty volume then takes its place.  Refused while a write could be lost with the
+agent's store.
+"""
 
 from typing import Any, NamedTuple
 
@@ -16,7 +19,7 @@ from quorate_cli.terminal.problem import Problem
 
 
 class Freed(NamedTuple):
-    """What is freed for an agent; None: it is not there."""
+    """The objects that are freed for an agent; None if they do not exist."""
 
     agent: str
     namespace: str
@@ -24,7 +27,7 @@ class Freed(NamedTuple):
     claim: dict[str, Any] | None
 
     def sentences(self) -> list[str]:
-        """Say what it is and what becomes of it."""
+        """Return sentences that say what is freed and what becomes of it."""
         said = []
         if self.pod is not None:
             node = self.pod["spec"].get("nodeName")
@@ -41,7 +44,7 @@ class Freed(NamedTuple):
 
 
 def find_freed(api: KubeApi, cluster: StorageCluster, agent: str) -> Freed:
-    """Return what would be freed; Problem with the reason why nothing may be."""
+    """Return what would be freed; raise Problem with the reason if nothing may be."""
     check_replaceable(api, cluster, agent)
     namespace, name = cluster.metadata.namespace, f"{cluster.metadata.name}-{agent}"
     freed = Freed(
@@ -67,7 +70,7 @@ def find_freed(api: KubeApi, cluster: StorageCluster, agent: str) -> Freed:
 
 
 def check_replaceable(api: KubeApi, cluster: StorageCluster, agent: str) -> None:
-    """Problem unless the agent is managed, has left, and nothing is lost with its store."""
+    """Raise Problem unless the agent is managed, has left, and nothing is lost with its store."""
     name, namespace = cluster.metadata.name, cluster.metadata.namespace
     if cluster.spec.managed is None:
         raise Problem(
@@ -125,15 +128,15 @@ def all_rows(api: KubeApi, namespace: str, cluster: str) -> list[StoredRows]:
 
 
 def free(api: KubeApi, cluster: StorageCluster, freed: Freed) -> None:
-    """Delete claim and pod, those very objects. The claim goes when the pod no longer holds it."""
-    check_replaceable(api, cluster, freed.agent)  # another may have left meanwhile
+    """Delete exactly this claim and pod.  The claim goes when the pod no longer holds it."""
+    check_replaceable(api, cluster, freed.agent)  # another agent may have left meanwhile
     for plural, whole in (("persistentvolumeclaims", freed.claim), ("pods", freed.pod)):
         if whole is None:
             continue
         metadata = whole["metadata"]
         options: Whole = {"preconditions": {"uid": metadata["uid"]}}
         if plural == "pods":
-            # Its kubelet is gone and would never say that it has ended.
+            # Its kubelet is gone and would never report its end.
             options["gracePeriodSeconds"] = 0
         try:
             api.delete(core_path(plural, freed.namespace, metadata["name"]), options)

@@ -1,8 +1,8 @@
 """The support bundle: objects, Events, logs and versions as one archive, without Secrets.
 
-No Secret is read. Values of environment variables, managed fields and the manifest that kubectl
-keeps in an annotation are left out. What cannot be read is named in `missing.txt`, and costs
-nothing else.
+No Secret is read.  Values of environment variables, managed fields and the manifest that kubectl
+keeps in an annotation are left out.  Whatever cannot be read is listed in `missing.txt`; the rest
+is still written.
 """
 
 import io
@@ -39,7 +39,7 @@ Json = dict[str, Any]
 
 
 class Collection(NamedTuple):
-    """Objects to be read: `path` of the collection, labels or fields that choose some of them."""
+    """Objects to read: `path` of the collection, and labels or fields that select some of them."""
 
     folder: str
     path: str
@@ -57,7 +57,7 @@ class Report:
         self.missing: list[str] = []
 
     def gather(self, status: Callable[[], str]) -> None:
-        """Read everything that can be read. `status`: what `status` shows."""
+        """Read everything that can be read.  `status`: returns what `status` shows."""
         self._add("status.txt", lambda: status().encode())
         self._add("versions.yaml", self._versions)
         pods: list[Json] = []
@@ -68,7 +68,7 @@ class Report:
             self._logs(pod)
 
     def write(self, file: Path) -> None:
-        """Write the archive; it is there whole or not at all."""
+        """Write the archive, completely or not at all."""
         self.files["missing.txt"] = "".join(f"{each}\n" for each in self.missing).encode()
         part = file.with_name(f".{file.name}.part")
         folder = file.name.removesuffix(".gz").removesuffix(".tar").removesuffix(".tgz")
@@ -153,7 +153,7 @@ class Report:
 
 
 def without_secrets(whole: Any) -> Any:
-    """Return an object without values of environment variables and what repeats its manifest."""
+    """Return an object without values of environment variables and copies of its manifest."""
     if isinstance(whole, list):
         return [without_secrets(each) for each in whole]
     if not isinstance(whole, dict):

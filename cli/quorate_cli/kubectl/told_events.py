@@ -1,4 +1,4 @@
-"""Kubernetes Events on clusters and zones as the events that `quorate events` prints."""
+"""Converts Kubernetes Events on clusters and zones into the events that `quorate events` prints."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -28,12 +28,12 @@ class Told:
         self.event = event
         self.namespace = namespace
         self.cluster = cluster
-        """Of an event that concerns no zone."""
+        """Set for an event that concerns no zone."""
         self.count = count
 
 
 def told(whole: Whole) -> Told:
-    """Return what one Kubernetes Event tells."""
+    """Return the event of one Kubernetes Event."""
     event: dict[str, Any] = whole
     about = event["involvedObject"]
     is_of_zone = about.get("kind") == Zone.kind_name()
@@ -53,7 +53,7 @@ def told(whole: Whole) -> Told:
 
 
 def state(zone: Zone, now: datetime) -> Told:
-    """Return how a zone is, for who may have missed events."""
+    """Return the state of a zone as an event, for readers that may have missed events."""
     status = zone.status
     counts = status.partitions
     made = ZoneState(
@@ -68,12 +68,12 @@ def state(zone: Zone, now: datetime) -> Told:
 
 
 def show(each: Told, as_json: bool, with_namespace: bool) -> None:
-    """Print one event. A Kubernetes Event has no sequence; it has a count."""
+    """Print one event.  A Kubernetes Event has a count instead of a sequence."""
     if as_json:
         made = msgspec.to_builtins(each.event)
         del made["sequence"]
         if each.event.state is not None:
-            del made["state"]["lost"]  # no custom resource has the number
+            del made["state"]["lost"]  # no custom resource has this number
         made = {"namespace": each.namespace, "count": each.count, **made}
         typer.echo(msgspec.json.encode(made))
         return
@@ -88,9 +88,11 @@ def show(each: Told, as_json: bool, with_namespace: bool) -> None:
 def read(
     api: KubeApi, namespace: str, zone: Zone | None, follow: bool, cluster: str = ""
 ) -> Iterator[Told]:
-    """Yield what was told, then the state of each zone; with `follow` what is told from then on,
-    and the state again when something may have been missed. `zone`: only of it and its cluster;
-    `cluster`: only of it and its zones."""
+    """Yield past events, then the state of each zone.
+
+    With `follow`, yield new events too, and the state again if something may have been missed.
+    `zone`: only of it and its cluster; `cluster`: only of it and its zones.
+    """
     path = core_path("events", namespace)
     seen: set[tuple[str, str]] = set()
     waits_for, has_begun = "", False
@@ -118,7 +120,7 @@ def read(
                         yield from _of(_unseen([whole], seen), zone, cluster, wanted)
                 time.sleep(RETRY_S)
         except Expired:
-            continue  # what was missed is in the state
+            continue  # the state contains what was missed
         except Unreached as problem:
             if not follow or not has_begun:
                 raise
@@ -131,7 +133,7 @@ def read(
 
 
 def _unseen(found: Iterable[Whole], seen: set[tuple[str, str]]) -> list[Told]:
-    """Return what is told for the first time."""
+    """Return the events that are told for the first time."""
     news = []
     for whole in found:
         metadata: Any = whole["metadata"]

@@ -1,1 +1,1 @@
-"""Declared objects and the state of a cluster: read, judged, shown."""
+"""Declared objects and the state of a cluster: reads, judges and shows them."""

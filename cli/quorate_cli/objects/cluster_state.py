@@ -1,4 +1,4 @@
-"""What the operator knows of a cluster at this moment: its agents, zones, migrations."""
+"""The operator's present knowledge of a cluster: its agents, zones, migrations."""
 
 from urllib.parse import quote
 
@@ -9,8 +9,10 @@ from quorate_cli.objects.operator_api import OperatorApi
 
 
 class ClusterState(msgspec.Struct, frozen=True):
-    """Answer to GET /status.  `problem`: why the cluster is not led; empty while it is.  `notes`:
-    sentences on what else is not as declared, where only conditions tell it."""
+    """Answer to GET /status.  `problem`: why the cluster is not led; empty while it is.
+
+    `notes`: sentences on other deviations from what is declared, if only conditions tell them.
+    """
 
     cluster: str
     identity: str
@@ -21,14 +23,14 @@ class ClusterState(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
     def node(self, name: str) -> NodeStatus | None:
-        """The agent of that name."""
+        """Return the agent of that name, None if there is none."""
         return next((node for node in self.nodes if node.name == name), None)
 
     def zone(self, name: str) -> ZoneStatus | None:
-        """The zone of that name."""
+        """Return the zone of that name, None if there is none."""
         return next((zone for zone in self.zones if zone.name == name), None)
 
 
 def fetch_state(api: OperatorApi, cluster: str) -> ClusterState:
-    """The state of one cluster."""
+    """Return the state of one cluster."""
     return api.get(f"/status?cluster={quote(cluster, safe='')}", ClusterState)

@@ -1,4 +1,4 @@
-"""What a user's YAML or JSON files declare, and whether it may be."""
+"""Reads the objects that a user's YAML or JSON files declare, and checks them."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from quorate_cli.terminal.problem import Problem, words
 
 
 class Manifest(NamedTuple):
-    """One declared object; `place` says where it was read, for error texts."""
+    """One declared object; `place`: where it was read, for error messages."""
 
     kind: Kind
     name: str
@@ -22,7 +22,7 @@ class Manifest(NamedTuple):
 
 
 def read_manifests(files: Sequence[Path]) -> list[Manifest]:
-    """The objects declared in `files`, in order.  `-` is standard input."""
+    """Return the objects declared in `files`, in order.  `-` is standard input.  Raises Problem."""
     found: list[Manifest] = []
     for file in files:
         try:
@@ -39,7 +39,7 @@ def read_manifests(files: Sequence[Path]) -> list[Manifest]:
 
 
 def _check_names(manifests: Sequence[Manifest]) -> None:
-    """Problem where an object is declared twice: one declaration would undo the other."""
+    """Raise Problem if an object is declared twice: one declaration would undo the other."""
     places: dict[tuple[str, str], str] = {}
     for manifest in manifests:
         what = manifest.kind.name, manifest.name
@@ -52,7 +52,7 @@ def _check_names(manifests: Sequence[Manifest]) -> None:
 
 
 def parse_manifests(text: str, place: str) -> list[Manifest]:
-    """The objects declared in `text`, which was read from `place`."""
+    """Return the objects declared in `text`, which was read from `place`.  Raises Problem."""
     try:
         documents = [document for document in yaml.safe_load_all(text) if document is not None]
     except yaml.MarkedYAMLError as error:

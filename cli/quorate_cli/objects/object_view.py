@@ -1,4 +1,4 @@
-"""How declared objects look on a terminal: lists, whole objects, descriptions."""
+"""Shows declared objects on a terminal: lists, whole objects, descriptions."""
 
 import re
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from quorate_cli.objects.resources import Kind, Whole, name_of
 
 
 def print_list(kind: Kind, objects: Sequence[Whole], console: Console) -> None:
-    """One line each, with the columns that kubectl would print."""
+    """Print one line per object, with the columns that kubectl would print."""
     if not objects:
         console.print(f"there are no {kind.plural}")
         return
@@ -24,13 +24,13 @@ def print_list(kind: Kind, objects: Sequence[Whole], console: Console) -> None:
         lines.append((name_of(whole), *(_cell(whole, form, path) for _, form, path in columns)))
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
-        # As wide as it is, whatever the terminal: other programs read such lists.
+        # Lines are never cut to the terminal's width: other programs read such lists.
         padded = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
         console.out("   ".join(padded).rstrip(), highlight=False)
 
 
 def print_whole(shown: object, form: str, console: Console) -> None:
-    """Every field of one object, or of {"items": objects}, as `yaml` or `json`."""
+    """Print every field of one object, or of {"items": objects}, as `yaml` or `json`."""
     if form == "json":
         text = msgspec.json.format(msgspec.json.encode(shown), indent=2).decode()
     else:
@@ -39,14 +39,14 @@ def print_whole(shown: object, form: str, console: Console) -> None:
 
 
 def together(objects: Sequence[Whole], name: str | None) -> Whole:
-    """The object that was named, or all in a list, however many there are."""
+    """Return the object that was named, or all in a list, however many there are."""
     return {"items": [*objects]} if name is None else objects[0]
 
 
 def describe_all(
     kind: Kind, objects: Sequence[Whole], name: str | None, as_json: bool, console: Console
 ) -> None:
-    """What `describe` prints; `name`: of the one object that was asked for."""
+    """Print what `describe` shows; `name`: of the one object that was asked for."""
     if as_json:
         print_whole(together(objects, name), "json", console)
         return
@@ -55,7 +55,7 @@ def describe_all(
 
 
 def print_description(kind: Kind, whole: Whole, console: Console) -> None:
-    """One object for reading: what is declared, what is, and the sentences of its conditions."""
+    """Print one object: its spec, its status, and the sentences of its conditions."""
     console.print(f"[bold]{kind.name} {name_of(whole)}[/bold]")
     status = whole.get("status")
     status = dict(status) if isinstance(status, dict) else {}
@@ -72,8 +72,10 @@ def print_description(kind: Kind, whole: Whole, console: Console) -> None:
 
 
 def _condition(condition: Whole) -> RenderableType:
-    """What it says in one line, its sentence below: a table of both has no room for the sentence
-    in 80 columns."""
+    """Return a condition in one line, with its message below.
+
+    A table would have no room for the message in 80 columns.
+    """
     kind, status, reason, message, since = (
         str(condition.get(field, ""))
         for field in ("type", "status", "reason", "message", "lastTransitionTime")
@@ -94,8 +96,11 @@ def _cell(whole: Whole, column_type: str, path: str) -> str:
 
 
 def value_at(whole: object, path: str) -> object:
-    """What a printer column's JSONPath finds: `.a.b`, or the first element of a list with a field
-    of some value, `.a[?(@.type=='X')].b`; None where there is nothing."""
+    """Return what a printer column's JSONPath finds, None if nothing.
+
+    Paths are `.a.b`, or `.a[?(@.type=='X')].b`: the first element of a list whose field has that
+    value.
+    """
     value = whole
     for name, field, wanted in re.findall(r"\.(\w+)(?:\[\?\(@\.(\w+)=='(\w+)'\)\])?", path):
         value = value.get(name) if isinstance(value, dict) else None

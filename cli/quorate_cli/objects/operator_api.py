@@ -1,4 +1,4 @@
-"""Talking to the operator of a development cluster: objects and status as JSON over HTTP."""
+"""Client of a development cluster's operator: objects and status as JSON over HTTP."""
 
 import http.client
 import os
@@ -25,11 +25,11 @@ class NotThere(Problem):
 
 
 class NotReady(Problem):
-    """The operator cannot say it yet, or whether it was done."""
+    """The operator cannot tell yet, or cannot tell whether it was done."""
 
 
 class OperatorApi:
-    """One operator, by its API address.  Every call is one request on a connection of its own."""
+    """One operator, by its API address.  Every call is one request on its own connection."""
 
     def __init__(self, host: str, port: int, timeout_s: float = 10.0, token: str = "") -> None:
         self.host = host
@@ -39,29 +39,29 @@ class OperatorApi:
 
     @property
     def name(self) -> str:
-        """How sentences name it."""
+        """The operator's name in sentences."""
         return f"operator at {self.host}:{self.port}"
 
     def get(self, path: str, kind: type[T]) -> T:
-        """What stands at `path`."""
+        """Return the object at `path`."""
         return self._decode(path, self._ask("GET", path), kind)
 
     def put(self, path: str, body: object, kind: type[T]) -> T:
-        """Store `body`; the object as it is now."""
+        """Store `body`; return the object as it is now."""
         return self._decode(path, self._ask("PUT", path, msgspec.json.encode(body)), kind)
 
     def post(self, path: str) -> None:
-        """Ask for something to be done."""
+        """Send a POST that asks for an action."""
         self._ask("POST", path, b"{}")
 
     def refusals(self, manifests: Sequence[object]) -> list[str]:
-        """Why each of the manifests would be refused; empty where it would not.  Stores nothing."""
+        """Return why each manifest would be refused, empty if it would not.  Stores nothing."""
         path = "/judge"
         data = self._ask("POST", path, msgspec.json.encode({"items": manifests}))
         return self._decode(path, data, dict[str, list[str]])["refusals"]
 
     def delete(self, path: str) -> None:
-        """Delete what stands at `path`."""
+        """Delete the object at `path`."""
         self._ask("DELETE", path)
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
@@ -123,14 +123,17 @@ class OperatorApi:
 
 
 def object_path(plural: str, name: str | None = None) -> str:
-    """Where one object, or all of a kind, stand."""
+    """Return the path of one object, or of all of a kind."""
     path = f"{ROOT}/{plural}"
     return path if name is None else f"{path}/{quote(name, safe='')}"
 
 
 def read_token(file: Path) -> str:
-    """What shows the operator that its owner asks: of the file that is named in the environment,
-    else of `file`; empty where there is none."""
+    """Return the token that proves to the operator that its owner asks.
+
+    It is read from the file named in the environment variable QUORATE_TOKEN_FILE, else from `file`;
+    empty if there is none.
+    """
     named = os.environ.get(TOKEN_VARIABLE)
     try:
         return Path(named or file).read_text().strip()
@@ -142,7 +145,7 @@ def read_token(file: Path) -> str:
 
 
 def parse_server(text: str, folder: ClusterFolder) -> OperatorApi:
-    """The operator named by --server host:port; an IPv6 host stands in brackets."""
+    """Return the operator named by --server host:port; an IPv6 host is in brackets."""
     try:
         host, port = read_address(text)
     except NotAnAddress as error:

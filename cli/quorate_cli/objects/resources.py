@@ -1,7 +1,7 @@
-"""Objects a user declares (StorageCluster, Zone): their kinds, and reading them from the operator.
+"""The kinds of objects that a user declares (StorageCluster, Zone), and reading such objects.
 
-An object is kept as the JSON it came as, so that nothing is lost on its way to the user; `cluster`
-and `zone` are what the models of the custom resources make of it.
+An object is kept as the JSON it came as, so that no field is lost on its way to the user; `cluster`
+and `zone` parse it by the models of the custom resources.
 """
 
 from typing import NamedTuple, TypeVar
@@ -17,11 +17,11 @@ from quorate_cli.objects.operator_api import NotThere, OperatorApi, object_path
 from quorate_cli.terminal.problem import Problem
 
 Whole = dict[str, object]
-"""An object as JSON, every field of it."""
+"""An object as JSON, with all its fields."""
 
 
 class Kind(NamedTuple):
-    """A kind by all its names, with the model that checks a manifest of it."""
+    """A kind: all its names, and the model that checks its manifests."""
 
     name: str
     plural: str
@@ -30,7 +30,7 @@ class Kind(NamedTuple):
 
     @property
     def singular(self) -> str:
-        """How sentences name one object of it."""
+        """The name of one object of this kind in sentences."""
         return self.name.lower()
 
 
@@ -44,7 +44,7 @@ KINDS = (STORAGE_CLUSTER, ZONE)
 
 
 def find_kind(text: str) -> Kind:
-    """The kind a user means by `text`: its name, plural or short name, in any case."""
+    """Return the kind that a user means by `text`: its name, plural or short name, in any case."""
     for kind in KINDS:
         if text.lower() in (kind.singular, kind.plural, kind.short):
             return kind
@@ -53,13 +53,13 @@ def find_kind(text: str) -> Kind:
 
 
 def name_of(whole: Whole) -> str:
-    """metadata.name."""
+    """Return metadata.name."""
     metadata = whole.get("metadata")
     return str(metadata.get("name", "")) if isinstance(metadata, dict) else ""
 
 
 def fetch(api: OperatorApi, kind: Kind, name: str) -> Whole:
-    """One object; NotThere, which names those that exist, when it is not."""
+    """Return one object; raise NotThere, which names those that exist, if there is none."""
     try:
         return api.get(object_path(kind.plural, name), Whole)
     except NotThere as error:
@@ -73,17 +73,17 @@ class _List(msgspec.Struct):
 
 
 def fetch_all(api: OperatorApi, kind: Kind) -> list[Whole]:
-    """All objects of a kind, by name."""
+    """Return all objects of a kind, sorted by name."""
     return sorted(api.get(object_path(kind.plural), _List).items, key=name_of)
 
 
 def cluster(whole: Whole) -> StorageCluster:
-    """A StorageCluster as the operator answers it."""
+    """Parse a StorageCluster as the operator answers it."""
     return _understood(StorageCluster, whole)
 
 
 def zone(whole: Whole) -> Zone:
-    """A Zone as the operator answers it."""
+    """Parse a Zone as the operator answers it."""
     return _understood(Zone, whole)
 
 

@@ -51,7 +51,7 @@ def reachable(addresses: Iterable[tuple[str, int]]) -> tuple[str, int] | None:
 
 
 def how_to_connect(state: ClusterState) -> dict[str, str]:
-    """Return zone -> one line for people who want to give it commands; zones with a client port."""
+    """Return zone -> one line on how to give it commands, for zones with a client port."""
     lines = {}
     for zone in state.zones:
         addresses = client_addresses(state, zone)
@@ -62,5 +62,5 @@ def how_to_connect(state: ClusterState) -> dict[str, str]:
 
 
 def redis_cli(host: str, port: int) -> str:
-    """Return the command line that talks to a zone by one of its agents."""
+    """Return the redis-cli command that talks to a zone through one of its agents."""
     return f"redis-cli -c -h {host} -p {port}"

@@ -1,4 +1,4 @@
-"""How a cluster, its zones and what moves between agents look on a terminal."""
+"""Shows a cluster, its zones and its migrations on a terminal."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -21,17 +21,19 @@ NO_ZONE = "no zone is declared: quorate apply -f examples/zone.yaml"
 
 
 class StatusView:
-    """Renders one look after the other; remembers how much there was to do, so that a bar can say
-    how much of it is done."""
+    """Renders successive looks.
+
+    It remembers how many migrations there were to do, so that a bar can show how many are done.
+    """
 
     def __init__(self, no_cluster: str = NO_CLUSTER, no_zone: str = NO_ZONE) -> None:
-        """`no_cluster`, `no_zone`: what is said where there is none."""
+        """`no_cluster`, `no_zone`: the text if there is none."""
         self._no_cluster = no_cluster
         self._no_zone = no_zone
         self._most: dict[str, int] = {}
 
     def render(self, states: Sequence[ClusterState]) -> RenderableType:
-        """Everything there is to see now."""
+        """Return everything that can be shown now."""
         if not states:
             return Text(self._no_cluster)
         parts: list[RenderableType] = []
@@ -53,13 +55,13 @@ class StatusView:
             return []
         most = self._most[zone.uid] = max(self._most.get(zone.uid, 0), left)
         if left == most and not zone.migrations:
-            # As after a kill, when a lost agent is waited for: there is no progress to be shown.
+            # A lost agent is waited for, as after a kill: there is no progress to show.
             many = f"{left} partitions are not where they should be"
             return [Text(f"zone {zone.name}: {many}, and nothing is being moved now", BUSY)]
         table = Table.grid(padding=(0, 1))
         for _ in range(3):
             table.add_column(no_wrap=True)
-        # One look knows how much there is to do, not how much there was.
+        # One look tells how much is left to do, not how much there was.
         running, queued = zone.migrations_running, zone.migrations_queued
         done = f"{most - left} of {most} migrations done"
         table.add_row(
@@ -76,7 +78,7 @@ class StatusView:
 
 
 def show(look: Callable[[], RenderableType], watch: bool, console: Console) -> None:
-    """Show one look, or one after the other until Ctrl-C."""
+    """Show one look, or look after look until Ctrl-C."""
     if not watch:
         console.print(look())
         return
@@ -85,13 +87,13 @@ def show(look: Callable[[], RenderableType], watch: bool, console: Console) -> N
             try:
                 seen: RenderableType = look()
             except Problem as problem:
-                seen = str(problem)  # an operator that is being restarted is worth waiting for
+                seen = str(problem)  # an operator that restarts is waited for
             live.update(seen, refresh=True)
             time.sleep(POLL_S)
 
 
 def size(count: int) -> str:
-    """A number of bytes for people."""
+    """Return a number of bytes for people."""
     value, units = float(count), ["B", "KB", "MB", "GB", "TB"]
     while value >= 1000 and len(units) > 1:
         value /= 1000
@@ -158,7 +160,7 @@ def _zones(state: ClusterState) -> Table:
 
 
 def _sentences(state: ClusterState) -> list[RenderableType]:
-    """What is waited for, where not all is as declared."""
+    """Return what is waited for, if not all is as declared."""
     lines: list[RenderableType] = []
     if state.problem:
         lines.append(Text(f"cluster {state.cluster} is not led: {state.problem}", BAD))

@@ -1,1 +1,1 @@
-"""Processes that outlive the command which started them, and the folder that they live in."""
+"""Processes that outlive the command that started them, and the cluster's folder."""

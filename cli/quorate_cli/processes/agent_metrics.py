@@ -1,4 +1,4 @@
-"""What an agent counts, as it tells it on its admin port."""
+"""Reads an agent's metrics at its admin port."""
 
 import http.client
 
@@ -11,7 +11,7 @@ PARKED = "quorate_command_parked_seconds"
 
 
 def parked_by_duration(host: str, port: int) -> dict[float, int]:
-    """Upper bound in seconds -> how many commands waited for a primary for at most so long."""
+    """Return upper bound in seconds -> how many commands waited for a primary at most that long."""
     text = _fetch(host, port)
     for family in text_string_to_metric_families(text):
         if family.name == PARKED:
@@ -24,8 +24,10 @@ def parked_by_duration(host: str, port: int) -> dict[float, int]:
 
 
 def longest_parked(before: dict[float, int], after: dict[float, int]) -> tuple[int, float]:
-    """How many commands waited between two readings, and what the longest of them did not exceed
-    (0 when none waited)."""
+    """Return how many commands waited between two readings, and an upper bound of the longest wait.
+
+    The bound is in seconds, 0 if no command waited.
+    """
     grown = {bound: after[bound] - before.get(bound, 0) for bound in sorted(after)}
     count = max(grown.values(), default=0)
     if not count:

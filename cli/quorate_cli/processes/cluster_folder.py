@@ -1,7 +1,7 @@
-"""Where a development cluster keeps everything it has: one folder, and nothing outside it.
+"""The folder of a development cluster, which holds all its files.
 
 cluster.json                 which cluster this is: written by the first `quorate dev up`
-secrets/CLUSTER.json         the cluster's secret: what its processes believe each other by
+secrets/CLUSTER.json         the secret by which the cluster's processes authenticate each other
 lock                         held while a command changes the cluster
 operator/                    the operator's own folder (metastore.sqlite, operator.json)
 operator.log  operator.pid   its log; its pid with the moment it started
@@ -26,11 +26,11 @@ from quorate_link.secret import SecretRefused, make_secret
 FORMAT_VERSION = 1
 DEFAULT_FOLDER = Path(".quorate")
 ERROR_LOG = "quorate-error.log"
-"""Where a traceback goes that no user should see."""
+"""The file for tracebacks, which no user should see."""
 DEMO_MARK = "demo.mark"
-"""In every folder a demo made for itself: nothing else is ever emptied by one."""
+"""Present in every folder that a demo made for itself: a demo empties no other folder."""
 OPERATOR = "operator"
-"""What commands call the operator process; agents cannot have this name."""
+"""The operator process's name in commands; no agent can have it."""
 
 
 OWN_FILES = ("cluster.json", "operator.log", "operator.pid", ERROR_LOG, "lock")
@@ -40,16 +40,22 @@ OWN_FOLDERS = (OPERATOR, "agents", "spark", SECRETS)
 
 
 class AgentEntry(msgspec.Struct, frozen=True):
-    """One agent of the cluster.  Its peer port is kept once it is known, so that a restart is found
-    where the node was before; 0 before the first start."""
+    """One agent of the cluster.
+
+    `peer_port` is kept once known, so that a restarted node is found at its earlier port; 0 before
+    the first start.
+    """
 
     name: str
     peer_port: int = 0
 
 
 class ClusterEntry(msgspec.Struct, frozen=True):
-    """What cluster.json holds.  `next_number` names the next agent: no name is used twice, because
-    the data of a removed agent must never be taken for that of another."""
+    """The content of cluster.json.
+
+    `next_number` names the next agent.  No name is used twice, because the data of a removed agent
+    must never be taken for another's.
+    """
 
     format: int
     cluster: str
@@ -60,7 +66,7 @@ class ClusterEntry(msgspec.Struct, frozen=True):
 
 
 class AgentAddress(msgspec.Struct, frozen=True):
-    """What a listening agent tells in agent.json."""
+    """The address that a listening agent writes to agent.json."""
 
     pid: int
     name: str
@@ -70,14 +76,14 @@ class AgentAddress(msgspec.Struct, frozen=True):
 
 
 class OperatorAddress(msgspec.Struct, frozen=True):
-    """What a listening operator tells in operator.json."""
+    """The address that a listening operator writes to operator.json."""
 
     pid: int
     api_port: int
 
 
 class ClusterFolder:
-    """Paths of one cluster's folder and what its small files say."""
+    """The paths in one cluster's folder, and the content of its small files."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
@@ -85,11 +91,11 @@ class ClusterFolder:
     # --- which cluster ---------------------------------------------------------------------------
 
     def exists(self) -> bool:
-        """Whether a cluster was made here."""
+        """Return whether a cluster was made here."""
         return self._entry_file.exists()
 
     def read(self) -> ClusterEntry:
-        """The cluster's entry; Problem when there is none or it is another version's."""
+        """Return the cluster's entry; raise Problem if there is none or it is another version's."""
         try:
             data = self._entry_file.read_bytes()
         except FileNotFoundError:
@@ -118,17 +124,17 @@ class ClusterFolder:
             ) from error
 
     def write(self, entry: ClusterEntry) -> None:
-        """Keep the entry."""
+        """Store the entry."""
         write_file(self._entry_file, msgspec.json.format(msgspec.json.encode(entry)) + b"\n")
 
     def check_free(self) -> None:
-        """Problem unless a new cluster may be made here: no folder, or an empty one."""
+        """Raise Problem unless a new cluster may be made here: no folder, or an empty one."""
         if not self.path.exists():
             return
         if not self.path.is_dir():
             raise Problem(f"{self.path} is a file: name a folder with --folder")
         found = sorted(path.name for path in self.path.iterdir() if path.name not in NOT_STRANGE)
-        # Other clusters of the same project keep their folders inside (the demo does).
+        # Other clusters of the same project may have their folders inside (the demo does).
         strange = [name for name in found if not (self.path / name / "cluster.json").exists()]
         if strange:
             raise Problem(
@@ -137,15 +143,15 @@ class ClusterFolder:
             )
 
     def delete(self) -> None:
-        """Delete what a cluster keeps here, and the folder when nothing else is in it."""
+        """Delete the cluster's files, and the folder if nothing else is in it."""
         self.read()
         for name in OWN_FOLDERS:
             with suppress(FileNotFoundError):
                 shutil.rmtree(self.path / name)
-        # Last, so that what could not be deleted is a cluster's still.
+        # Last: until then, what could not be deleted still belongs to a cluster.
         for name in OWN_FILES:
             (self.path / name).unlink(missing_ok=True)
-        with suppress(OSError):  # somebody keeps something of his own in it
+        with suppress(OSError):  # the folder may hold other things
             self.path.rmdir()
 
     @property
@@ -154,7 +160,7 @@ class ClusterFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """One command at a time changes a cluster."""
+        """Let one command at a time change the cluster."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -177,12 +183,12 @@ class ClusterFolder:
     # --- processes -------------------------------------------------------------------------------
 
     def data(self, name: str) -> Path:
-        """The process's own folder."""
+        """Return the process's own folder."""
         return self.path / OPERATOR if name == OPERATOR else self.path / "agents" / name / "data"
 
     @property
     def token_file(self) -> Path:
-        """The token that the operator asks for."""
+        """The file of the token that the operator asks for."""
         return self.data(OPERATOR) / "api-token"
 
     @property
@@ -191,11 +197,11 @@ class ClusterFolder:
         return self.path / SECRETS
 
     def secret_file(self, cluster: str) -> Path:
-        """The secret of one of them."""
+        """Return the file of one cluster's secret."""
         return self.secrets / f"{cluster}.json"
 
     def made_secret(self, cluster: str) -> Path:
-        """The same, made if it is not there; Problem where it cannot be."""
+        """Return the file of one cluster's secret, made if needed.  Raises Problem."""
         try:
             make_secret(self.secret_file(cluster))
         except SecretRefused as refused:
@@ -203,33 +209,33 @@ class ClusterFolder:
         return self.secret_file(cluster)
 
     def log(self, name: str) -> Path:
-        """Where everything the process says goes."""
+        """Return the log file of a process."""
         if name == OPERATOR:
             return self.path / "operator.log"
         return self.path / "agents" / name / "agent.log"
 
     def pid_file(self, name: str) -> Path:
-        """Where its pid and start are kept."""
+        """Return the file that holds the pid and start of a process."""
         return self.log(name).with_suffix(".pid")
 
     def lock(self, name: str) -> Path:
-        """The file whose lock the running process holds, with its pid in it."""
+        """Return the file whose lock the running process holds, with its pid in it."""
         return self.data(name) / ("operator.lock" if name == OPERATOR else "lock")
 
     def process(self, name: str) -> Started | None:
-        """The process as it was last started; None when it is not running.
+        """Return the process as it was last started; None if it is not running.
 
-        Without its pid file it is found by the lock of its data folder: a second process could not
-        be started beside it, and nothing would ever stop it.
+        Without its pid file it is found by the lock of its data folder.  Otherwise nothing could
+        stop it, and no second process could be started beside it.
         """
         process = read_started(self.pid_file(name))
-        # A copied folder brings the pid files of the original's processes with it.
+        # A copied folder contains the pid files of the original's processes.
         if process is not None and process.folder == str(self.path) and is_alive(process):
             return process
         return lock_holder(self.lock(name), str(self.path))
 
     def set_aside(self, name: str) -> list[str]:
-        """What an agent keeps of earlier stores: one sentence each, where and why."""
+        """Return one sentence for each earlier store that an agent keeps: where and why."""
         kept = sorted(self.data(name).glob("set-aside-*/reason.txt"))
         return [
             f"{name}: what an earlier store of it held is kept in {file.parent}:"
@@ -238,7 +244,7 @@ class ClusterFolder:
         ]
 
     def agent_address(self, name: str) -> AgentAddress | None:
-        """Where the running agent listens; None when it does not (yet)."""
+        """Return where the running agent listens; None if it does not (yet)."""
         process = self.process(name)
         try:
             data = (self.data(name) / "agent.json").read_bytes()
@@ -248,7 +254,7 @@ class ClusterFolder:
         return address if process is not None and address.pid == process.pid else None
 
     def operator_address(self) -> OperatorAddress | None:
-        """Where the running operator listens; None when it does not (yet)."""
+        """Return where the running operator listens; None if it does not (yet)."""
         process = self.process(OPERATOR)
         try:
             data = (self.data(OPERATOR) / "operator.json").read_bytes()
@@ -259,7 +265,7 @@ class ClusterFolder:
 
 
 def take_lock(descriptor: int) -> bool:
-    """Lock an open file or folder until it is closed; False when somebody else has it."""
+    """Lock an open file or folder until it is closed; return False if it is locked already."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

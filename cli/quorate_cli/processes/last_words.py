@@ -1,7 +1,7 @@
-"""What a process that ended said of its end, read from its log.
+"""Reads from its log why a process ended.
 
-Agents and operators write one JSON object a line.  What they print otherwise (a refusal to start, a
-traceback of the interpreter) is plain text, and an error.
+Agents and operators write one JSON object per line.  Their other output (a refusal to start, a
+traceback of the interpreter) is plain text, and counts as an error.
 """
 
 from pathlib import Path
@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 LINES = 20
-"""So many last lines are read: shutting down, a process says a few more things after its error."""
+"""Lines read at the end: a process that shuts down says a few more things after its error."""
 BYTES = 64 * 1024
 ERRORS = ("ERROR", "CRITICAL")
 
@@ -20,19 +20,19 @@ class _Line(msgspec.Struct):
 
 
 def last_words(log: Path, since: int = 0) -> str:
-    """Return the last thing said from byte `since` on, and where the rest is."""
+    """Return the last message from byte `since` on, and where the log is."""
     said = [text for text, _ in _said(log, since)]
     return f"{said[-1] if said else 'it said nothing'} (log: {log})"
 
 
 def last_error(log: Path, since: int = 0) -> str:
-    """Return the last error said from byte `since` on, with the log; empty where there is none."""
+    """Return the last error from byte `since` on, with the log; empty if there is none."""
     errors = [text for text, is_error in _said(log, since) if is_error]
     return f"{errors[-1]} (log: {log})" if errors else ""
 
 
 def _said(log: Path, since: int) -> list[tuple[str, bool]]:
-    """The last lines: text, whether it is an error."""
+    """Return the last lines: text, and whether it is an error."""
     try:
         with log.open("rb") as file:
             file.seek(max(since, log.stat().st_size - BYTES))

@@ -1,7 +1,7 @@
-"""A process that outlives the command which started it: how it is found again, and ended.
+"""Processes that outlive the command that started them: finds them again, and ends them.
 
-A pid alone may by now belong to somebody else.  What is kept is the pid with the moment that very
-process was started, as the system tells it; a signal is only sent where both still agree.
+A pid alone may by now belong to another process.  So the pid is kept with the time at which that
+process was started, as the system tells it; a signal is sent only while both still agree.
 """
 
 import fcntl
@@ -27,8 +27,10 @@ T = TypeVar("T")
 
 
 class Started(msgspec.Struct, frozen=True):
-    """One process: `mark` tells it from a later one of the same pid, `folder` is whose it is; what
-    it said begins at byte `log_begin` of its log."""
+    """One process: `mark` distinguishes it from a later one with the same pid.
+
+    `folder`: the cluster's folder; `log_begin`: the byte of its log at which its output begins.
+    """
 
     pid: int
     mark: str
@@ -42,10 +44,10 @@ def start(
     folder: str = "",
     environment: Mapping[str, str] | None = None,
 ) -> Started:
-    """Run `arguments` in a session of its own, both outputs appended to `log`.
+    """Run `arguments` in its own session, with both outputs appended to `log`.
 
-    Nothing of this process reaches it but the environment: no terminal, no open file, no signal
-    meant for our group.
+    It inherits only the environment from this process: no terminal, no open file, no signals of our
+    process group.
     """
     writing = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     begin = log.stat().st_size if log.exists() else 0
@@ -71,14 +73,14 @@ def start(
 
 
 def start_noted(arguments: Sequence[str], log: Path, pid_file: Path, folder: str) -> Started:
-    """As `start`, and kept in `pid_file`; both or, whoever interrupts, neither."""
+    """Start a process and store it in `pid_file`; an interrupt leaves both or neither."""
 
     def begin() -> Started:
         process = start(arguments, log, folder)
         try:
             write_started(pid_file, process)
         except Exception:
-            kill(process)  # nobody would ever find it again
+            kill(process)  # otherwise it could never be found again
             raise
         return process
 
@@ -86,33 +88,35 @@ def start_noted(arguments: Sequence[str], log: Path, pid_file: Path, folder: str
 
 
 def undisturbed(work: Callable[[], T]) -> T:
-    """What `work` returns or raises.  An interrupt comes when all of it is done: signals are for
-    the main thread, and it runs in another.  A process that it starts is never one unknown to us.
+    """Run `work` undisturbed by signals; return or raise its result.
+
+    Signals go to the main thread and `work` runs in another, so an interrupt takes effect when all
+    of it is done.  No process that it starts stays unknown to us.
     """
     with ThreadPoolExecutor(1) as threads:
-        # A thread that is interrupted in its start is one that nobody waits for: not with `work`.
+        # An interrupt while the thread starts would leave it unawaited, so it starts before `work`.
         threads.submit(int).result()
         return threads.submit(work).result()
 
 
 def identify(pid: int, folder: str) -> Started:
-    """The process that has `pid` now and was started for `folder`."""
+    """Return the process that has `pid` now and was started for `folder`."""
     return Started(pid, _mark(pid) or "ended", folder)
 
 
 def python(module: str, *arguments: str) -> list[str]:
-    """The command line of one of our own modules, whatever folder the user stands in."""
+    """Return the command line of one of our modules, independent of the current folder."""
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
 def is_alive(process: Started) -> bool:
-    """Whether that very process still runs (one that ended and was not waited for does not)."""
+    """Return whether exactly that process still runs (an unreaped one does not)."""
     _reap(process.pid)
     return _mark(process.pid) == process.mark
 
 
 def send(process: Started, number: signal.Signals) -> bool:
-    """Signal that very process; False when it is gone."""
+    """Send a signal to exactly that process; return False if it is gone."""
     if not is_alive(process):
         return False
     try:
@@ -127,7 +131,7 @@ def send(process: Started, number: signal.Signals) -> bool:
 
 
 def wait_until_gone(process: Started, seconds: float) -> bool:
-    """Whether it is gone within `seconds`."""
+    """Return whether it is gone within `seconds`."""
     deadline = time.monotonic() + seconds
     while is_alive(process):
         if time.monotonic() > deadline:
@@ -137,7 +141,7 @@ def wait_until_gone(process: Started, seconds: float) -> bool:
 
 
 def end(process: Started, seconds: float) -> bool:
-    """Ask it to end; after `seconds` end it.  False when it had to be killed."""
+    """Ask it to end; kill it after `seconds`.  Return False if it had to be killed."""
     if not send(process, signal.SIGTERM) or wait_until_gone(process, seconds):
         return True
     kill(process)
@@ -145,7 +149,7 @@ def end(process: Started, seconds: float) -> bool:
 
 
 def kill(process: Started) -> None:
-    """SIGKILL, and wait until the system has let go of it."""
+    """Send SIGKILL, and wait until the process is gone; raise Problem if it is not."""
     if send(process, signal.SIGKILL) and not wait_until_gone(process, 10):
         raise Problem(
             f"process {process.pid} is still there 10 s after SIGKILL: the system holds it, most"
@@ -154,12 +158,12 @@ def kill(process: Started) -> None:
 
 
 def write_started(path: Path, process: Started) -> None:
-    """Keep what tells this process from others."""
+    """Store what distinguishes this process from others."""
     write_file(path, msgspec.json.encode(process))
 
 
 def read_started(path: Path) -> Started | None:
-    """The process kept in `path`, alive or not; None where there is none, or half of one."""
+    """Return the process stored in `path`, alive or not; None if missing or broken."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Started)
     except (FileNotFoundError, msgspec.MsgspecError):
@@ -167,10 +171,10 @@ def read_started(path: Path) -> Started | None:
 
 
 def lock_holder(lock: Path, folder: str) -> Started | None:
-    """Return the process whose pid stands in `lock` and which holds that very file's lock.
+    """Return the process whose pid is in `lock` and which holds that file's lock.
 
-    Agents and operators write their pid into the lock of their data folder.  A copied folder brings
-    a pid along whose process has another file open, so the pid alone says nothing.
+    Agents and operators write their pid into the lock of their data folder.  A copied folder
+    contains a pid whose process has another file open, so the pid alone is not enough.
     """
     try:
         pid = int(lock.read_text())
@@ -181,10 +185,10 @@ def lock_holder(lock: Path, folder: str) -> Started | None:
 
 
 def _holds(pid: int, lock: Path) -> bool:
-    """Return whether `pid` has the file `lock` open, as its holder has and no other process.
+    """Return whether `pid` has the file `lock` open, as only its holder does.
 
-    Asking for the lock instead could make a process that starts at this moment believe that it is
-    taken; this is done only where the system does not tell open files.
+    Trying the lock instead could make a process that starts at this moment believe it is taken;
+    that is done only if the system does not show open files.
     """
     try:
         ours = os.stat(lock)
@@ -213,13 +217,13 @@ def _is_locked(lock: Path) -> bool:
 
 
 def _reap(pid: int) -> None:
-    """A child of ours that ended stays in the process table until somebody asks how it ended."""
-    with suppress(ChildProcessError):  # started by an earlier command: not ours to wait for
+    """Reap an ended child of ours: otherwise it stays in the process table."""
+    with suppress(ChildProcessError):  # started by an earlier command: not our child
         os.waitpid(pid, os.WNOHANG)
 
 
 def _mark(pid: int) -> str | None:
-    """The moment `pid` was started; None where nothing runs under it."""
+    """Return the time `pid` was started; None if no process has it."""
     if sys.platform != "linux":
         return _mark_by_ps(pid)
     try:
@@ -230,7 +234,7 @@ def _mark(pid: int) -> str | None:
         return None
     if state in (b"Z", b"X"):
         return None
-    # Ticks count from the start of the machine, so the very start of it belongs to the mark.
+    # Ticks count from the machine's start, so the mark includes which start that was.
     return f"{_boot_id()}.{int(fields[18])}"
 
 

@@ -1,1 +1,1 @@
-"""Words for the person at the keyboard."""
+"""Messages for the user."""

@@ -1,4 +1,4 @@
-"""What went wrong, in words for the person at the keyboard."""
+"""Errors as sentences for the user."""
 
 import errno
 
@@ -14,13 +14,14 @@ WAY_OUT = {
     errno.ENOSPC: _ROOM,
     errno.EDQUOT: _ROOM,
 }
-"""What to do about a file that the system refuses, by errno: that is no defect of ours."""
+"""Way out for a file that the system refuses, by errno: such an error is no defect of ours."""
 
 
 class Problem(QuorateError):
-    """Ends a command: names the object, the field, the value and the way out, without a traceback.
+    """Ends a command with a sentence and no traceback.
 
-    `exit_code` is what the process ends with (1, or 2 where a check could not tell).
+    The sentence names the object, the field, the value and the way out.  `exit_code`: of the
+    process: 1, or 2 if a check could not tell.
     """
 
     def __init__(self, sentence: str, exit_code: int = 1) -> None:
@@ -29,5 +30,5 @@ class Problem(QuorateError):
 
 
 def words(error: OSError) -> str:
-    """What the system said, without numbers and quotes."""
+    """Return the system's message without numbers and quotes."""
     return (error.strerror or str(error) or type(error).__name__).lower()

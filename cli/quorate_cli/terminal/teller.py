@@ -1,4 +1,4 @@
-"""Where a command says what it does."""
+"""Output of a command's progress."""
 
 import os
 import sys
@@ -7,13 +7,13 @@ from rich.console import Console
 
 
 class Teller(Console):
-    """A console whose reader may leave: a command that changes something goes on without it.
+    """A console whose reader may leave: a command that changes something continues without it.
 
-    `quorate dev up | head -1` would otherwise end between the first agent and the second.
+    Otherwise `quorate dev up | head -1` would end between the first agent and the second.
     """
 
     def on_broken_pipe(self) -> None:
-        """Say the rest to nobody."""
+        """Print nothing more."""
         self.quiet = True
-        # What Python still writes at its end must not fail, either.
+        # Whatever Python still writes at exit must not fail either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""`--version`."""
+"""The option `--version`."""
 
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated
@@ -10,7 +10,7 @@ def own_version() -> str:
     """Return the version of what is installed."""
     try:
         return version("quorate")
-    except PackageNotFoundError:  # run from a checkout that is not installed
+    except PackageNotFoundError:  # a checkout that is not installed
         return "of a checkout"
 
 

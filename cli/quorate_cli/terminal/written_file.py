@@ -1,4 +1,4 @@
-"""A small file that is either the old one or the new one, whatever happens meanwhile."""
+"""Writes a small file atomically."""
 
 import os
 from contextlib import suppress
@@ -8,7 +8,7 @@ from quorate_cli.terminal.problem import WAY_OUT, Problem, words
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Replace `path` by `data` in one step; Problem when the disk does not take it."""
+    """Replace `path` by `data` atomically; raise Problem if it cannot be written."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

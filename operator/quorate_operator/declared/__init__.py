@@ -1,1 +1,2 @@
-"""Zones and clusters declared on Kubernetes: watching, judging, leading, writing their status."""
+"""Zones and clusters declared on Kubernetes: watches, judges and leads them, writes their
+status."""

@@ -1,4 +1,4 @@
-"""Whether a declared zone can be led as it stands, and if not, why and what to do."""
+"""Decides whether a declared zone can be led as it stands; if not, says why and what to do."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from quorate_operator.declared.deletion import differs
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """`record` is what the master is to lead; None when it must not, with reason and message."""
+    """Result of judging a zone.  `record`: what the master is to lead, None if nothing."""
 
     record: ZoneRecord | None
     reason: str
@@ -18,11 +18,11 @@ class Acceptance:
 
 
 def accept(zone: Zone, cluster_exists: bool, led: ZoneRecord | None) -> Acceptance:
-    """Judge `zone`; `led` is what its master works with now, if it does.
+    """Judge `zone`.  `led`: the record that its master leads now, None if it leads none.
 
-    A zone that is led and then asks for what is not supported stays led as it was: taking its data
-    out of service would not help anybody.  So does data that was kept when its Zone was deleted,
-    and that the Zone of the same name could not have.
+    If a zone that is led asks for something unsupported, it stays led as before: taking its data
+    out of service would help no user.  The same holds for data kept from a deleted Zone if its
+    partitions or storage differ from those of the new Zone of that name.
     """
     name, cluster = zone.metadata.name, zone.spec.cluster_ref.name
     if not cluster_exists:
@@ -42,8 +42,7 @@ def accept(zone: Zone, cluster_exists: bool, led: ZoneRecord | None) -> Acceptan
 
 
 def paused_acceptance(acceptance: Acceptance, led: ZoneRecord | None, pause: str) -> Acceptance:
-    """Return the acceptance of a zone that is paused: it is led as it was, or not at all when it is
-    new."""
+    """Return the acceptance of a paused zone: it stays led as before; a new zone is not led."""
     if led is None:
         return Acceptance(None, names.REASON_PAUSED, pause)
     return Acceptance(led, acceptance.reason, acceptance.message)

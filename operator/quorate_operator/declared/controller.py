@@ -3,10 +3,10 @@
     watches (handlers.py) --objects--> bodies, keys --\\
     one look per led cluster and pass --what changed--> queue --> workers: make it so, tell it
 
-The watches and the looks put keys into one queue; a worker looks at the whole state of a key's
-object (level, not edge), so an event that was missed costs a moment and nothing else.  Workers and
-looks give the event loop back after every object: the runners, on which ownership depends, wait for
-one object at most, and requests for objects have connections of their own.
+The watches and the looks put keys into one queue.  A worker looks at the whole state of a key's
+object (level, not edge), so a missed event costs only a short delay.  Workers and looks yield to
+the event loop after every object, so the runners, on which ownership depends, wait for one object
+at most.  Requests for objects have their own connections.
 """
 
 import asyncio
@@ -49,41 +49,41 @@ _log = logging.getLogger("quorate.controller")
 
 LOOK_S = 0.5
 WORKERS = 8
-"""Objects looked at at a time: most of that time they wait for the API server."""
+"""Number of objects processed at a time; workers mostly wait for the API server."""
 RELEASE_S = 0.5
-"""How often an object that is being deleted is looked at."""
+"""Seconds between looks at an object that is being deleted."""
 OVERTAKEN_PAUSE_S = 0.5
-"""Before a cluster is led again whose agents know a later mastership; twice as long each time."""
+"""Seconds until a cluster whose agents know a later mastership is led again; doubled each time."""
 OVERTAKEN_PAUSE_MAX_S = 60.0
 FAILED_PAUSE_S = 2.0
-"""Before a cluster is led again whose master was ended by a defect; twice as long each time."""
+"""Seconds until a cluster whose master ended by a defect is led again; doubled each time."""
 FAILED_PAUSE_MAX_S = 120.0
 FAILED_FORGOTTEN_S = 600.0
-"""A defect that comes so long after the one before counts as the first."""
+"""A defect this many seconds after the previous one counts as the first."""
 ANEW_S = 300.0
-"""How often what every object says is compared with what was told: somebody may have edited it."""
+"""Seconds between comparisons of all objects with the status written: a user may have edited it."""
 
 Body = Mapping[str, Any]
 
 
 class Kind(enum.StrEnum):
-    """Kind of object that a key names; a label in metrics, too."""
+    """Kind of object that a key names; also a label of metrics."""
 
     CLUSTER = "storagecluster"
     ZONE = "zone"
     EVENTS = "events"
-    """The Events about a cluster and its zones, by the cluster's name."""
+    """The Events about a cluster and its zones; the key has the cluster's name."""
 
 
 class Key(NamedTuple):
-    """One object to be looked at."""
+    """One object to be processed."""
 
     kind: Kind
     name: str
 
 
 class Controller:
-    """Exists while this process is the master.  `objects_api`: for all but ownership."""
+    """Leads the clusters of one namespace; exists while this process is the master."""
 
     def __init__(
         self,
@@ -99,10 +99,13 @@ class Controller:
         owned_api: KubeApi | None = None,
         on_master_failed: Callable[[str], None] = lambda why: None,
     ) -> None:
-        """`on_failed`: a task that all clusters need has ended by a defect, or the mandate is lost,
-        with a sentence: this process must end.  `watches`: of what metastores hold.
-        `owned_api`: for objects of managed agents; absent: `objects_api`.  `on_master_failed`: a
-        defect has ended the master of one cluster, which is led again later."""
+        """`objects_api`: for everything but ownership.  `watches`: of the metastores' objects.
+        `owned_api`: for objects of managed agents, `objects_api` by default.
+
+        `on_failed`: called with a sentence if a task that all clusters need has ended by a defect,
+        or the mandate is lost; this process must then end.  `on_master_failed`: called if a defect
+        has ended the master of one cluster, which is led again later.
+        """
         self._ownership_api = ownership_api
         self._api = objects_api
         self._namespace = namespace
@@ -116,14 +119,14 @@ class Controller:
         self._zones: dict[str, DeclaredZone] = {}
         self._abouts: dict[str, About] = {}
         self._releasing: dict[str, asyncio.Event] = {}
-        """By uid: StorageClusters that are being deleted; set when they may go."""
+        """By uid of a StorageCluster that is being deleted; set when the object may go."""
         self._overtaken: dict[str, int] = {}
-        """Cluster -> number of times that its agents knew a later mastership."""
+        """Cluster -> how often its agents knew a later mastership."""
         self._failed: dict[str, tuple[int, float]] = {}
-        """Cluster -> number of times that a defect ended its master, and when it did last."""
+        """Cluster -> how often a defect ended its master, and when last (loop time, seconds)."""
         self._to_lead_again: set[str] = set()
         self._refused: dict[Key, str] = {}
-        """Objects of which the API server refuses what is to be told, with its sentence."""
+        """Object -> why work at it failed last: a refusal by the API server, or a defect."""
         self._queue = KeyedQueue[Key](lambda: random.uniform(0.8, 1.2))
         self._owned = OwnedObjects(
             owned_api or objects_api,
@@ -138,11 +141,11 @@ class Controller:
         self._on_master_failed = on_master_failed
 
     def start(self) -> None:
-        """Begin to work, once all clusters that there are were seen."""
+        """Begin to work; call it once all existing clusters have been seen."""
         self._start_task(self._begin())
 
     async def close(self) -> None:
-        """Write and send nothing more, whatever the watches still see."""
+        """Stop: nothing is written or sent any more, whatever the watches still see."""
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
@@ -157,41 +160,40 @@ class Controller:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the namespace has no objects, and nothing is left to do."""
+        """Whether the namespace has no objects and no work is left."""
         return not (self._clusters or self._zones or self._led) and self._queue.is_idle
 
     @property
     def decides(self) -> bool:
-        """Whether the master of any cluster has not been ended by a defect."""
+        """Whether at least one cluster has a master that no defect has ended."""
         return any(not led.runner.has_failed for led in self._led.values())
 
     def clusters(self) -> list[tuple[str, str, ClusterStatus]]:
-        """Namespace, name and status of every led cluster."""
+        """Return namespace, name and status of every led cluster."""
         return self._led.statuses(self._namespace)
 
     def problems(self) -> list[str]:
-        """Why clusters are not led, or what is decided of them cannot be written."""
+        """Return a sentence for each cluster not led and each object that cannot be processed."""
         refused = self._refused.items()
         return self._led.problems() + [
             f"{kind} {self._namespace}/{name}: {why}" for (kind, name), why in refused
         ]
 
     def owns_no_claim(self, uid: str) -> bool:
-        """Whether no claim goes with the StorageCluster, as far as is known.  Any thread may
-        ask."""
+        """Return whether the StorageCluster is known to own no claim.  Any thread may call it."""
         return self._owned.owns_no_claim(uid)
 
     # --- what the watches see --------------------------------------------------------------------
 
     def cluster_seen(self, body: Body) -> None:
-        """A StorageCluster is there, new or changed."""
+        """Handle a StorageCluster that is new or changed."""
         name = body["metadata"]["name"]
         before, self._clusters[name] = self._clusters.get(name), body
         if before is None or declared(before) != declared(body):
             self._queue.add(Key(Kind.CLUSTER, name))
 
     def cluster_gone(self, name: str) -> None:
-        """A StorageCluster was deleted."""
+        """Handle the deletion of a StorageCluster."""
         gone = self._clusters.pop(name, None)
         if gone is not None:
             self._releasing.pop(_uid(gone), None)
@@ -199,7 +201,7 @@ class Controller:
         self._queue.add(Key(Kind.CLUSTER, name))
 
     def zone_seen(self, body: Body) -> None:
-        """A Zone is there, new or changed."""
+        """Handle a Zone that is new or changed."""
         name, uid = body["metadata"]["name"], body["metadata"]["uid"]
         known = self._zones.get(name)
         if known is None or known.uid != uid:
@@ -210,7 +212,7 @@ class Controller:
             self._queue.add(Key(Kind.ZONE, name))
 
     def zone_gone(self, name: str, uid: str) -> None:
-        """A Zone is no more."""
+        """Handle the deletion of a Zone."""
         known = self._zones.get(name)
         if known is not None and known.uid == uid:
             del self._zones[name]
@@ -219,14 +221,14 @@ class Controller:
             self._note_emptiness()
         self._abouts = {each: about for each, about in self._abouts.items() if about.uid != uid}
         for cluster in self._led:
-            self._queue.add(Key(Kind.CLUSTER, cluster))  # whose data it was may be kept
+            self._queue.add(Key(Kind.CLUSTER, cluster))  # its status names zones with kept data
 
     def _note_emptiness(self) -> None:
         if not (self._clusters or self._zones):
             self._release.all_gone()
 
     def _note_about(self, zone_id: str, declared_zone: DeclaredZone) -> None:
-        """What is told of this zone concerns this object."""
+        """Relate whatever concerns zone `zone_id`, such as its Events, to this object."""
         about = About(Zone.kind_name(), declared_zone.name, declared_zone.uid)
         if self._abouts.get(zone_id) != about:
             self._abouts[zone_id] = about
@@ -249,9 +251,9 @@ class Controller:
     # --- looks -----------------------------------------------------------------------------------
 
     async def _begin(self) -> None:
-        """Clusters first: a zone's status says whether its cluster is there."""
+        """Lead the clusters before any zone: a zone's status says whether its cluster exists."""
         for key in [Key(Kind.CLUSTER, name) for name in self._clusters]:
-            await self._work_at(key)  # led before any zone is judged
+            await self._work_at(key)
         for _ in range(WORKERS):
             self._start_task(self._work())
         self._start_task(self._keep_looking())
@@ -351,7 +353,7 @@ class Controller:
         if body is None or is_other or name in self._to_lead_again:
             self._to_lead_again.discard(name)
             if led is not None:
-                await self._led.end(name)  # its agents keep what they have, nobody leads them
+                await self._led.end(name)  # its agents keep their data
                 self._add_zones_of(name)
             body = self._clusters.get(name)
         if body is None:
@@ -385,7 +387,7 @@ class Controller:
         if led.is_recovery_over:
             await led.end_recovery()
             self._add_zones_of(name)  # kept data is found by name now, and other zones are new
-        if led.is_seen:  # until then what is told of it holds
+        if led.is_seen:  # until then the previous status stays
             await self._tell_cluster(led, body)
 
     def _lead(self, cluster: StorageCluster) -> WatchedCluster:
@@ -420,15 +422,19 @@ class Controller:
         return led
 
     def _overtaken_in(self, name: str) -> None:
-        """Its masterships are counted above the agents' now: lead it again in a new one.  Rarer
-        each time: two operators that lead it would count above each other for ever."""
+        """Lead the cluster again in a new mastership, counted above those its agents know.
+
+        The pause doubles each time: two operators that lead it would overtake each other for ever.
+        """
         times = self._overtaken[name] = self._overtaken.get(name, 0) + 1
         pause_s = min(OVERTAKEN_PAUSE_S * 2.0 ** min(times - 1, 20), OVERTAKEN_PAUSE_MAX_S)
         asyncio.get_running_loop().call_later(pause_s, self._lead_again, name)
 
     def _failed_in(self, name: str, why: str) -> None:
-        """A defect has ended its master: lead it again, rarer each time, in a new mastership that
-        knows what is stored and nothing else."""
+        """Lead the cluster again after a defect ended its master; the pause doubles each time.
+
+        The new mastership knows only what is stored.
+        """
         now_s = asyncio.get_running_loop().time()
         times, last_s = self._failed.get(name, (0, now_s))
         times = times + 1 if now_s - last_s < FAILED_FORGOTTEN_S else 1
@@ -463,7 +469,7 @@ class Controller:
     # --- zones -----------------------------------------------------------------------------------
 
     async def _reconcile_zone(self, name: str) -> None:
-        """Make what is led equal to what is declared, and tell its status when that has changed."""
+        """Make the led zone equal to its declaration; write its status if that has changed."""
         declared_zone = self._zones.get(name)
         if declared_zone is None or declared_zone.released.is_set():
             return
@@ -476,7 +482,7 @@ class Controller:
             self._queue.add_later(Key(Kind.ZONE, name), RELEASE_S)
         status = self._led_status(declared_zone, led, pause)
         if led is not None and not led.is_seen:
-            return  # the first look says how it is; until then what is told of it holds
+            return  # until the first look the previous status stays
         wait_s = declared_zone.wait_s(status)
         if wait_s:
             self._queue.add_later(Key(Kind.ZONE, name), wait_s)
@@ -488,13 +494,13 @@ class Controller:
             except ApiRefused as refused:
                 if refused.status != 404:
                     raise
-                return  # the watch will tell that it is gone
+                return  # the watch will report the deletion
             declared_zone.was_told(fresh)
 
     def _led_status(
         self, declared_zone: DeclaredZone, led: WatchedCluster | None, pause: str
     ) -> ZoneStatus:
-        """Declare the zone to its cluster's master; return its status as of now."""
+        """Declare the zone to its cluster's master; return its current status."""
         zone, uid, known = declared_zone.zone, declared_zone.uid, declared_zone.known_status
         if zone is None:
             generation = declared_zone.body["metadata"]["generation"]

@@ -1,7 +1,7 @@
-"""One Zone object as the watch last showed it, and what its status was told to be.
+"""One Zone object as the watch last showed it, and the status last written to it.
 
-A status is told at once when a user would act on it; how far migrations are is told now and then,
-or a rebalance of many zones would keep the API server busy.
+A change that a user would act on is written at once.  Progress of migrations is written every
+PROGRESS_S at most, because a rebalance of many zones would keep the API server busy.
 """
 
 import asyncio
@@ -22,15 +22,15 @@ Body = Mapping[str, Any]
 
 
 class DeclaredZone:
-    """`zone` is None when the object cannot be read; `problem` says why."""
+    """One Zone object.  `zone`: None if the object cannot be read; `problem`: why."""
 
     def __init__(self, body: Body) -> None:
         self.released = asyncio.Event()
-        """Nothing of it is left that its deletion waits for."""
+        """Set when nothing that the object's deletion waits for is left."""
         self.zone: Zone | None = None
         self.problem = ""
         self.fresh: dict[str, Any] = {}
-        """The newest status."""
+        """The newest status, written or not."""
         self._told: dict[str, Any] | None = None
         self._told_s = float("-inf")
         self.body = body
@@ -38,12 +38,12 @@ class DeclaredZone:
 
     @property
     def uid(self) -> str:
-        """Of this object; a later one of the same name has another."""
+        """The object's uid; a later object of the same name has another."""
         return str(self.body["metadata"]["uid"])
 
     @property
     def name(self) -> str:
-        """Of this object."""
+        """The object's name."""
         return str(self.body["metadata"]["name"])
 
     @property
@@ -53,16 +53,16 @@ class DeclaredZone:
 
     @property
     def pause(self) -> str:
-        """Why its spec is not looked at; empty while it is."""
+        """Why the object is paused (its spec is not acted on); empty if it is not."""
         return pause_of(Zone.kind_name(), self.zone.metadata) if self.zone is not None else ""
 
     @property
     def is_deleting(self) -> bool:
-        """Whether its deletion was asked for."""
+        """Whether the object's deletion was requested."""
         return self.body["metadata"].get("deletionTimestamp") is not None
 
     def update(self, body: Body) -> bool:
-        """The watch shows it anew; whether users have changed it."""
+        """Take the object as the watch shows it now; return whether users have changed it."""
         before, self.body = self.body, body
         is_changed = declared(before) != declared(body)
         if is_changed:
@@ -87,8 +87,10 @@ class DeclaredZone:
 
     @property
     def known_status(self) -> ZoneStatus:
-        """The status that the object has, without fields of a later version.  Of one that cannot be
-        read only that the zone was placed: that is never forgotten, whoever wrote it."""
+        """The object's status without fields of a later version.
+
+        If it cannot be read, only `placedUid` is taken: that a zone was placed is never forgotten.
+        """
         told = without_unknown(ZoneStatus, self.told or {}).body
         try:
             return ZoneStatus.model_validate(told)
@@ -96,11 +98,14 @@ class DeclaredZone:
             return ZoneStatus(placed_uid=str(told.get("placedUid", "")))
 
     def was_told(self, status: dict[str, Any]) -> None:
-        """The API server has it."""
+        """Note that the API server has stored `status`."""
         self._told, self._told_s = status, time.monotonic()
 
     def wait_s(self, status: ZoneStatus) -> float:
-        """Take the newest status; how long telling it may wait, 0.0: tell it now, or it is told."""
+        """Note the newest status; return how many seconds writing it may wait.
+
+        0.0: write it now, or it is already written.
+        """
         self.fresh = status.model_dump(mode="json", by_alias=True, exclude_none=True)
         told = self.told
         if told is None or told == self.fresh or _to_act_on(told) != _to_act_on(self.fresh):
@@ -109,12 +114,12 @@ class DeclaredZone:
 
 
 def cluster_of(body: Body) -> str:
-    """The name of the StorageCluster that a Zone is declared in, whether or not it can be read."""
+    """Return the name of a Zone's StorageCluster, even if the Zone cannot be read."""
     return str(body.get("spec", {}).get("clusterRef", {}).get("name", ""))
 
 
 def declared(body: Body) -> object:
-    """The parts of an object that its users decide, for comparison."""
+    """Return the parts of an object that its users decide, for comparison."""
     metadata = body["metadata"]
     return (
         metadata["uid"],

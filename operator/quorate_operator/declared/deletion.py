@@ -1,8 +1,8 @@
-"""Deletion of declared objects: whether their data goes, and how kept data is found again.
+"""Deletion of declared objects: whether their data is deleted, and how kept data is found again.
 
-Data of a zone is known by an id that outlives the object: the uid of the first Zone of that name.
-A Zone that is declared under the name of one whose data was kept has that data, if partitions and
-storage are the same.
+A zone's data has an id that outlives the object: the uid of the first Zone of that name.  A new
+Zone with the name of a zone whose data was kept gets that data, if partitions and storage are the
+same.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,40 +17,43 @@ Body = Mapping[str, Any]
 
 
 def erases(body: Body) -> bool:
-    """Whether data goes with the object.  Anything but a clear Delete keeps it."""
+    """Return whether data is deleted with the object.  Every policy but Delete keeps it."""
     return (body.get("spec") or {}).get("deletionPolicy") == DeletionPolicy.DELETE.value
 
 
 def is_freed(body: Body) -> bool:
-    """Whether a user has asked that the object's deletion wait for nothing."""
+    """Return whether a user has asked that the object's deletion wait for nothing."""
     annotations = body["metadata"].get("annotations") or {}
     return annotations.get(names.ANNOTATION_RELEASE) == "true"
 
 
 def zone_id(uid: str, name: str, known: Mapping[str, ZoneRecord]) -> str:
-    """The id of the zone that an object of this uid and name declares, among those `known` to the
-    metastore: its own uid, unless data of that name was kept."""
+    """Return the id of the zone that an object of this uid and name declares.
+
+    It is the object's uid, unless data of that name was kept.  `known`: the metastore's zones.
+    """
     return next(iter(kept_ids(uid, name, known)), uid)
 
 
 def kept_ids(uid: str, name: str, known: Mapping[str, ZoneRecord]) -> list[str]:
     """Return the ids of the `known` zones whose data an object of this uid and name can have.
 
-    There are several only when everything else was lost, and an agent that had been away still has
-    a zone that was deleted and made again meanwhile."""
+    There are several only if everything but the agents' data was lost, and an agent still has a
+    zone that was deleted and created again while the agent was away.
+    """
     if uid in known:
         return [uid]
     return [each for each, record in known.items() if record.name == name and not record.deleting]
 
 
 def chosen_id(body: Body) -> str:
-    """Return which data a user wants a Zone to have; empty: whatever bears its name."""
+    """Return the id of the data that a user has chosen for a Zone; empty: none was chosen."""
     annotations = body["metadata"].get("annotations") or {}
     return str(annotations.get(names.ANNOTATION_ZONE_ID, ""))
 
 
 def ambiguous(name: str, keepers: Mapping[str, Sequence[str]]) -> str:
-    """Return why a Zone has no data yet; `keepers`: ids of zones of its name, and who has them."""
+    """Return why a Zone has no data yet.  `keepers`: the agents by id of a zone of its name."""
     found = "; ".join(f"{each} ({', '.join(agents)})" for each, agents in keepers.items())
     return (
         f"Zone {name}: agents keep data of {len(keepers)} zones of this name: {found}: say which "
@@ -61,9 +64,10 @@ def ambiguous(name: str, keepers: Mapping[str, Sequence[str]]) -> str:
 def erasable(
     uid: str, name: str, zone: Zone | None, known: Mapping[str, ZoneRecord]
 ) -> ZoneRecord | None:
-    """The zone whose data goes when this object is deleted; None: it has none.
+    """Return the zone whose data is deleted with this object, None if it has none.
 
-    `zone` is None when the object cannot be read: then only what bears its own uid is its own."""
+    `zone` is None if the object cannot be read: then only data under the object's uid is its own.
+    """
     if len(kept_ids(uid, name, known)) > 1:
         return None
     record = known.get(zone_id(uid, name, known))
@@ -73,7 +77,7 @@ def erasable(
 
 
 def differs(zone: Zone, kept: ZoneRecord | None) -> str:
-    """Why a zone cannot have the data that is kept under its name; empty when it can."""
+    """Return why a zone cannot have the data kept under its name; empty if it can."""
     name, partitions, storage = zone.metadata.name, zone.spec.partitions, zone.spec.storage
     if kept is None or (kept.partitions, kept.storage) == (partitions, storage):
         return ""

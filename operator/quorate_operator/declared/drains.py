@@ -1,8 +1,8 @@
-"""Agents that a StorageCluster says are to hold nothing: drained, and taken back when it no longer
-says so.
+"""Drains agents that a StorageCluster says are to hold nothing; takes them back when it no longer
+does.
 
-What is to be done follows from the spec, from what the status told last, and from the registry.  A
-drain that something else asked for (an address that is no longer declared) is left alone.
+What to do follows from the spec, the last written status and the registry.  A drain with another
+cause (an address that is no longer declared) is left alone.
 """
 
 from collections.abc import Collection, Sequence
@@ -12,10 +12,10 @@ from quorate_operator.mastership.runner import Runner
 
 
 class DrainView(NamedTuple):
-    """The drains of a cluster as of now, by agent: `held` are the zones that still name it.
+    """The drains of a cluster now, by agent.  `held`: the zones that still name the agent.
 
-    `refused`: why the master does not begin.  `unknown`: agents that are not registered.
-    `asked`: agents whose drain the spec asked for and that are not taken back yet.
+    `refused`: why the master does not begin.  `unknown`: agents that are not registered.  `asked`:
+    agents whose drain the spec asked for and that are not taken back yet.
     """
 
     held: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -25,7 +25,7 @@ class DrainView(NamedTuple):
 
 
 class DeclaredDrains:
-    """Those of one cluster.  `told`: what the status told last as asked for."""
+    """The drains of one cluster.  `told`: agents that the last status lists as drained."""
 
     def __init__(self, runner: Runner, told: Collection[str]) -> None:
         self._runner = runner
@@ -33,11 +33,11 @@ class DeclaredDrains:
         self._wanted: tuple[str, ...] | None = None
 
     def declare(self, wanted: Sequence[str]) -> None:
-        """These agents are to hold nothing now."""
+        """Set the agents that are to hold nothing."""
         self._wanted = tuple(wanted)
 
     def look(self) -> DrainView:
-        """Ask for what is missing; how it is.  Repeated looks ask for nothing twice."""
+        """Begin and end drains as declared; return the state.  Idempotent."""
         runner = self._runner
         if self._wanted is None or not runner.is_leading:
             return DrainView(asked=tuple(sorted(self._asked)))

@@ -1,8 +1,8 @@
-"""Declared objects, as kopf shows them to the controllers: watches, and one finaliser.
+"""Shows declared objects to the controllers through kopf: watches, and one finaliser.
 
-kopf runs only in the process that holds the lease.  It keeps nothing in our objects but the
-finaliser, which those have whose deletion waits for something: progress and last-seen states stay
-in memory, since every loop looks at the whole state.
+kopf runs only in the process that holds the Lease.  It stores nothing in objects but the finaliser,
+and that only if their deletion waits for something.  It stores no progress and no last-seen state,
+because every pass looks at the whole state.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ WATCHED = (StorageCluster.plural, Zone.plural)
 
 
 class _NoProgress(kopf.ProgressStorage):
-    """Handlers here never leave progress behind."""
+    """Stores nothing: handlers here never leave progress behind."""
 
     def fetch(self, *, key: str, body: kopf.Body) -> None:
         return None
@@ -43,7 +43,7 @@ class _NoProgress(kopf.ProgressStorage):
 
 
 class _NoDiffs(kopf.DiffBaseStorage):
-    """Nothing here is decided by what has changed."""
+    """Stores nothing: no decision here depends on what has changed."""
 
     def fetch(self, *, body: kopf.Body) -> None:
         return None
@@ -53,7 +53,7 @@ class _NoDiffs(kopf.DiffBaseStorage):
 
 
 def make_settings() -> kopf.OperatorSettings:
-    """How kopf is to behave."""
+    """Return the settings of kopf."""
     settings = kopf.OperatorSettings()
     settings.persistence.finalizer = names.FINALIZER
     settings.persistence.progress_storage = _NoProgress()
@@ -63,12 +63,12 @@ def make_settings() -> kopf.OperatorSettings:
     settings.scanning.disabled = True
     settings.networking.request_timeout = 10
     settings.networking.connect_timeout = 5
-    # A watch that a lost connection left silent is begun again after this long.
+    # Restarts a watch that a lost connection left silent.
     settings.watching.server_timeout = 60
     settings.watching.client_timeout = 70
     settings.background.cancellation_polling = 1
     settings.background.instant_exit_timeout = 2
-    settings.process.ultimate_exiting_timeout = None  # our own end is bounded already
+    settings.process.ultimate_exiting_timeout = None  # this process bounds its own end
     return settings
 
 
@@ -79,8 +79,10 @@ def make_registry(
     traffic: Traffic,
     place: str,
 ) -> kopf.OperatorRegistry:
-    """All handlers of one place (a namespace; "": all of them).  `leading`: the loop to which
-    `served` belongs; `traffic` is told of events."""
+    """Return all handlers of one place (a namespace; "": all of them).
+
+    `leading`: the event loop that `served` belongs to; `traffic` is told of events.
+    """
     registry = kopf.OperatorRegistry()
     clusters = (GROUP, VERSION, StorageCluster.plural)
     zones = (GROUP, VERSION, Zone.plural)
@@ -127,21 +129,24 @@ def make_registry(
 
     @kopf.on.delete(*clusters, registry=registry, backoff=1, when=holds_cluster)
     async def delete_cluster(body: kopf.Body, **_: Any) -> None:
-        """kopf takes the finaliser away when this returns."""
+        """Return when the object may go; kopf then removes the finaliser."""
         await wait(served.cluster_released, body)
 
     @kopf.on.delete(*zones, registry=registry, backoff=1, when=holds_zone)
     async def delete_zone(body: kopf.Body, **_: Any) -> None:
-        """kopf takes the finaliser away when this returns."""
+        """Return when the object may go; kopf then removes the finaliser."""
         await wait(served.zone_released, body)
 
     return registry
 
 
 def cluster_needs_finaliser(body: Mapping[str, Any], owns_no_claim: bool) -> bool:
-    """Whether a StorageCluster is to have the finaliser: with Delete, and where it has it already
-    and claims that an earlier version made may go with it.  kopf takes it from all others, also
-    while they are being deleted."""
+    """Return whether a StorageCluster needs the finaliser.
+
+    It does if its policy is Delete, or if it has the finaliser already and claims made by an
+    earlier version may go with it.  kopf removes it from all others, even while they are being
+    deleted.
+    """
     if erases(body):
         return True
     is_managed = (body.get("spec") or {}).get("managed") is not None
@@ -150,6 +155,6 @@ def cluster_needs_finaliser(body: Mapping[str, Any], owns_no_claim: bool) -> boo
 
 
 def without_managed_fields(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The object without the list of who wrote which field, the longest part of it."""
+    """Return the object without `managedFields`, the longest part of it."""
     metadata = {name: each for name, each in body["metadata"].items() if name != "managedFields"}
     return {**body, "metadata": metadata}

@@ -1,8 +1,9 @@
-"""One StorageCluster that is led, on Kubernetes and without it: what is declared is handed to its
-master, data of deleted zones is erased, and the status of its objects is made.
+"""One StorageCluster that is led, with or without Kubernetes.
 
-`look` observes the whole cluster once and says what has changed.  A status that is made then
-describes its object as it was declared last: the zone, or the cluster, is observed again for it.
+It hands declarations to the cluster's master, erases the data of deleted zones, and makes the
+status of the objects.  `look` observes the whole cluster once and returns what has changed.  A
+status made afterwards describes its object as last declared: the zone, or the cluster, is observed
+again for it.
 """
 
 import asyncio
@@ -34,36 +35,32 @@ class Change(NamedTuple):
     cluster: bool
     zones: list[str]
     all_zones: bool
-    """Something that the status of every zone depends on has changed."""
+    """Whether something has changed that the status of every zone depends on."""
 
 
 class LedCluster:
-    """One StorageCluster with its runner.
-
-    A zone's `uid` is the id under which the metastore has it.
-    """
+    """One StorageCluster with its runner.  A zone's `uid` is its id in the metastore."""
 
     def __init__(self, cluster: StorageCluster, runner: Runner) -> None:
         self.cluster = cluster
-        """The StorageCluster as it was declared last, with the status that was told last."""
+        """The StorageCluster as last declared, with the status last written."""
         self.runner = runner
         self.pause = ""
-        """Why its spec is not looked at; empty while it is."""
+        """Why the cluster is paused (its spec is not acted on); empty if it is not."""
         self.addresses = cluster.status.addresses or cluster.spec.dialed
-        """The addresses that are dialed; at first those of an earlier master, for one that is
-        paused."""
+        """The dialed addresses; at first those an earlier master told, for a paused cluster."""
         self.managed: ManagedView | None = None
         """The known state of the objects of managed agents."""
         self._drains = DeclaredDrains(runner, cluster.status.drained)
         self._drain_view = DrainView(asked=tuple(cluster.status.drained))
         self.seen = Seen(problem=STARTING)
-        """As of the last look."""
+        """The observation of the last look."""
         self._zones: dict[str, Observed] = {}
 
     # --- what is declared ------------------------------------------------------------------------
 
     def declare(self, cluster: StorageCluster, pause: str) -> None:
-        """Dial the declared addresses, or, while it is paused, those that were in force."""
+        """Dial the declared addresses; while paused, keep those in force."""
         self.cluster = cluster.model_copy(update={"status": self.cluster.status})
         self.pause = pause
         if cluster.spec.managed is not None:
@@ -76,7 +73,7 @@ class LedCluster:
         self.runner.set_addresses(self.addresses)
 
     def declare_zone(self, zone: Zone, uid: str, pause: str) -> Acceptance:
-        """Judge a zone, and have the master lead it as it is declared, unless it is paused."""
+        """Judge a zone; unless it is paused, have the master lead it as declared."""
         known = self.runner.known_zone(uid)
         acceptance = accept(zone, True, known)
         if pause:
@@ -86,14 +83,19 @@ class LedCluster:
         return acceptance
 
     def has_data(self, zone: Zone, acceptance: Acceptance) -> bool:
-        """Whether what is led under a zone's id is its own, as far as is known: only the metastore
-        tells which data a zone has.  One that is being deleted was asked about before."""
+        """Return whether the data led under a zone's id is known to be this zone's.
+
+        Only the metastore tells which data a zone has.  False for a zone that is being deleted:
+        that was settled before.
+        """
         is_its = acceptance.record is not None and acceptance.reason != names.REASON_DATA_DIFFERS
         return is_its and self.runner.is_leading and zone.metadata.deletion_timestamp is None
 
     def is_erased(self, record: ZoneRecord | None) -> bool:
-        """Delete the data of a zone that is being deleted, None where it has none; whether nothing
-        of it is left where an agent is online."""
+        """Delete a zone's data; return whether none is left where an agent is online.
+
+        `record`: None if the zone has no data.
+        """
         if not self.runner.is_leading:
             return False
         if record is not None:
@@ -104,8 +106,10 @@ class LedCluster:
         return True
 
     def erase_all_but(self, declared: Collection[str], why: str) -> bool:
-        """Delete the data of all zones but those with these uids; whether nothing of it is left
-        where an agent is online."""
+        """Delete the data of all zones but those with these uids.
+
+        Return whether none of it is left where an agent is online.
+        """
         if not self.runner.is_leading:
             return False
         undeclared = [e for uid, e in self.runner.known_zones().items() if uid not in declared]
@@ -122,8 +126,10 @@ class LedCluster:
         return self.managed.named if self.managed is not None else frozenset()
 
     def _lacks_name(self, zone: Zone) -> bool:
-        """Whether clients have no name yet at which to start.  One that was available before has:
-        its Service is put right when somebody deletes it."""
+        """Return whether clients have no name to start at yet.
+
+        False for a zone that was available before: if its Service is deleted, it is made again.
+        """
         was = {each.type: each.status for each in zone.status.conditions}
         is_managed = self.cluster.spec.managed is not None
         is_new = was.get(names.CONDITION_AVAILABLE) != "True"
@@ -133,11 +139,11 @@ class LedCluster:
 
     @property
     def is_seen(self) -> bool:
-        """Whether a look has shown more than that it is about to be led."""
+        """Whether a look has shown more than that the cluster is about to be led."""
         return self.seen.problem != STARTING
 
     def look(self) -> Change:
-        """Observe everything once."""
+        """Observe the whole cluster once; return what has changed."""
         self._drain_view = self._drains.look()
         before, seen = self.seen, self._now()
         changed: list[str] = []
@@ -167,9 +173,11 @@ class LedCluster:
     def status(
         self, cluster: StorageCluster, identity: str, retained: Sequence[str] = ()
     ) -> StorageClusterStatus:
-        """The status of its object, which is `cluster`, as of now.  `identity`: of this process;
-        `retained`: names of zones without an object."""
-        self._drain_view = self._drains.look()  # the last look may have been before this spec
+        """Return the current status of the cluster's object, which is `cluster`.
+
+        `identity`: of this process; `retained`: names of zones without an object.
+        """
+        self._drain_view = self._drains.look()  # the last look may predate this spec
         return cluster_status(
             cluster,
             self._now(),
@@ -182,8 +190,10 @@ class LedCluster:
         )
 
     def zone_status(self, zone: Zone, uid: str, acceptance: Acceptance, pause: str) -> ZoneStatus:
-        """The status of a Zone, which was declared just before, as of now: the last look may have
-        been made before its master worked with this spec."""
+        """Return the current status of a Zone that was just declared.
+
+        It is observed again: the last look may predate the master's work with this spec.
+        """
         return zone_status(
             zone,
             acceptance,
@@ -203,11 +213,11 @@ class LedClusters(dict[str, L]):
     """The clusters that this process leads, by name."""
 
     def statuses(self, namespace: str) -> list[tuple[str, str, ClusterStatus]]:
-        """`namespace`, name and status of every led cluster, by name."""
+        """Return namespace, name and status of every led cluster, sorted by name."""
         return [(namespace, name, led.runner.status()) for name, led in sorted(self.items())]
 
     def problems(self) -> list[str]:
-        """Why clusters are not led, or what is decided of them cannot be written."""
+        """Return a sentence for each cluster that is not led or is blocked."""
         return [
             f"cluster {led.runner.cluster}: {led.runner.not_ready}"
             for _, led in sorted(self.items())
@@ -215,18 +225,18 @@ class LedClusters(dict[str, L]):
         ]
 
     async def end(self, *ended: str) -> None:
-        """Lead these no more: their agents keep what they have."""
+        """Stop leading these clusters; their agents keep their data."""
         for name in ended:
             await self.pop(name).runner.stop()
 
     async def close(self) -> None:
-        """Lead nothing more."""
+        """Stop leading all clusters."""
         led = list(self.values())
         self.clear()
         await asyncio.gather(*(each.runner.stop() for each in led))
 
 
 def _shared(seen: Seen) -> object:
-    """The parts of an observation that the status of every zone depends on."""
+    """Return the parts of an observation that every zone's status depends on."""
     places = [(node.name, node.address, node.external_host) for node in seen.status.nodes]
     return seen.problem, seen.recovery, seen.refusal, places

@@ -1,4 +1,4 @@
-"""What the status of a Zone and a StorageCluster says, made from what the master knows.
+"""Makes the status of Zones and StorageClusters from what the master knows.
 
 Pure: the same observation gives the same status; a condition's time changes only with its status.
 """
@@ -32,20 +32,20 @@ _Fact = tuple[str, bool | None, str, str]
 
 
 class Seen(NamedTuple):
-    """One observation of a cluster; the default is that of a cluster that is not led."""
+    """One observation of a cluster; the defaults describe a cluster that is not led."""
 
     status: ClusterStatus = ClusterStatus(0, (), ())
     problem: str = ""
-    """Why the cluster is not led, a sentence; empty while it is."""
+    """Why the cluster is not led, a sentence; empty if it is led."""
     unreached: Mapping[str, str] = MappingProxyType({})
     """Address -> why no agent is connected from there."""
     refusal: Refusal | None = None
-    """Why what is decided cannot be written."""
+    """Why the master's decisions cannot be written."""
     drains: DrainView = DrainView()
     kept: Mapping[str, str] = MappingProxyType({})
-    """Agents that are to leave and cannot be drained, and why."""
+    """Agent -> why it cannot be drained, though it is to leave."""
     recovery: str = ""
-    """Why new zones wait, a sentence: agents are asked which they have; empty while they do not."""
+    """Why new zones wait (agents are asked for theirs), a sentence; empty if they do not."""
 
 
 def zone_status(
@@ -58,12 +58,15 @@ def zone_status(
     blocked: Refusal | None = None,
     lacks_name: bool = False,
 ) -> ZoneStatus:
-    """The status of `zone`.  `seen`: its cluster; `time`: now, RFC 3339; `pause`: why its spec is
-    not looked at, a sentence; `blocked`: why what is decided of it cannot be written;
-    `lacks_name`: the Service at which its clients start is not made yet.
+    """Return the status of `zone`.
 
-    `observedGeneration` is that of the spec that `observed` was made with: it stays as it was while
-    the zone is paused or its cluster is not led."""
+    `seen`: observation of its cluster; `time`: now, RFC 3339; `pause`: why the zone is paused, a
+    sentence; `blocked`: why decisions about it cannot be written; `lacks_name`: the Service at
+    which clients start does not exist yet.
+
+    `observedGeneration` is that of the spec that `observed` was made with: it does not change while
+    the zone is paused or its cluster is not led.
+    """
     accepted: _Fact = (
         names.CONDITION_ACCEPTED,
         acceptance.reason == names.REASON_ACCEPTED,
@@ -121,14 +124,16 @@ def zone_status(
 
 
 def _endpoints(hosts: Mapping[str, str], ports: Mapping[str, int]) -> list[str]:
-    """host:port of each agent that has both, in the order of their names."""
+    """Return host:port of each agent that has both, sorted by agent name."""
     told = [(hosts.get(node, ""), port) for node, port in sorted(ports.items())]
     return [join_address(host, port) for host, port in told if host]
 
 
 def refused_zone_status(generation: int, message: str, time: str, before: ZoneStatus) -> ZoneStatus:
-    """The status of a Zone that cannot be read (the API server has another version's CRD).
-    `before`: as it was told last; that the zone was placed is never forgotten."""
+    """Return the status of a Zone that cannot be read: the API server has another version's CRD.
+
+    `before`: the last written status; that the zone was placed is never forgotten.
+    """
     accepted: _Fact = (names.CONDITION_ACCEPTED, False, names.REASON_INVALID, message)
     return ZoneStatus(
         observed_generation=generation,
@@ -148,9 +153,12 @@ def cluster_status(
     retained: Sequence[str] = (),
     managed: ManagedView | None = None,
 ) -> StorageClusterStatus:
-    """The status of `cluster`.  `identity`: of the process that leads it; `pause`: why its spec is
-    not looked at; `dialed`: the addresses that are then in force; `retained`: zones without an
-    object; `managed`: what is known of managed agents."""
+    """Return the status of `cluster`.
+
+    `identity`: of the process that leads it; `pause`: why it is paused; `dialed`: the addresses in
+    force while it is paused or managed; `retained`: zones without an object; `managed`: what is
+    known of managed agents.
+    """
     observed, problem, unreached, blocked, drains, kept, _ = seen
     generation = cluster.status.observed_generation if pause else cluster.metadata.generation
     online = sum(node.online for node in observed.nodes)
@@ -213,10 +221,11 @@ def cluster_status(
 def _owned(
     cluster: StorageCluster, managed: ManagedView | None, kept: Mapping[str, str]
 ) -> list[_Fact]:
-    """Whether the Kubernetes objects of managed agents are as they are to be.
+    """Make the condition that managed agents' Kubernetes objects are as declared.
 
-    Who waits for the condition takes the first one that is told of the new spec, so what is known
-    of an earlier one does not count."""
+    A user who waits for it takes the first one told of the new spec, so knowledge of an earlier
+    spec does not count.
+    """
     if managed is None:
         return []
     name = names.CONDITION_AGENTS_UPDATED
@@ -235,7 +244,7 @@ def _owned(
 
 
 def _domains(cluster: StorageCluster, managed: ManagedView | None) -> list[_Fact]:
-    """Whether the operator has found the failure domain of every agent, where only it can."""
+    """Make the condition that every agent's failure domain is known; only for managed agents."""
     if managed is None or managed.domainless is None or cluster.spec.managed is None:
         return []
     name = names.CONDITION_FAILURE_DOMAINS_KNOWN
@@ -257,7 +266,7 @@ def _domains(cluster: StorageCluster, managed: ManagedView | None) -> list[_Fact
 
 
 def _grown(cluster: StorageCluster, managed: ManagedView | None) -> list[_Fact]:
-    """Whether volumes are as large as declared; told from the first growth on."""
+    """Make the condition that volumes are as large as declared; told from the first growth on."""
     name = names.CONDITION_VOLUMES_GROWN
     was_told = any(each.type == name for each in cluster.status.conditions)
     if cluster.spec.managed is None:
@@ -271,7 +280,7 @@ def _grown(cluster: StorageCluster, managed: ManagedView | None) -> list[_Fact]:
 
 
 def _outside(managed: ManagedView | None) -> list[_Fact]:
-    """Whether clients outside reach every agent, where there is an external listener."""
+    """Make the condition that external clients reach every agent; only with a listener."""
     if managed is None or managed.unreachable is None:
         return []
     name = names.CONDITION_EXTERNALLY_REACHABLE
@@ -284,7 +293,7 @@ def _outside(managed: ManagedView | None) -> list[_Fact]:
 
 
 def _evictions(managed: ManagedView | None) -> list[_Fact]:
-    """Whether the PodDisruptionBudget lets a pod go, while there are pods."""
+    """Make the condition that the PodDisruptionBudget allows an eviction, while there are pods."""
     if managed is None or not managed.agents.run:
         return []
     name = names.CONDITION_EVICTIONS_ALLOWED
@@ -297,7 +306,7 @@ def _evictions(managed: ManagedView | None) -> list[_Fact]:
 
 
 def _drained(cluster: StorageCluster, drains: DrainView) -> list[_Fact]:
-    """Whether the agents that are to hold nothing hold nothing."""
+    """Make the condition that the agents of `spec.drainAgents` hold nothing."""
     if not cluster.spec.drain_agents:
         return []
     name = names.CONDITION_AGENTS_DRAINED
@@ -317,7 +326,7 @@ def _paused(pause: str) -> list[_Fact]:
 
 
 def _unknown_facts(acceptance: Acceptance, problem: str) -> list[_Fact]:
-    """Facts about a zone that is not led; `problem` says why, where it is known."""
+    """Make the conditions of a zone that is not led.  `problem`: why, if known."""
     is_wanted = acceptance.record is not None
     why = (problem or "not yet led") if is_wanted else acceptance.message
     reason = names.REASON_NOT_LED if is_wanted else acceptance.reason
@@ -407,7 +416,7 @@ def _blocked(refusal: Refusal | None) -> _Fact:
 
 
 def _ownership(observed: Observed) -> _Fact:
-    """Whether rows are lost or set aside, who is waited for, and the way out."""
+    """Make the condition about lost or set-aside rows, awaited agents and the way out."""
     name, said = names.CONDITION_OWNERSHIP_DAMAGED, observed.ownership
     if observed.rebuilding:
         waits = said or "agents are asked for what they have"

@@ -1,8 +1,8 @@
-"""Whether users have paused a Zone or a StorageCluster: what they declare waits, all else goes on.
+"""Whether users have paused a Zone or a StorageCluster: declarations wait, all else goes on.
 
-While an object is paused its spec is not looked at: addresses are neither dialed anew nor drained,
-a zone is neither changed nor deleted, a new one is not created.  The last spec that was acted on
-stays in force, and so do failover, catching up and the moves that it asks for.
+While an object is paused its spec is not acted on: addresses are neither dialed anew nor drained, a
+zone is neither changed nor deleted, a new one is not created.  The last spec that was acted on
+stays in force, and failover, catch-up and the migrations it asks for go on.
 """
 
 from quorate.wire.resource import Metadata
@@ -12,7 +12,7 @@ WAY_OUT = f"remove the annotation {names.ANNOTATION_PAUSED}"
 
 
 def pause_of(kind: str, metadata: Metadata) -> str:
-    """A sentence that says that the object is paused; empty when it is not."""
+    """Return a sentence that says that the object is paused; empty if it is not."""
     if metadata.annotations.get(names.ANNOTATION_PAUSED) != "true":
         return ""
     return (

@@ -1,7 +1,7 @@
-"""Whether a StorageCluster or a Zone that is being deleted may go.
+"""Decides whether a StorageCluster or a Zone that is being deleted may go.
 
-With deletionPolicy Delete its data goes first, wherever an agent is online; each question goes on
-with that deletion, and is asked until the answer is yes.
+With deletionPolicy Delete its data is deleted first, wherever an agent is online.  Each question
+continues that deletion; the caller asks until the answer is yes.
 """
 
 import logging
@@ -26,8 +26,9 @@ Body = Mapping[str, Any]
 class Release:
     """Judges the objects of one namespace.
 
-    `ownership_api`: for all that the metastore holds; `own_claims`: has the volumes of managed
-    agents go with the object of a cluster, or not."""
+    `ownership_api`: for everything in the metastore; `own_claims(cluster, owned)`: sets whether the
+    claims of managed agents are deleted with the cluster's object.
+    """
 
     def __init__(
         self,
@@ -45,17 +46,18 @@ class Release:
         self._termination = Termination(objects_api, namespace)
 
     def note(self, refused: ApiRefused) -> None:
-        """The API server has refused something: perhaps because the namespace, which waits for
-        every object, is being deleted."""
+        """Take a refusal by the API server: it may show that the namespace is being deleted."""
         self._termination.note(refused)
 
     def all_gone(self) -> None:
-        """No object is left: what comes is of a namespace that was made anew."""
+        """Note that no object is left: later objects are of a namespace that was created again."""
         self._termination.is_over()
 
     async def may_cluster_go(self, body: Body, has_zones: bool) -> bool:
-        """With Delete, all data of it goes first, once nobody declares a Zone in it any more.
-        `has_zones`: whether the watch has shown one that is."""
+        """Return whether a StorageCluster may go; with Delete, delete all its data first.
+
+        That begins when no Zone is declared in it.  `has_zones`: whether the watch has shown one.
+        """
         name = body["metadata"]["name"]
         is_kept = is_freed(body) or not erases(body)
         if is_kept:
@@ -67,7 +69,7 @@ class Release:
         led = self._led.get(name)
         if led is None or not led.runner.is_leading or led.pause or has_zones:
             return False
-        # The watch may be behind, the more so where this process leads for a moment only.
+        # The watch may lag behind, especially if this process has just begun to lead.
         if self._begins_with_cluster(name) and await self._has_zones(name):
             return False
         if not led.erase_all_but((), "is deleted"):
@@ -78,8 +80,11 @@ class Release:
         return True
 
     async def may_zone_go(self, zone: DeclaredZone, pause: str) -> bool:
-        """With Delete, its data goes first; where its cluster's object is gone nothing reaches the
-        agents, and its data is kept with the cluster's.  While it is paused, it stays."""
+        """Return whether a Zone may go; with Delete, delete its data first.
+
+        If its cluster's object is gone, the agents are out of reach and its data is kept with the
+        cluster's.  A paused Zone stays.
+        """
         where = f"{self._namespace}/{zone.name}"
         is_kept = is_freed(zone.body) or not (erases(zone.body) or pause)
         begins = not pause and self._begins_with_zone(zone)
@@ -98,15 +103,15 @@ class Release:
         return led.is_erased(erasable(zone.uid, zone.name, zone.zone, known))
 
     async def _keep_volumes(self, body: Body) -> None:
-        """Claims of managed agents stay, unless the namespace goes with all that is in it."""
+        """Keep the claims of managed agents, unless the whole namespace is being deleted."""
         try:
             await self._own_claims(StorageCluster.parse_stored(body), False)
-        except ApiRefused:  # the operator's rights may be gone already
+        except ApiRefused:  # the operator's rights may be deleted already
             if not await self._termination.is_under_way(anew=True):
                 raise
 
     def _begins_with_cluster(self, name: str) -> bool:
-        """Whether some data of a cluster is still kept, and could be erased now."""
+        """Return whether the deletion of a cluster's data would begin now, not continue."""
         led = self._led.get(name)
         if led is None or not led.runner.is_leading or led.pause:
             return False
@@ -114,7 +119,7 @@ class Release:
         return not known or not all(record.deleting for record in known.values())
 
     def _begins_with_zone(self, zone: DeclaredZone) -> bool:
-        """Whether data of a Zone is still kept, and could be erased now."""
+        """Return whether the deletion of a Zone's data would begin now, not continue."""
         led = self._led.get(zone.cluster)
         if led is None or not led.runner.is_leading:
             return False
@@ -122,7 +127,7 @@ class Release:
         return record is not None and not record.deleting
 
     async def _has_zones(self, cluster: str) -> bool:
-        """Whether the API server has a Zone that is declared in this cluster."""
+        """Return whether the API server has a Zone that is declared in this cluster."""
         zones = self._api.list(path_of(self._namespace, Zone.plural))
         return any([cluster_of(zone) == cluster async for zone in zones])
 

@@ -1,8 +1,8 @@
-"""The namespaces that one operator serves: a controller for each, which shares nothing with others.
+"""The namespaces that one operator serves: one controller each, isolated from the others.
 
-What happens in one namespace, a refused right, a quota, its end, cannot reach the clusters of
-another.  A controller is made when the first object of its namespace is seen, and ends when the
-last one is gone.
+A refused right, a quota or the deletion of one namespace cannot affect clusters of another.  A
+controller is made when the first object of its namespace is seen, and ends when the last one is
+gone.
 """
 
 import asyncio
@@ -24,17 +24,19 @@ _log = logging.getLogger("quorate.namespaces")
 
 RELIST_S = 1.0
 RELIST_MAX_S = 15.0
-"""Between attempts to list: so long a right that was given back may go unnoticed."""
+"""Longest pause between attempts to list: a right given back may go unnoticed so long."""
 SWEEP_S = 5.0
-"""Controllers of namespaces without objects are let go this often."""
+"""Seconds between closings of controllers whose namespaces have no objects."""
 
 Body = Mapping[str, Any]
 
 
 class ServedNamespaces:
-    """Exists while this process is the master.  `make`: the controller of a namespace.
+    """Controllers by namespace; exists while this process is the master.
 
-    `on_failed`: a task has ended by what nobody foresaw, with a sentence: this process must end."""
+    `make`: makes the controller of a namespace.  `on_failed`: called with a sentence if a task has
+    ended unexpectedly; this process must then end.
+    """
 
     def __init__(
         self,
@@ -55,7 +57,7 @@ class ServedNamespaces:
         metrics.observe_queue(lambda: sum(each.queued for each in self._controllers.values()))
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start listing clusters and closing idle controllers."""
         loop = asyncio.get_running_loop()
         works = [self._list(place) for place in self._scope.places]
         self._tasks = [loop.create_task(work) for work in (*works, self._keep_sweeping())]
@@ -63,7 +65,7 @@ class ServedNamespaces:
             task.add_done_callback(partial(report_defect, log=_log, on_failed=self._on_failed))
 
     async def close(self) -> None:
-        """Write and send nothing more, whatever the watches still see."""
+        """Stop: nothing is written or sent any more, whatever the watches still see."""
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
@@ -73,22 +75,22 @@ class ServedNamespaces:
 
     @property
     def decides(self) -> bool:
-        """Whether the master of any cluster has not been ended by a defect."""
+        """Whether at least one cluster has a master that no defect has ended."""
         return any(each.decides for each in self._controllers.values())
 
     def clusters(self) -> list[tuple[str, str, ClusterStatus]]:
-        """Namespace, name and status of every led cluster."""
+        """Return namespace, name and status of every led cluster."""
         return [each for _, known in sorted(self._controllers.items()) for each in known.clusters()]
 
     def problems(self) -> list[str]:
-        """Why clusters are not led, or what is decided of them cannot be written."""
+        """Return a sentence for each place not listed, cluster not led and object not processed."""
         problems = list(self._unlisted.values())
         for _, controller in sorted(self._controllers.items()):
             problems += controller.problems()
         return problems
 
     def of(self, namespace: str) -> Controller:
-        """The controller of a namespace that is served."""
+        """Return the controller of a namespace that is served; make it if needed."""
         known = self._controllers.get(namespace)
         if known is None:
             known = self._controllers[namespace] = self._make(namespace)
@@ -99,19 +101,19 @@ class ServedNamespaces:
     # --- what the watches see --------------------------------------------------------------------
 
     def cluster_seen(self, body: Body) -> None:
-        """A StorageCluster is there, new or changed."""
+        """Handle a StorageCluster that is new or changed."""
         self.of(body["metadata"]["namespace"]).cluster_seen(body)
 
     def cluster_gone(self, body: Body) -> None:
-        """A StorageCluster was deleted."""
+        """Handle the deletion of a StorageCluster."""
         self.of(body["metadata"]["namespace"]).cluster_gone(body["metadata"]["name"])
 
     def zone_seen(self, body: Body) -> None:
-        """A Zone is there, new or changed."""
+        """Handle a Zone that is new or changed."""
         self.of(body["metadata"]["namespace"]).zone_seen(body)
 
     def zone_gone(self, body: Body) -> None:
-        """A Zone is no more."""
+        """Handle the deletion of a Zone."""
         metadata = body["metadata"]
         self.of(metadata["namespace"]).zone_gone(metadata["name"], metadata["uid"])
 
@@ -124,8 +126,7 @@ class ServedNamespaces:
         await self.of(body["metadata"]["namespace"]).zone_released(body)
 
     def owns_no_claim(self, body: Body) -> bool:
-        """Whether no claim goes with this StorageCluster, as far as is known.  Any thread may
-        ask."""
+        """Return whether this StorageCluster is known to own no claim.  Any thread may call it."""
         metadata = body["metadata"]
         controller = self._controllers.get(metadata["namespace"])
         return controller is not None and controller.owns_no_claim(metadata["uid"])
@@ -133,13 +134,15 @@ class ServedNamespaces:
     # --- which controllers there are -------------------------------------------------------------
 
     async def _list(self, place: str) -> None:
-        """Show the clusters of `place`, then let its controllers work: a zone's status says whether
-        its cluster is there."""
+        """Show the clusters of `place`, then start its controllers.
+
+        A zone's status says whether its cluster exists, so clusters come first.
+        """
         pause_s = RELIST_S
         while True:
             try:
                 async for item in self._api.list(path_of(place, StorageCluster.plural)):
-                    # Objects in a list come without their kind.
+                    # Items of a list come without their kind.
                     kind = StorageCluster.kind_name()
                     self.cluster_seen({**item, "apiVersion": API_VERSION, "kind": kind})
                 break

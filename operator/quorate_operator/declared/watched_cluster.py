@@ -1,4 +1,4 @@
-"""A led StorageCluster whose object, Zones and Events the API server holds: what it was told."""
+"""A led StorageCluster on Kubernetes: what was written to its object, its Zones and Events."""
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -15,11 +15,11 @@ from quorate_operator.process.clock import rfc3339
 
 UNTOLD_MAX = 1000
 WATCH_BEHIND_S = 10.0
-"""A process that has begun to lead has seen all Zones that there are after so long."""
+"""A process that has led for this many seconds has seen all existing Zones."""
 
 
 class WatchedCluster(LedCluster):
-    """Times are those of any clock that only goes forward, in seconds."""
+    """A led StorageCluster on Kubernetes.  Times are seconds of any monotonic clock."""
 
     def __init__(
         self,
@@ -35,47 +35,48 @@ class WatchedCluster(LedCluster):
         self.told: dict[str, Any] | None = None
         """The status that the object has, as far as is known."""
         self.untold: deque[dict[str, Any]] = deque(maxlen=UNTOLD_MAX)
-        """Events that are still to be created; the oldest go first when the API server is away."""
+        """Events that are still to be created; beyond UNTOLD_MAX the oldest are dropped."""
         self._since_s = now_s
         self._has_seen_zones = False
 
     @property
     def is_recovery_over(self) -> bool:
-        """Whether agents were asked which zones they have, and nothing more is to be told."""
+        """Whether agents were asked which zones they have, and no more answers are expected."""
         runner = self.runner
         return runner.is_leading and runner.is_recovering and runner.has_heard_all
 
     async def end_recovery(self) -> None:
-        """From now on zones that no agent has told are new.  Raises what the API refuses."""
+        """End the recovery: zones that no agent has told are new now.  Raises the API's errors."""
         await self._store_end_of_recovery()
         self.runner.end_recovery()
 
     def sees_zones(self, now_s: float) -> bool:
-        """Whether by now the watch has shown all Zones that there are, for the first time."""
+        """Return True once: the first time that the watch must have shown all existing Zones."""
         if self._has_seen_zones:
             return False
         self._has_seen_zones = now_s >= self._since_s + WATCH_BEHIND_S
         return self._has_seen_zones
 
     def retained(self, declared: Collection[str]) -> list[str]:
-        """Names of zones whose object is gone and whose data is kept; `declared`: uids of the
-        others.  Of a cluster that is led for a moment only, those that were told before: the watch
-        may still be behind."""
+        """Return the names of zones whose object is gone and whose data is kept.
+
+        `declared`: uids of the others.  Until the watch has shown all Zones, the names told before
+        are returned.
+        """
         if not self._has_seen_zones:
             return self.cluster.status.retained_zones
         known = self.runner.known_zones()
         return sorted(record.name for uid, record in known.items() if uid not in declared)
 
     def take_decisions(self, zones: Mapping[str, About], namespace: str, now_s: float) -> None:
-        """Add to `untold` what is due of what was decided."""
+        """Move the decisions that are due to `untold`, as Events."""
         metadata = self.cluster.metadata
         about = About(StorageCluster.kind_name(), metadata.name, metadata.uid)
         self.untold += self.decisions.take(about, zones, namespace, rfc3339(), now_s)
 
 
 def known_status(body: Mapping[str, Any]) -> StorageClusterStatus:
-    """The status that a StorageCluster has, without fields of a later version; an empty one where
-    it cannot be read."""
+    """Return a StorageCluster's status without fields of a later version; empty if unreadable."""
     try:
         told = without_unknown(StorageClusterStatus, body.get("status") or {}).body
         return StorageClusterStatus.model_validate(told)

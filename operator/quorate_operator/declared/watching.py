@@ -1,8 +1,8 @@
-"""Keeps the watches of declared objects running: kopf once for each place, begun again if it ends.
+"""Keeps the watches of declared objects running: one kopf for each place, restarted if it ends.
 
-kopf ends as a whole when one of its watches is refused, and takes every task of its event loop with
-it.  So each place has a thread, an event loop and connections of its own: where a right is missing,
-all other namespaces are watched as before.
+If one watch is refused, kopf ends as a whole and takes every task of its event loop with it.  So
+each place has its own thread, event loop and connections: if a right is missing in one namespace,
+all others are still watched.
 """
 
 import asyncio
@@ -23,17 +23,17 @@ from quorate_operator.kube.scope import place_text
 from quorate_operator.kube.traffic import Traffic
 
 _log = logging.getLogger("quorate.watches")
-# It says that signals are not its own in this thread, which is what we want.
+# kopf reports that it does not handle signals in this thread, which is intended.
 logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
 
 AGAIN_S = 1.0
 AGAIN_MAX_S = 15.0
-"""Between attempts: so long a right that was given back may go unnoticed."""
+"""Longest pause between attempts, seconds; a right given back goes unnoticed for so long."""
 STOP_BOUND_S = 10.0
 
 
 class Watches:
-    """The watches of a master.  All methods belong to its event loop's thread."""
+    """The watches of a master.  All methods are called in its event loop's thread."""
 
     def __init__(
         self,
@@ -42,7 +42,8 @@ class Watches:
         traffic: Traffic,
         on_failed: Callable[[str], None],
     ) -> None:
-        """`make_api`: connections of one thread's own.  `on_failed`: a thread has met a defect."""
+        """`make_api`: makes one thread's connections.  `on_failed`: called if a thread met a
+        defect."""
         self._parts = (served, make_api, traffic, on_failed)
         self._places: list[_Place] = []
 
@@ -51,7 +52,7 @@ class Watches:
         self._places = [_Place(place, *self._parts) for place in places]
 
     async def stop(self) -> None:
-        """End all watches, bounded in time.  What they still see must be harmless by now."""
+        """End all watches within STOP_BOUND_S.  What they still see must be harmless by now."""
         try:
             async with asyncio.timeout(STOP_BOUND_S):
                 await asyncio.gather(*(each.stop() for each in self._places))
@@ -59,11 +60,11 @@ class Watches:
             _log.warning("the watches did not end in %g s", STOP_BOUND_S)
 
     def problems(self) -> list[str]:
-        """List a sentence for each place that is not watched, with the reason."""
+        """Return a sentence for each place that is not watched, with the reason."""
         return [each.failure for each in self._places if each.is_failing]
 
     def is_failing(self, place: str) -> bool:
-        """Whether the watches of this place could not go on, and have not begun anew since."""
+        """Return whether the watches of this place failed and have not resumed."""
         return any(each.place == place and each.is_failing for each in self._places)
 
 
@@ -88,9 +89,9 @@ class _Place:
         self._ended = asyncio.Event()
         self._leading = asyncio.get_running_loop()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop = asyncio.Event()  # of the thread's own loop
+        self._stop = asyncio.Event()  # belongs to the thread's event loop
         for plural in WATCHED:
-            traffic.watch_seen(place, plural)  # from here on they have to begin
+            traffic.watch_seen(place, plural)  # their ages count from here
         begun = threading.Event()
         name = f"watches {place or 'everywhere'}"
         threading.Thread(target=self._run, args=(begun,), name=name, daemon=True).start()
@@ -140,7 +141,7 @@ class _Place:
                     await self._stop.wait()
 
     async def _watch(self) -> str:
-        """Run kopf until it ends; why."""
+        """Run kopf until it ends; return why it did."""
         api = self._make_api()
         try:
             await kopf.operator(
@@ -149,7 +150,7 @@ class _Place:
                 clusterwide=not self.place,
                 namespaces=[self.place] if self.place else [],
                 standalone=True,
-                # Otherwise kopf looks for the user's name, and in a pod the user has none.
+                # Otherwise kopf looks up the user's name, and in a pod there is none.
                 identity=cast(Any, names.FIELD_MANAGER),
                 stop_flag=self._stop,
             )

@@ -1,7 +1,7 @@
-"""What the embedded operator answers over HTTP: declared objects, status, metrics.
+"""The HTTP API of the embedded operator: declared objects, status, events, metrics.
 
-The addresses and forms are those of the Kubernetes API where it has them, so that tools differ
-little.  Errors are JSON with a sentence in `message`.
+Paths and formats are those of the Kubernetes API where it has them, so that tools differ little.
+Errors are JSON with a sentence in `message`.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def make_app(embedded: Embedded, token: str) -> web.Application:
-    """The API of one embedded operator, for those that show `token`."""
+    """Return the API of one embedded operator; requests must show `token`."""
     api = Api(embedded)
     guard = make_guard(token, embedded.metrics)
     app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=[guard, _errors_as_json])
@@ -62,8 +62,10 @@ def make_app(embedded: Embedded, token: str) -> web.Application:
 
 
 def make_runner(embedded: Embedded, token: str) -> web.AppRunner:
-    """What serves the API.  Bodies are taken as they were sent: decompression that fails would be
-    met outside of any handler."""
+    """Return the server of the API.
+
+    Bodies are taken as sent: an error of decompression would occur outside of any handler.
+    """
     return web.AppRunner(make_app(embedded, token), access_log=None, auto_decompress=False)
 
 
@@ -74,14 +76,14 @@ class Api:
         self._embedded = embedded
 
     async def list_objects(self, request: web.Request) -> web.Response:
-        """All objects of a kind."""
+        """Return all objects of a kind."""
         plural = _plural(request)
         items = [self._embedded.with_status(each) for each in self._embedded.objects.list(plural)]
         kind = f"{KINDS[plural].kind_name()}List"
         return _json({"apiVersion": API_VERSION, "kind": kind, "items": items})
 
     async def get_object(self, request: web.Request) -> web.Response:
-        """One object."""
+        """Return one object."""
         plural, name = _plural(request), request.match_info["name"]
         found = self._embedded.objects.get(plural, name)
         if found is None:
@@ -89,7 +91,7 @@ class Api:
         return _json(self._embedded.with_status(found))
 
     async def put_object(self, request: web.Request) -> web.Response:
-        """Create or change."""
+        """Create or change an object."""
         plural, name = _plural(request), request.match_info["name"]
         manifest = await _body(request)
         if isinstance(manifest, web.Response):
@@ -104,7 +106,7 @@ class Api:
         return _json(self._embedded.with_status(made), 201 if is_new else 200)
 
     async def judge(self, request: web.Request) -> web.Response:
-        """What would be refused of `items`, manifests to be declared together; changes nothing."""
+        """Return why each of `items` would be refused if declared together; change nothing."""
         body = await _body(request)
         if isinstance(body, web.Response):
             return body
@@ -114,7 +116,8 @@ class Api:
         return _json({"refusals": refusals(self._embedded, items)})
 
     async def delete_object(self, request: web.Request) -> web.Response:
-        """Delete: a zone when its data is gone, a cluster at once (its agents keep their data)."""
+        """Delete an object: a zone after its data, a cluster at once (its agents keep their
+        data)."""
         plural, name = _plural(request), request.match_info["name"]
         objects = self._embedded.objects
         found = objects.get(plural, name)
@@ -133,7 +136,7 @@ class Api:
         return _json(found, 202 if plural == ZONES else 200)
 
     async def status(self, request: web.Request) -> web.Response:
-        """One cluster, whole."""
+        """Return the whole status of one cluster."""
         known = [made["metadata"]["name"] for made in self._embedded.objects.list(CLUSTERS)]
         if not known and "cluster" not in request.query:
             nothing = {"cluster": "", "master_term": 0, "nodes": [], "zones": []}
@@ -151,7 +154,8 @@ class Api:
         )
 
     async def plan(self, request: web.Request) -> web.Response:
-        """What would be moved in a zone: `?without=NODE` (any number of them), `?with=N`."""
+        """Preview a zone's migrations without nodes (`?without=NODE`, repeatable) or `?with=N`
+        more."""
         name, more = request.match_info["zone"], request.query.get("with", "0")
         found = self._embedded.objects.get(ZONES, name)
         if found is None:
@@ -172,9 +176,9 @@ class Api:
         return _json(plan)
 
     async def events(self, request: web.Request) -> web.Response:
-        """What happened: `?after=N`, else the present state; `&zone=NAME`; `&wait=SECONDS`.
+        """Return events after `?after=N`, else the present state; `&zone=NAME`; `&wait=SECONDS`.
 
-        Who may have missed something gets what is remembered, then the state of every zone.
+        A client that may have missed events gets the remembered ones, then the state of every zone.
         """
         runner, cluster, refusal = self._pick(request)
         if runner is None:
@@ -205,7 +209,7 @@ class Api:
             await runner.events.wait(seen, left)
 
     async def drain(self, request: web.Request) -> web.Response:
-        """Move everything off a node, or no longer."""
+        """Begin to move everything off a node, or stop that."""
         runner, _, refusal = self._pick(request)
         if runner is None:
             return refusal
@@ -220,7 +224,7 @@ class Api:
         return _done(await runner.forget_node(request.match_info["name"]))
 
     def _pick(self, request: web.Request) -> tuple[Runner | None, str, web.Response]:
-        """The cluster a request is about: the one it names, or the only one."""
+        """Return the cluster that a request names, or the only one; else the refusal."""
         known = [made["metadata"]["name"] for made in self._embedded.objects.list(CLUSTERS)]
         name = request.query.get("cluster") or (known[0] if len(known) == 1 else "")
         if not name:
@@ -251,7 +255,7 @@ async def _errors_as_json(request: web.Request, handler: _Handler) -> web.Stream
 
 
 async def _body(request: web.Request) -> dict[str, Any] | web.Response:
-    """The JSON object that a request brings, or what is answered instead."""
+    """Return the JSON object in a request's body, or the response that refuses it."""
     encoding = request.headers.get("Content-Encoding", "identity")
     if encoding.lower() != "identity":
         return _json({"message": f"Content-Encoding is {encoding}: send the body as it is"}, 415)
@@ -269,12 +273,12 @@ def _plural(request: web.Request) -> str:
 
 
 def _is_number(text: str, highest: int) -> bool:
-    """Whether `text` is a number from 0 to `highest`; Python reads no thousands of digits."""
+    """Return whether `text` is a number from 0 to `highest`; long texts are never parsed."""
     return text.isdecimal() and len(text) <= len(str(highest)) and int(text) <= highest
 
 
 def _of_zone(events: Sequence[ToldEvent], zone: str) -> tuple[ToldEvent, ...]:
-    """Those of a zone, and of the agents that all zones share; without a zone all."""
+    """Return the events of a zone and of agents; without a zone all events."""
     return tuple(event for event in events if not zone or event.zone in (zone, ""))
 
 

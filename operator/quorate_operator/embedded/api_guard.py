@@ -1,15 +1,15 @@
-"""The check of HTTP requests to the embedded operator.
+"""Checks HTTP requests to the embedded operator.
 
-Loopback alone does not keep strangers out: other users of the machine reach it, and so does any web
-page that the user's browser opens.  So each request has to have
+Listening on loopback does not keep strangers out: other users of the machine reach it, and so does
+any web page that the user's browser opens.  So each request must have
 
-- a Host that means this machine, lest a foreign name that leads here (DNS rebinding) passes;
-- no Origin but the API's own: browsers name the page that a request is from;
+- a Host that means this machine, to stop DNS rebinding (a foreign name that leads here);
+- no Origin but the API's own: browsers name the page that a request comes from;
 - `Authorization: Bearer TOKEN`, with the token of the file `api-token` in the operator's folder,
-  which its owner alone may read.
+  which only its owner may read.
 
-Metrics and health take no token: what watches a process has none, and they show names, counts and
-sentences, none of the data.
+Metrics and health need no token: monitoring has none, and they show names, counts and sentences, no
+data.
 """
 
 import hmac
@@ -35,8 +35,11 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def made_token(folder: Path) -> str:
-    """The token of the operator in `folder`, drawn when there is none, or one that can be guessed:
-    an empty file would let everybody in."""
+    """Return the token of the operator in `folder`; draw one if it is missing or short enough to
+    guess.
+
+    An empty file would let everybody in.
+    """
     file = folder / TOKEN_FILE
     if not file.exists() or len(file.read_bytes().strip()) < TOKEN_LENGTH_MIN:
         write_private(file, secrets.token_hex(32) + "\n")
@@ -45,7 +48,7 @@ def made_token(folder: Path) -> str:
 
 
 def make_guard(token: str, metrics: Metrics) -> Middleware:
-    """Make the middleware that refuses requests which may not be answered."""
+    """Return the middleware that refuses requests that fail the checks."""
 
     @web.middleware
     async def guarded(request: web.Request, handler: _Handler) -> web.StreamResponse:
@@ -71,7 +74,7 @@ def _refusal(request: web.Request, token: str) -> tuple[int, str] | None:
     if request.path in OPEN_PATHS:
         return None
     kind, _, shown = request.headers.get("Authorization", "").partition(" ")
-    shown_bytes = shown.strip().encode(errors="surrogateescape")  # as it was sent
+    shown_bytes = shown.strip().encode(errors="surrogateescape")  # the bytes as sent
     if kind.lower() != "bearer" or not hmac.compare_digest(shown_bytes, token.encode()):
         found = "is not the operator's" if shown else "is missing"
         return 401, (

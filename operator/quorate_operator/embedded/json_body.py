@@ -1,8 +1,8 @@
-"""Read the JSON object in a request's body; refuse in words what could not be kept or told again.
+"""Reads the JSON object in a request's body; refuses what could not be stored or returned.
 
-Bodies come from anybody who reaches the port.  A value that passes can be validated and encoded
-without a surprise: it is not nested deeply, each name stands in an object once, numbers are finite
-and of bounded length, and texts are Unicode.
+Anybody who reaches the port can send a body.  A value that passes can be validated and encoded
+without surprises: nesting is bounded, no object has a name twice, numbers are finite and of bounded
+length, and texts are Unicode.
 """
 
 import json
@@ -11,14 +11,14 @@ from typing import Any, NoReturn
 from quorate.facts.errors import WireError
 
 NESTED_MAX = 32
-"""Objects and lists inside each other; manifests need six.  A recursive walk is safe below it."""
+"""Levels of objects and lists; manifests need six.  A recursive walk is safe within it."""
 
 DIGITS_MAX = 100
-"""Digits of an integer: far more than any field takes, far fewer than Python refuses to read."""
+"""Digits of an integer: more than any field takes, fewer than Python refuses to parse."""
 
 
 def read_object(body: bytes) -> dict[str, Any]:
-    """Parse `body`, UTF-8 as JSON prescribes.  Raises WireError with a sentence for the sender."""
+    """Parse `body`, JSON in UTF-8.  Raises WireError with a sentence for the sender."""
     try:
         found = json.loads(
             body.decode(),
@@ -63,7 +63,7 @@ def _integer(text: str) -> int:
 
 
 def _check(found: dict[str, Any]) -> None:
-    """Depth, and texts that UTF-8 cannot express; without recursion."""
+    """Refuse deep nesting, and texts that UTF-8 cannot encode; without recursion."""
     level: list[Any] = [found]
     for _ in range(NESTED_MAX):
         inner: list[Any] = []

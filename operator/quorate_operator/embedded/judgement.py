@@ -1,4 +1,4 @@
-"""What would be refused of manifests if they were declared now.  Changes nothing."""
+"""Says why manifests would be refused if they were declared now.  Changes nothing."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,7 @@
-"""What users declared to the embedded operator, kept as the API server would keep it.
+"""Keeps what users declared to the embedded operator, as the API server would keep it.
 
-Objects have uid, generation and timestamps; a Zone that is deleted stays, marked, until its data is
-gone.  Manifests are checked by the models that the CRDs are made from.
+Objects have uid, generation and timestamps.  A deleted Zone stays, marked, until its data is gone.
+The models that the CRDs are made from check the manifests.
 """
 
 import sqlite3
@@ -28,11 +28,11 @@ Object = dict[str, Any]
 
 
 class BeingDeleted(QuorateError):
-    """The object is on its way out and cannot be changed."""
+    """The object is being deleted and cannot be changed."""
 
 
 class ObjectStore:
-    """All declared objects; reads come from memory, changes are durable when they return."""
+    """All declared objects.  Reads come from memory; changes are durable when they return."""
 
     def __init__(self, store: EmbeddedStore) -> None:
         self._store = store
@@ -49,15 +49,15 @@ class ObjectStore:
             self._objects[kind, name] = msgspec.json.decode(manifest)
 
     def get(self, plural: str, name: str) -> Object | None:
-        """One object, without status."""
+        """Return one object, None if there is none."""
         return self._objects.get((plural, name))
 
     def list(self, plural: str) -> list[Object]:
-        """All objects of a kind, by name."""
+        """Return all objects of a kind, sorted by name."""
         return [self._objects[key] for key in sorted(self._objects) if key[0] == plural]
 
     def parsed(self, kind: type[R], made: Object) -> R:
-        """One of these objects as its model.  Parsed once: an object is replaced, never changed."""
+        """Return one of these objects as its model, parsed once: objects are never changed."""
         uid = made["metadata"]["uid"]
         known = self._parsed.get(uid)
         if known is not None and known[0] is made and isinstance(known[1], kind):
@@ -67,13 +67,16 @@ class ObjectStore:
         return parsed
 
     async def put(self, plural: str, name: str, manifest: Mapping[str, Any]) -> tuple[Object, bool]:
-        """Create or change; (the object, whether it is new).  Raises WireError, BeingDeleted."""
+        """Create or change an object.  Return it and whether it is new.
+
+        Raises WireError, BeingDeleted.
+        """
         made, is_new = self.prepare(plural, name, manifest)
         await self._save(plural, name, made)
         return made, is_new
 
     def prepare(self, plural: str, name: str, manifest: Mapping[str, Any]) -> tuple[Object, bool]:
-        """What `put` would store: (the object, whether it is new).  Raises what `put` raises."""
+        """Return what `put` would store, and whether it is new.  Raises what `put` raises."""
         kind = KINDS[plural]
         about = describe(manifest, kind.kind_name())
         metadata = manifest.get("metadata")
@@ -123,23 +126,22 @@ class ObjectStore:
     async def restore(
         self, plural: str, name: str, manifest: Mapping[str, Any], uid: str
     ) -> Object:
-        """An object that was declared before under this uid, as far as it is still known."""
+        """Declare an object again under its earlier uid, with what is still known of it."""
         made, _ = await self.put(plural, name, {**manifest, "metadata": {"name": name}})
         made = {**made, "metadata": {**made["metadata"], "uid": uid}}
         await self._save(plural, name, made)
         return made
 
     async def keep_status(self, plural: str, name: str, status: Mapping[str, Any]) -> None:
-        """Store what has to be known of an object's status after a restart; nothing where it is
-        stored already."""
+        """Store the part of an object's status needed after a restart, if it has changed."""
         present = self.get(plural, name)
         if present is not None and present.get("status") != status:
             made = {**present, "status": dict(status)}
-            self._objects[plural, name] = made  # at once: what is put meanwhile takes it over
+            self._objects[plural, name] = made  # before the write: a `put` in between keeps it
             await self._write(plural, name, made)
 
     async def mark_deleted(self, plural: str, name: str) -> Object | None:
-        """Ask for a Zone's end; it stays until `remove`.  None when there is none."""
+        """Mark a Zone as deleted; it stays until `remove`.  Returns None if there is none."""
         present = self.get(plural, name)
         if present is None or "deletionTimestamp" in present["metadata"]:
             return present
@@ -150,7 +152,7 @@ class ObjectStore:
         return made
 
     async def remove(self, plural: str, name: str) -> None:
-        """Forget the object."""
+        """Delete the object."""
 
         def job(at: sqlite3.Connection) -> None:
             at.execute("DELETE FROM objects WHERE kind = ? AND name = ?", (plural, name))

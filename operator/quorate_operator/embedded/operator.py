@@ -1,8 +1,8 @@
-"""The operator without Kubernetes: declared objects in, clusters led, status out.
+"""The operator without Kubernetes: takes declared objects, leads clusters, returns their status.
 
-One process that holds its folder's lock, so there is no election.  `reconcile` compares everything
-declared with everything led and may be called at any time; it is called after each change and
-regularly.
+There is one process, which holds its folder's lock, so there is no election.  `reconcile` compares
+everything declared with everything led and may be called at any time; it is called after each
+change and regularly.
 """
 
 import asyncio
@@ -43,10 +43,10 @@ _log = logging.getLogger("quorate.embedded")
 
 RECONCILE_S = 0.2
 OVERTAKEN_MAX = 5
-"""How often a cluster is led again when its agents know a later mastership: two operators with
-metastores of their own would count above each other for ever."""
+"""How often a cluster is led again because its agents know a later mastership.  Two operators with
+metastores of their own would overtake each other for ever."""
 OVERTAKEN_PAUSE_S = 0.5
-"""Before the first time; twice as long before each further one."""
+"""Seconds before the first time; doubled each time."""
 OBSERVE_S = 1.0
 CLUSTERS = StorageCluster.plural
 ZONES = Zone.plural
@@ -55,12 +55,12 @@ Status = StorageClusterStatus | ZoneStatus
 
 
 def secret_file(secrets: Path, cluster: str) -> Path:
-    """Where the secret of a cluster is, made when it is first led or by who starts its agents."""
+    """Return the path of a cluster's secret, made when the cluster is led or agents are started."""
     return secrets / f"{cluster}.json"
 
 
 class Embedded:
-    """Everything the embedded operator holds."""
+    """The embedded operator: its objects, its led clusters and its metastore."""
 
     def __init__(self, store: EmbeddedStore, settings: ProtocolSettings, secrets: Path) -> None:
         """`secrets`: the folder of the clusters' secrets."""
@@ -91,8 +91,11 @@ class Embedded:
         self._backing_up = asyncio.get_running_loop().create_task(self._keep_backing_up())
 
     async def wait_failed(self) -> None:
-        """Ends only with the error by which reconciling, backing up, or a master has ended: then
-        this process must end."""
+        """Wait for a failure and raise it: reconciling, backing up or a master has ended with an
+        error.
+
+        The process must then end.
+        """
         all_of_it = (self._loop_task, self._backing_up, self._failed)
         waited_for = [each for each in all_of_it if each is not None]
         ended, _ = await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
@@ -104,7 +107,7 @@ class Embedded:
             self._failed.set_exception(CannotLead(f"{why}; the log says where"))
 
     def _runner_overtaken(self, cluster: str) -> None:
-        """Its masterships are counted above the agents' now: lead it again in a new one."""
+        """Lead the cluster again in a new mastership, counted above those its agents know."""
         times = self._overtaken[cluster] = self._overtaken.get(cluster, 0) + 1
         if times > OVERTAKEN_MAX:
             text = f"; so it was {times} times: end the other operator that leads these agents, if "
@@ -120,7 +123,7 @@ class Embedded:
         self.changed()
 
     async def close(self) -> None:
-        """Stop leading; nothing declared is lost."""
+        """Stop leading; what was declared is kept."""
         is_led = not self.not_ready()
         tasks = [task for task in (self._loop_task, self._backing_up) if task is not None]
         for task in tasks:
@@ -134,16 +137,16 @@ class Embedded:
             await self._store.close()
 
     def stop_telling(self) -> None:
-        """Whoever waits for events is answered now."""
+        """Answer all requests that wait for events now."""
         for led in self._led.values():
             led.runner.events.close()
 
     def changed(self) -> None:
-        """Something was declared: look at once."""
+        """Reconcile now: something was declared."""
         self._wake.set()
 
     def runner(self, cluster: str) -> Runner | None:
-        """Who leads `cluster`."""
+        """Return the runner that leads `cluster`, None if it is not led."""
         led = self._led.get(cluster)
         return led.runner if led is not None else None
 
@@ -152,11 +155,11 @@ class Embedded:
         return self._led.statuses("")
 
     def unhealthy(self) -> str:
-        """Nothing: what fails here ends the process (`wait_failed`)."""
+        """Return "": a failure here ends the process (`wait_failed`)."""
         return ""
 
     def not_ready(self) -> str:
-        """Why this operator does not lead all it should; empty when it does."""
+        """Return why a declared cluster is not led or is blocked; empty if all is well."""
         return "; ".join(self._led.problems())
 
     # --- reconciling ------------------------------------------------------------------------------
@@ -175,10 +178,10 @@ class Embedded:
                 pass
 
     async def _keep_backing_up(self) -> None:
-        """Soon after the start, then each hour; `close` makes the last one."""
+        """Back up soon after the start, then each hour; `close` makes the last backup."""
         await asyncio.sleep(FIRST_S)
         while True:
-            # One by which a cluster cannot be led may be older than the last backup.
+            # A metastore by which a cluster cannot be led may be older than the last backup.
             if not self.not_ready():
                 await self._back_up()
             await asyncio.sleep(EVERY_S)
@@ -205,7 +208,7 @@ class Embedded:
                 self._led[name].runner.start()
             led = self._led[name]
             led.declare(cluster, _pause(cluster))
-            if not led.pause:  # what is in force until then
+            if not led.pause:  # a pause keeps in force what was acted on last
                 acted_on = {
                     "addresses": [*led.addresses],
                     "observedGeneration": cluster.metadata.generation,
@@ -237,14 +240,17 @@ class Embedded:
         )
 
     async def _declare_recovered(self, cluster: str, runner: Runner) -> None:
-        """Zones that agents have told are declared again; when there is nothing more to be told,
-        zones are again those that users declare."""
+        """Declare again the zones that agents have told; end the recovery when nothing more is
+        expected.
+
+        From then on, the zones are those that users declare.
+        """
         declared = {made["metadata"]["uid"] for made in self.objects.list(ZONES)}
         for uid, record in runner.known_zones().items():
             if uid not in declared:
                 name = record.name
                 if self.objects.get(ZONES, name) is not None:
-                    name = f"{record.name}-{uid[:8]}"  # declared anew before this one was told
+                    name = f"{record.name}-{uid[:8]}"  # the name was declared anew meanwhile
                 await self.objects.restore(ZONES, name, manifest_of(record, cluster), uid)
                 _log.info("zone %s (%s) is declared again: agents have it", name, uid)
         if runner.has_recovered:
@@ -269,25 +275,25 @@ class Embedded:
             _log.info("zone %s is deleted", zone.metadata.name)
 
     async def _erase(self, cluster: str, uid: str) -> None:
-        """Remove a zone's records where nobody leads: its agents are out of reach for good."""
+        """Remove a zone's records if no master leads its cluster: its agents are out of reach."""
         metastore = SqliteMetastore(self._store, cluster)
         for key, stored in (await metastore.load()).items():
             if isinstance(key, ShardKey | ZoneKey) and key.uid == uid:
                 await metastore.write(key, None, stored.revision)
 
     def accept(self, zone: Zone, clusters_declared_too: Collection[str] = ()) -> Acceptance:
-        """Judge a zone beside all that is declared, and clusters that are declared with it."""
+        """Judge a zone beside everything declared and `clusters_declared_too`."""
         cluster = zone.spec.cluster_ref.name
         led = self._led.get(cluster)
         known = led.runner.known_zone(zone.metadata.uid) if led is not None else None
-        # Not by its runner: that one comes a moment after the declaration.
+        # Not judged by the runner, which starts only after the declaration.
         exists = self.objects.get(CLUSTERS, cluster) is not None
         return accept(zone, exists or cluster in clusters_declared_too, known)
 
     # --- what is answered -------------------------------------------------------------------------
 
     def with_status(self, made: Object) -> Object:
-        """An object as users see it."""
+        """Return an object as users see it, with its status."""
         status = self._status(made)
         return {**made, "status": status.model_dump(mode="json", by_alias=True, exclude_none=True)}
 
@@ -304,7 +310,7 @@ class Embedded:
         return self._told[uid]
 
     def _observe(self) -> None:
-        """Look at everything now and then, so that conditions know when they changed."""
+        """Make all statuses every OBSERVE_S, so that conditions know when they changed."""
         now = asyncio.get_running_loop().time()
         if now - self._observed_at < OBSERVE_S:
             return
@@ -322,7 +328,7 @@ class Embedded:
             return cluster_status(
                 cluster, Seen(problem=STARTING), self.identity, rfc3339(), pause, dialed
             )
-        # Declared first: new addresses are among those that are waited for.
+        # Declared first, so that new addresses are among those awaited.
         led.declare(cluster, _pause(cluster))
         return led.status(cluster, self.identity)
 
@@ -331,7 +337,7 @@ class Embedded:
         if led is None:
             return zone_status(zone, self.accept(zone), None, Seen(), rfc3339())
         led.look()
-        # Declared first: what is said of a changed zone must not come from before the change.
+        # Declared first, so that a changed zone is not described as before the change.
         pause = _zone_pause(zone, led)
         return led.zone_status(zone, uid, led.declare_zone(zone, uid, pause), pause)
 
@@ -341,6 +347,6 @@ def _pause(cluster: StorageCluster) -> str:
 
 
 def _zone_pause(zone: Zone, led: LedCluster | None) -> str:
-    """Why the zone's spec is not looked at: by an annotation of its own, or of its cluster."""
+    """Return why the zone is paused, by its own annotation or its cluster's; empty if it is not."""
     own = pause_of(Zone.kind_name(), zone.metadata)
     return own or (led.pause if led is not None else "")

@@ -1,8 +1,8 @@
-"""`quorate-operator recover`: a new metastore in the place of one that is lost, damaged or too old.
+"""`quorate-operator recover`: replaces a metastore that is lost, damaged or too old.
 
-The new one has a mastership above all that agents know, and the mark by which the operator, started
-next, asks the agents for zones and rows (core: recover_rows.py).  It is made in a folder of its own
-and takes the old one's place when it is whole; what was there is set aside.
+The new metastore has a mastership above all that agents know, and a mark that makes the operator,
+once started, ask the agents for zones and rows (core: recover_rows.py).  It is made in a folder of
+its own and put in place when it is complete; the old one is set aside.
 """
 
 import asyncio
@@ -26,19 +26,21 @@ from quorate_operator.metastores.sqlite_file import EmbeddedStore, lock_folder
 MADE = "recover.new"
 """The folder in which the new metastore is made."""
 ANSWER_S = 5.0
-"""Agents that run answer at once; one that is away is heard later, by the operator."""
+"""Seconds to wait for agents.  Running ones answer at once; the operator hears the others later."""
 
 
 class NotRecovered(QuorateError):
-    """Nothing was changed: why, and what to do."""
+    """Nothing was changed; the message says why and what to do."""
 
 
 async def recover(
     folder: Path, cluster: str, addresses: Sequence[str], keys: RoleKeys
 ) -> list[str]:
-    """Make the new metastore; sentences on what was done.  Raises NotRecovered, StoreRefused.
+    """Make the new metastore; return sentences on what was done.  Raises NotRecovered,
+    StoreRefused.
 
-    `keys`: those of a tool of the cluster."""
+    `keys`: those of a tool of the cluster.
+    """
     with lock_folder(folder):
         known = await _ask_masterships(cluster, addresses, keys)
         if not known:
@@ -48,7 +50,7 @@ async def recover(
             )
         highest = max(known.values())
         made = folder / MADE
-        shutil.rmtree(made, ignore_errors=True)  # of a command that was interrupted
+        shutil.rmtree(made, ignore_errors=True)  # left by an interrupted command
         await _make(made, cluster, addresses, highest + RECOVERY_TERMS)
         aside = set_aside(folder)
         put_in_place(made, folder)
@@ -80,7 +82,7 @@ async def _make(folder: Path, cluster: str, addresses: Sequence[str], master_ter
 
 
 class _Asking(BaseHandler):
-    """Collects what agents greet with."""
+    """Collects the masterships in agents' Hellos."""
 
     def __init__(self) -> None:
         self.known: dict[str, int] = {}
@@ -95,7 +97,7 @@ class _Asking(BaseHandler):
 async def _ask_masterships(
     cluster: str, addresses: Sequence[str], keys: RoleKeys
 ) -> dict[str, int]:
-    """The highest mastership that each agent has obeyed, of those that answer in time."""
+    """Return the highest mastership that each agent has obeyed, of those that answer in time."""
     asking = _Asking()
     endpoint = Endpoint(lambda: Hello(FORMAT_VERSION, "tool", cluster), asking, keys)
     for address in addresses:

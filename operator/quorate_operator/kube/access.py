@@ -1,4 +1,4 @@
-"""Where the API server is and how to be known there: a kubeconfig file, or the pod's account."""
+"""Finds the API server and the credentials for it: a kubeconfig file, or the pod's account."""
 
 import base64
 import os
@@ -17,7 +17,7 @@ _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class AccessRefused(QuorateError):
-    """Nothing usable was found: names the file, what is wrong, and the way out."""
+    """No usable access was found; the message names the file, the problem and the way out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,17 @@ class KubeAccess:
     token_path: Path | None = None
 
     def headers(self) -> dict[str, str]:
-        """What each request says of who asks."""
+        """Return the headers that authenticate a request."""
         token = self.token_path.read_text().strip() if self.token_path else self.token
         return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 def find_access(kubeconfig: Path | None) -> KubeAccess:
-    """`kubeconfig`, else $KUBECONFIG, else the pod's account, else ~/.kube/config."""
+    """Return the access by `kubeconfig`, else $KUBECONFIG, else the pod's account, else
+    ~/.kube/config.
+
+    Raises AccessRefused.
+    """
     named = kubeconfig or (Path(os.environ["KUBECONFIG"]) if os.environ.get("KUBECONFIG") else None)
     if named is not None:
         return read_kubeconfig(named)
@@ -53,7 +57,7 @@ def find_access(kubeconfig: Path | None) -> KubeAccess:
 
 
 def read_kubeconfig(path: Path) -> KubeAccess:
-    """The current context of a kubeconfig file.  Raises AccessRefused."""
+    """Return the access by the current context of a kubeconfig file.  Raises AccessRefused."""
     try:
         content = yaml.safe_load(path.read_text())
         context = _named(content, "contexts", content["current-context"])["context"]

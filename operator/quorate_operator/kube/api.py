@@ -1,15 +1,15 @@
-"""How the operator talks to the API server: one session, every request bounded, every write gated.
+"""The operator's client for the API server: every request is bounded, every write gated.
 
-An answer is one of four kinds, which callers meet differently:
+Callers handle the outcomes of a request differently:
 
     done                      the object, or nothing
-    ApiRefused                not done; the same request is refused until something else changes
-    ApiRefused, .is_conflict  not done; the object is another one by now: read it again
-    ApiThrottled              not done; ask again later, not before `retry_after_s`
-    ApiUnclear                done or not: read before anything else
+    ApiRefused                not done; refused again until something else changes
+    ApiRefused, .is_conflict  not done; the object has changed: read it again
+    ApiThrottled              not done; ask again after `retry_after_s` at the earliest
+    ApiUnclear                perhaps done: read before anything else
 
-aiohttp without a client library on top: it works on the event loop's own thread, kopf brings it
-anyway, and one session serves both, so that nothing can be written past the gate.
+It uses aiohttp without a client library on top: requests run on the event loop's own thread, kopf
+brings aiohttp anyway, and one session serves both, so that no write can bypass the gate.
 """
 
 import json
@@ -35,20 +35,20 @@ REQUESTS_MAX = MOST
 """The largest number of concurrent requests; watches are not counted."""
 PAGE_OBJECTS = 250
 THROTTLED_S = 1.0
-"""How long to wait after 429 when the server does not say."""
+"""Seconds to wait after a 429 that does not say how long."""
 NAMESPACE_TERMINATING = "NamespaceTerminating"
 _IS_INVALID = re.compile(
     r'^[A-Z]+ \S+: 422 Invalid: [A-Za-z]+(\.[a-z0-9.-]+)? "[^"]*" is invalid: '
 )
-"""How the API server's own validation begins.  It says `admission webhook "..." denied the request`
-for a webhook, and `... is forbidden: ValidatingAdmissionPolicy ...` for a policy."""
+"""The beginning of a message of the API server's own validation.  A webhook's has `admission
+webhook "..." denied the request`, a policy's `... is forbidden: ValidatingAdmissionPolicy ...`."""
 _READING = ("GET", "HEAD", "OPTIONS")
 
 Json = dict[str, Any]
 
 
 class ApiRefused(QuorateError):
-    """The server answered that it did not do it.
+    """The server answered that the request was not done.
 
     `reason` is the API's own word; `causes` its details, each with `reason`, `message`, `field`.
     """
@@ -63,28 +63,28 @@ class ApiRefused(QuorateError):
 
     @property
     def is_conflict(self) -> bool:
-        """Whether the object is another one than was thought: gone, there already, or newer."""
+        """Whether the object is not as expected: gone, there already, or newer."""
         return self.status in (404, 409)
 
     @property
     def is_passing(self) -> bool:
-        """Whether the same request may succeed in another moment, once its maker has looked again
-        or has waited."""
+        """Whether the same request may succeed soon, after another look at the object or a wait."""
         return self.is_conflict or self.status == 429
 
     @property
     def is_schema(self) -> bool:
-        """Whether the kind's own schema refuses a field, and no policy or webhook does.
+        """Whether the kind's own schema refuses a field, rather than a policy or webhook.
 
-        Webhooks and policies may answer with that status, reason and causes too, but not with a
-        message that begins as the API server's own."""
+        Webhooks and policies may use the same status, reason and causes, but their messages begin
+        differently.
+        """
         fields = [str(cause.get("field", "")) for cause in self.causes]
         is_of_server = _IS_INVALID.search(str(self)) is not None
         return is_of_server and any(field.startswith("spec") for field in fields)
 
     @property
     def word(self) -> str:
-        """Why, in one word for conditions and Events."""
+        """The reason in one word, for conditions and Events."""
         text = str(self)
         if any(cause.get("reason") == NAMESPACE_TERMINATING for cause in self.causes):
             return NAMESPACE_TERMINATING
@@ -97,7 +97,7 @@ class ApiRefused(QuorateError):
 
 
 class ApiThrottled(ApiRefused):
-    """The server answered that it did not do it because there are too many requests."""
+    """The server answered that the request was not done because there are too many."""
 
     def __init__(self, reason: str, message: str, retry_after_s: float) -> None:
         super().__init__(429, reason, message)
@@ -105,18 +105,18 @@ class ApiThrottled(ApiRefused):
 
 
 class ApiUnclear(QuorateError):
-    """No answer, or one that leaves open whether it was done."""
+    """No answer, or one that leaves open whether the request was done."""
 
 
 class MandateLost(QuorateError):
-    """This process may no longer write; the request did not leave."""
+    """This process may no longer write; the request was not sent."""
 
 
 class KubeApi:
-    """Requests to one API server.  `mandate` None: for the elector, which must write without.
+    """Requests to one API server.  `mandate`: None for the elector, which must write without one.
 
-    `bucket` bounds the requests of this object; kopf's, on the same session, are its own: watches,
-    and a patch per finaliser.  `pace` is shared by all objects of a process; those of a lower
+    `bucket` bounds the requests of this object, but not those of kopf on the same session: watches,
+    and one patch per finaliser.  `pace` is shared by all objects of a process; those with a lower
     `rank` go first.
     """
 
@@ -137,12 +137,12 @@ class KubeApi:
         if mandate is not None:
             self._mandate = mandate
             trace.on_request_start.append(self._gate_start)
-            # The process may have been frozen while a connection was made.
+            # Checked again: the process may have been frozen while the connection was made.
             trace.on_connection_create_end.append(self._gate_connected)
             trace.on_connection_reuseconn.append(self._gate_connected)
         self.session = self._session(trace, traffic, REQUESTS_MAX)
         self.watches = self._session(trace, traffic, 0)
-        """For requests that last for minutes: they leave the places in `session` to others."""
+        """The session for requests that last minutes, so that they take no places in `session`."""
 
     def _session(
         self, gate: aiohttp.TraceConfig, traffic: Traffic | None, limit: int
@@ -159,37 +159,37 @@ class KubeApi:
         await self.watches.close()
 
     async def get(self, path: str, timeout_s: float = TIMEOUT_S) -> Json:
-        """One object."""
+        """Return one object."""
         return await self._request("GET", path, timeout_s=timeout_s)
 
     async def create(self, path: str, body: Json, timeout_s: float = TIMEOUT_S) -> Json:
-        """POST to a collection."""
+        """Send a POST to a collection."""
         return await self._request("POST", path, body, timeout_s=timeout_s)
 
     async def replace(self, path: str, body: Json, timeout_s: float = TIMEOUT_S) -> Json:
-        """PUT; with metadata.resourceVersion a compare-and-set."""
+        """Send a PUT; with metadata.resourceVersion it is a compare-and-set."""
         return await self._request("PUT", path, body, timeout_s=timeout_s)
 
     async def apply(self, path: str, body: Json) -> Json:
-        """Server-side apply: the fields of `body` become so, whoever had written them."""
+        """Apply server-side: the fields of `body` are set, even if another manager owns them."""
         return await self._request(
             "PATCH", path, body, "application/apply-patch+yaml", query={"force": "true"}
         )
 
     async def set_status(self, path: str, status: Json) -> Json:
-        """Put `status` in the place of the object's present one, whatever that is."""
+        """Replace the object's status by `status`, whatever it is now."""
         patch = [{"op": "add", "path": "/status", "value": status}]
         return await self._request("PATCH", f"{path}/status", patch, "application/json-patch+json")
 
     async def delete(self, path: str, revision: str = "", timeout_s: float = TIMEOUT_S) -> None:
-        """DELETE, at `revision` only when that is given."""
+        """Send a DELETE; with `revision` only that revision is deleted."""
         body: Json = {"kind": "DeleteOptions", "apiVersion": "v1"}
         if revision:
             body["preconditions"] = {"resourceVersion": revision}
         await self._request("DELETE", path, body, timeout_s=timeout_s)
 
     async def list(self, path: str, selector: str = "") -> AsyncIterator[Json]:
-        """Every object of a collection, page by page, all as of one revision."""
+        """Yield every object of a collection, page by page, all as of one revision."""
         async for page in self.pages(path, selector):
             for item in page.get("items") or ():
                 yield item
@@ -201,7 +201,7 @@ class KubeApi:
         accept: str = "application/json",
         timeout_s: float = TIMEOUT_S,
     ) -> AsyncIterator[Json]:
-        """The lists that a collection comes in, in the form `accept`; all as of one revision."""
+        """Yield the pages of a collection, in the form `accept`, all as of one revision."""
         query: dict[str, str] = {"limit": str(PAGE_OBJECTS)}
         if selector:
             query["labelSelector"] = selector
@@ -255,7 +255,7 @@ class KubeApi:
             content = None
         if status < 300 and isinstance(content, dict):
             return content
-        if not isinstance(content, dict):  # a path that it does not know, or something in between
+        if not isinstance(content, dict):  # an unknown path, or an answer of a proxy
             content = {"message": text.strip()[:200]}
         reason = str(content.get("reason", ""))
         said = f"{about}: {status} {reason}: {content.get('message', '')}"
@@ -295,7 +295,7 @@ class KubeApi:
 
 
 async def find(api: KubeApi, path: str) -> Json | None:
-    """One object; None: there is none."""
+    """Return one object, None if there is none."""
     try:
         return await api.get(path)
     except ApiRefused as refused:
@@ -305,7 +305,7 @@ async def find(api: KubeApi, path: str) -> Json | None:
 
 
 def _seconds(retry_after: str) -> float:
-    """Seconds to wait by Retry-After; API servers do not use its other form, a date."""
+    """Return the seconds of Retry-After; API servers do not use its other form, a date."""
     try:
         return min(max(float(retry_after), 0.0), HELD_MAX_S)
     except ValueError:

@@ -1,12 +1,12 @@
-"""Adapts the number of concurrent requests to how fast the API server answers them.
+"""Adapts the number of concurrent requests to how fast the API server answers.
 
-Additive increase, multiplicative decrease, as TCP does it: each answer within `FAST_S` raises the
-limit by 1/limit, one that takes longer than `SLOW_S` or does not come halves it.  All connections
-of the process share one limit; waiting requests leave by rank, lowest first.  The election has
-connections of its own and is not counted: while a renewal of the lease is overdue, no other request
+Additive increase, multiplicative decrease, as in TCP: each answer within `FAST_S` raises the limit
+by 1/limit; an answer that takes longer than `SLOW_S` or does not come halves it.  All connections
+of the process share one limit; waiting requests leave by rank, lowest first.  The election has its
+own connections and is not counted; while a renewal of the lease is overdue, no other request
 leaves.
 
-Client libraries of Kubernetes bound requests per second, whatever the server's state is.
+Kubernetes client libraries instead bound requests per second, whatever the server's state is.
 """
 
 import asyncio
@@ -21,13 +21,14 @@ MOST = 64
 FAST_S = 0.25
 SLOW_S = 0.75
 LEASE_LATE_S = 0.1
-"""How often a request that waits for the lease looks whether it was renewed."""
+"""Seconds between checks whether an overdue lease was renewed, while requests wait for it."""
 
 
 class Pace:
-    """Limits the requests of one event loop that are under way at the same time.
+    """Limits the concurrent requests of one event loop.
 
-    `is_lease_late`: whether the renewal of the lease is overdue."""
+    `is_lease_late`: whether the renewal of the lease is overdue.
+    """
 
     def __init__(
         self,
@@ -45,21 +46,22 @@ class Pace:
 
     @property
     def limit(self) -> int:
-        """The largest number of concurrent requests, as of now."""
+        """The largest number of concurrent requests now."""
         return int(self._limit)
 
     @contextlib.asynccontextmanager
     async def request(self, rank: int) -> AsyncIterator[None]:
         """Wait until a request may leave, and learn from the time that the block takes.
 
-        An exception of the block counts as no answer."""
+        An exception of the block counts as no answer.
+        """
         await self._wait(rank)
         began_s = self._clock()
         is_answered = False
         try:
             yield
             is_answered = True
-        except asyncio.CancelledError:  # says nothing of the server
+        except asyncio.CancelledError:  # says nothing about the server
             is_answered = True
             raise
         finally:
@@ -104,7 +106,7 @@ class Pace:
         now_s = self._clock()
         took_s = now_s - began_s
         if not is_answered or took_s > SLOW_S:
-            if began_s >= self._cut_s:  # it has left since the limit was halved last
+            if began_s >= self._cut_s:  # it left after the last time the limit was halved
                 self._cut(now_s)
         elif took_s <= FAST_S and self._under_way + 1 >= self.limit:
             self._limit = min(self._limit + 1 / self._limit, MOST)

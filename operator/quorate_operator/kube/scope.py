@@ -8,15 +8,16 @@ EVERYWHERE = ""
 
 
 def place_text(place: str) -> str:
-    """A place, for people."""
+    """Return a text that names a place."""
     return f"namespace {place}" if place else "all namespaces"
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """`namespaces`: those that are served, each once; empty: all of them.
+    """The namespaces that are served, each once; empty: all of them.
 
-    Operators that share a Lease must serve the same namespaces: only one of them leads."""
+    Operators that share a Lease must serve the same namespaces: only one of them leads.
+    """
 
     namespaces: tuple[str, ...]
     lease_namespace: str
@@ -27,7 +28,7 @@ class Scope:
         return self.namespaces or (EVERYWHERE,)
 
     def place_of(self, namespace: str) -> str:
-        """The place in which objects of `namespace` are seen."""
+        """Return the place whose watch shows objects of `namespace`."""
         return namespace if self.namespaces else EVERYWHERE
 
     def __str__(self) -> str:
@@ -37,10 +38,11 @@ class Scope:
 def make_scope(
     namespaces: Sequence[str], is_everywhere: bool, lease_namespace: str, own: str
 ) -> Scope:
-    """Make a scope from the command line.  `own`: the operator's own namespace, which is served
-    when none is named.
+    """Make a scope from the command line.
 
-    The Lease is where it was asked for; else beside the clusters when one namespace is served, as
-    by earlier versions, and in the operator's own namespace when several are."""
+    `own`: the operator's own namespace, served if none is named.  The Lease is in `lease_namespace`
+    if that is given; else beside the clusters if one namespace is served, as in earlier versions;
+    else in the operator's own namespace.
+    """
     served = () if is_everywhere else tuple(dict.fromkeys(namespaces)) or (own,)
     return Scope(served, lease_namespace or (served[0] if len(served) == 1 else own))

@@ -1,8 +1,8 @@
-"""A cluster's secret on Kubernetes: the Secret CLUSTER-quorate of its namespace.
+"""A cluster's secret on Kubernetes: the Secret CLUSTER-quorate in its namespace.
 
-It is made when the cluster is first led.  One that is there is taken as it is and never written
-again, and no object owns it: a StorageCluster that is deleted and declared again is the same
-cluster to its agents.
+It is made when the cluster is first led.  An existing one is used as it is and never written again.
+No object owns it, so a StorageCluster that is deleted and declared again is the same cluster to its
+agents.
 """
 
 import base64
@@ -22,16 +22,17 @@ from quorate_operator.kube.api import ApiRefused, ApiUnclear, Json, KubeApi, Man
 
 
 def secret_name(cluster: str) -> str:
-    """Name of a cluster's Secret."""
+    """Return the name of a cluster's Secret."""
     return f"{cluster}-quorate"
 
 
 async def cluster_secret(
     api: KubeApi, namespace: str, cluster: str, on_made: Callable[[], None] = lambda: None
 ) -> ClusterSecret:
-    """The secret of the cluster, made if there is none.  SecretRefused.
+    """Return the secret of the cluster; make it if there is none.  Raises SecretRefused.
 
-    `on_made` is called when it was made: no agent has anything of this cluster yet."""
+    `on_made` is called when the secret was made: no agent has anything of this cluster yet.
+    """
     collection = f"/api/v1/namespaces/{namespace}/secrets"
     name = secret_name(cluster)
     where = f"Secret {name} in namespace {namespace}"
@@ -46,7 +47,7 @@ async def cluster_secret(
             on_made()
             return _parse(where, made)
         except ApiRefused as refused:
-            if refused.status != 409:  # made by another meanwhile
+            if refused.status != 409:  # another process made it meanwhile
                 raise
         return _parse(where, await api.get(f"{collection}/{name}"))
     except ApiRefused as refused:

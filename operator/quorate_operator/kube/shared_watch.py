@@ -1,8 +1,8 @@
 """One watch per kind and place for all clusters that a process leads.
 
-Each object belongs to the cluster that its label names, in its namespace.  Whoever follows a
-cluster is shown what there is of it, then each change; how many clusters are followed costs the API
-server nothing.
+Each object belongs to the cluster that its label names, in its namespace.  A follower of a cluster
+is shown the cluster's objects, then each change.  More followed clusters cost the API server
+nothing.
 
     first follower of a place --> list and watch per kind --> by (namespace, label) --> followers
 """
@@ -23,7 +23,7 @@ _log = logging.getLogger("quorate.watch")
 Cluster = tuple[str, str]
 """Namespace and name."""
 Change = tuple[str, Revisions, bool]
-"""(kind's plural, name -> revision or None for one that is gone, whether these are all)."""
+"""(kind's plural, name -> revision or None if it is gone, whether these are all)."""
 
 
 class _Watched:
@@ -35,13 +35,12 @@ class _Watched:
         self._cluster_of: dict[tuple[str, str], Cluster] = {}
 
     def replace(self) -> None:
-        """Everything is shown anew."""
+        """Forget all objects: a new list is about to be taken."""
         self.is_listed = True
         self.objects, self._cluster_of = {}, {}
 
     def take(self, shown: Shown, label: str) -> dict[Cluster, Revisions]:
-        """Note an object, and return what changes for which cluster: two of them where somebody
-        has changed its label."""
+        """Note an object; return the changes by cluster: two if the object's label changed."""
         namespace, name = str(shown.metadata["namespace"]), shown.name
         labels = shown.metadata.get("labels") or {}
         cluster = None if shown.is_gone else (namespace, str(labels.get(label, "")))
@@ -58,10 +57,11 @@ class _Watched:
 
 
 class SharedWatches:
-    """Watches of objects with `label` in the places of a scope; all methods belong to one loop.
+    """Watches objects with `label` in the places of a scope; all methods belong to one loop.
 
-    `on_failed`: a watch has ended by a defect, with a sentence: nothing more is seen of any
-    cluster, and the process must end."""
+    `on_failed`: called with a sentence if a defect has ended a watch.  Changes are then missed for
+    all clusters, so the process must end.
+    """
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class SharedWatches:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def follow(self, namespace: str, cluster: str) -> AsyncGenerator[Change]:
-        """What there is of a cluster, kind by kind, then each change; endless."""
+        """Yield what there is of a cluster, kind by kind, then each change; endless."""
         found: asyncio.Queue[Change] = asyncio.Queue()
         key = namespace, cluster
         self._followers.setdefault(key, []).append(found)

@@ -1,7 +1,7 @@
-"""How many requests may leave for the API server: so many a second, with bursts, and none while it
-asks to be left alone.
+"""Limits the requests to the API server: a rate with bursts, and none while the server asks to
+wait.
 
-A few lines of our own: client libraries of Kubernetes have one each, tied to their own requests.
+It is our own because those in Kubernetes client libraries are tied to their own requests.
 """
 
 import asyncio
@@ -12,9 +12,9 @@ PER_S = 50.0
 BURST = 300
 """A lost node changes up to 256 shards of a zone at once; those writes should leave together."""
 OBJECTS = (20.0, 60)
-"""For status and Events, which have connections of their own: ownership goes first."""
+"""Rate and burst for status and Events, on their own connections: ownership goes first."""
 HELD_MAX_S = 60.0
-"""Longer than this no answer makes us wait."""
+"""The longest wait that an answer can impose."""
 
 
 class TokenBucket:
@@ -43,7 +43,7 @@ class TokenBucket:
         self._tokens -= 1
 
     def wait_s(self) -> float:
-        """Return how long to wait for the next token; 0 when there is one."""
+        """Return the seconds until the next token; 0 if there is one."""
         now_s = self._clock()
         gained = max(now_s - self._counted_s, 0) * self._per_s
         self._tokens = min(self._tokens + gained, self._burst)
@@ -51,6 +51,6 @@ class TokenBucket:
         return max((1 - self._tokens) / self._per_s, self._held_until_s - now_s, 0)
 
     def hold(self, seconds: float) -> None:
-        """Let nothing leave for so long: the API server said so (Retry-After)."""
+        """Hold all requests back for this long, as the API server asked (Retry-After)."""
         until_s = self._clock() + min(seconds, HELD_MAX_S)
         self._held_until_s = max(self._held_until_s, until_s)

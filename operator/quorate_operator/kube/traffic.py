@@ -1,7 +1,7 @@
 """Traffic between this process and the API server: requests by answer, and ages of watches.
 
 A watch's age counts from its last sign of life: an event, or the answer with which it began.  An
-idle one begins anew every minute (handlers.py), so an old one is stuck.
+idle watch is begun again every minute (handlers.py), so an old one is stuck.
 """
 
 import time
@@ -14,25 +14,25 @@ UNANSWERED = "none"
 
 
 class Traffic:
-    """Counts for the sessions that are traced by it."""
+    """Counts the requests of the sessions that it traces."""
 
     def __init__(self, requests: Counter) -> None:
         self._requests = requests
         self._seen_s: dict[tuple[str, str], float] = {}
 
     def trace(self) -> aiohttp.TraceConfig:
-        """For a session."""
+        """Return the trace configuration for a session."""
         trace = aiohttp.TraceConfig()
         trace.on_request_end.append(self._ended)
         trace.on_request_exception.append(self._failed)
         return trace
 
     def watch_seen(self, place: str, plural: str) -> None:
-        """The watch of this kind in a namespace ("": in all) shows a sign of life."""
+        """Note a sign of life of the watch of this kind in a namespace ("": in all)."""
         self._seen_s[place, plural] = time.monotonic()
 
     def watch_ages_s(self) -> dict[tuple[str, str], float]:
-        """(namespace or "", kind) -> how long ago that watch did, of those that have ever begun."""
+        """Return (namespace or "", kind) -> seconds since that watch's last sign of life."""
         now_s = time.monotonic()
         return {watch: now_s - seen_s for watch, seen_s in sorted(self._seen_s.items())}
 

@@ -1,7 +1,7 @@
-"""Which objects of a collection are there, at which revision, and which are changed, as it happens.
+"""Watches which objects of a collection exist, at which revision, and which are changed.
 
-Only metadata travels: an object's content is read by who has to know it.  A watch that ends, is
-refused or stands still is begun again with a list, so nothing that happened meanwhile is missed.
+Only metadata is transferred; code that needs an object's content reads it.  A watch that ends, is
+refused or stalls is begun again with a list, so no change in between is missed.
 """
 
 import asyncio
@@ -20,15 +20,15 @@ _log = logging.getLogger("quorate.watch")
 AS_METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 LIST_S = 10.0
 WATCH_S = 240
-"""The server ends a watch after so long; a connection that was lost in silence, too."""
+"""Seconds after which the server ends a watch; also ends one whose connection was silently lost."""
 AGAIN_S = 1.0
 AGAIN_MAX_S = 60.0
-"""Between attempts where the right to list or to watch is missing."""
+"""Longest pause between attempts while the right to list or to watch is missing, seconds."""
 _CHANGES = ("ADDED", "MODIFIED", "DELETED")
 
 Revisions = Mapping[str, str | None]
 _Found = asyncio.Queue[tuple[str, Revisions, bool] | asyncio.Task[None]]
-"""Revisions that were seen, and the task of a watch that has ended."""
+"""Revisions that were seen, or the task of a watch that has ended."""
 
 
 class Shown(NamedTuple):
@@ -39,7 +39,7 @@ class Shown(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of the object, in its namespace."""
+        """The object's name in its namespace."""
         return str(self.metadata["name"])
 
     @property
@@ -51,9 +51,10 @@ class Shown(NamedTuple):
 async def watch_revisions(
     api: KubeApi, paths: Sequence[str], selector: str
 ) -> AsyncGenerator[tuple[str, Revisions, bool]]:
-    """(path, name -> revision or None for one that is gone, whether these are all); endless.
+    """Yield (path, name -> revision or None if gone, whether these are all); endless.
 
-    A defect in one watch is raised here: whoever waits for changes must not wait in vain."""
+    A defect in one watch is raised here, so that the caller does not wait in vain.
+    """
     found: _Found = asyncio.Queue()
     tasks = [asyncio.create_task(_tell_revisions(api, path, selector, found)) for path in paths]
     for task in tasks:
@@ -80,7 +81,7 @@ async def _tell_revisions(api: KubeApi, path: str, selector: str, found: _Found)
 async def watch_objects(
     api: KubeApi, path: str, selector: str
 ) -> AsyncGenerator[tuple[list[Shown], bool]]:
-    """Show objects of the collection `path`, and whether these are all; endless."""
+    """Yield objects of the collection `path`, and whether these are all; endless."""
     pause_s = AGAIN_S
     while True:
         try:
@@ -128,5 +129,5 @@ async def _changes(api: KubeApi, path: str, selector: str, at: str) -> AsyncGene
         async for line in answer.content:
             event = json.loads(line)
             if event.get("type") not in _CHANGES:
-                return  # the history that we ask for is gone: list again
+                return  # the history from this revision on is gone: list again
             yield Shown(event["object"]["metadata"], event["type"] == "DELETED")

@@ -1,4 +1,4 @@
-"""How `crds/` is written from the models, or compared with them (`--check`)."""
+"""Writes `crds/` from the models, or compares it with them (`--check`)."""
 
 import argparse
 import sys
@@ -13,7 +13,7 @@ _HEADER = "# Generated from core/quorate/wire by `make crds`: change the models,
 
 
 def crd_files() -> dict[str, str]:
-    """File name -> content."""
+    """Return file name -> content."""
     return {
         f"{stem}.yaml": _HEADER + yaml.safe_dump(definition, sort_keys=False, width=100)
         for stem, definition in crds().items()
@@ -21,13 +21,13 @@ def crd_files() -> dict[str, str]:
 
 
 def differences(folder: Path, wanted: Mapping[str, str]) -> list[str]:
-    """Names of files that are missing, stale or nobody's.  `wanted`: file name -> content."""
+    """Return the names of missing, stale or superfluous files.  `wanted`: name -> content."""
     found = {path.name: path.read_text() for path in folder.glob("*.yaml")}
     return sorted(name for name in {*wanted, *found} if wanted.get(name) != found.get(name))
 
 
 def write_crds(folder: Path, wanted: Mapping[str, str]) -> None:
-    """Write all files and remove those of kinds that are no more."""
+    """Write all files and remove those of kinds that no longer exist."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in sorted(folder.glob("*.yaml")):
         if path.name not in wanted:
@@ -37,7 +37,7 @@ def write_crds(folder: Path, wanted: Mapping[str, str]) -> None:
 
 
 def main() -> int:
-    """Exit code 1 when --check finds a difference."""
+    """Return the exit code: 1 if --check finds a difference."""
     parser = argparse.ArgumentParser(description="Write the CustomResourceDefinitions.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--check", action="store_true", help="only compare")

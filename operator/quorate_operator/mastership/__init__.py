@@ -1,1 +1,1 @@
-"""Election, and the work of a master: dialing agents, letting the core decide, writing rows."""
+"""Election, and the work of a master: dials agents, lets the core decide, writes rows."""

@@ -1,4 +1,4 @@
-"""A master's links to the agents that it has taken: what is sent, and which have gone silent."""
+"""A master's links to the agents that it has accepted: what is sent, and which are silent."""
 
 from collections.abc import Sequence
 
@@ -16,10 +16,10 @@ TELL_MS = 100
 
 
 class AgentLinks:
-    """One cluster's.  Times are milliseconds of the boot clock."""
+    """The links of one cluster.  Times are milliseconds of the boot clock."""
 
     def __init__(self, refusals: AgentRefusals, silence_max_ms: int) -> None:
-        """`silence_max_ms`: a link over which nothing has come for longer is ended."""
+        """`silence_max_ms`: a link that has received nothing for longer is ended."""
         self.by_node: dict[str, Link] = {}
         self._refusals = refusals
         self._silence_max_ms = silence_max_ms
@@ -29,7 +29,7 @@ class AgentLinks:
         self._told_ms = -(1 << 40)
 
     def take(self, link: Link, node: str, now_ms: int) -> None:
-        """This is the link to `node` from now on."""
+        """Make this the link to `node`."""
         link.data = node
         self.by_node[node] = link
         self._heard_ms[node] = now_ms
@@ -40,14 +40,14 @@ class AgentLinks:
         link.close(refused.reason, refused.code)
 
     def heard(self, link: Link, now_ms: int) -> str | None:
-        """Something came over a link: from which node; None where another link is the node's."""
+        """Note traffic on a link; return its node, None if the node has another link."""
         node = self._node_of(link)
         if node is not None:
             self._heard_ms[node] = now_ms
         return node
 
     def ended(self, link: Link) -> str | None:
-        """A link is down: which node's it was; None where another link is the node's."""
+        """Note that a link is down; return its node, None if the node has another link."""
         node = self._node_of(link)
         if node is not None:
             del self.by_node[node]
@@ -58,11 +58,12 @@ class AgentLinks:
         return node if node is not None and self.by_node.get(node) is link else None
 
     def abort_silent(self, now_ms: int) -> None:
-        """End links over which nothing has come for too long; called with every tick.
+        """End links that have received nothing for too long; called with every tick.
 
-        A host that vanished resets nothing: only a new connection can tell."""
+        A host that vanished sends no reset: only a new connection can tell.
+        """
         if now_ms - self._looked_ms > STALL_MS:
-            # It was this process that did not run: what the agents said is still unread.
+            # This process did not run: what the agents sent is still unread.
             self._heard_ms = dict.fromkeys(self._heard_ms, now_ms)
         self._looked_ms = now_ms
         for node, link in list(self.by_node.items()):
@@ -79,23 +80,23 @@ class AgentLinks:
             if link is None:
                 continue
             if isinstance(message, Refused):
-                # What becomes of this connection says nothing of the agent that has the name.
+                # The end of this connection says nothing about the agent with this name.
                 del self.by_node[node]
                 link.data = None
                 self.refuse(link, message)
                 continue
-            # The master hands one object to many nodes: it is encoded once.
+            # The master hands one object to many nodes: encode it once.
             frame = encoded.get(id(message))
             if frame is None:
                 frame = encoded[id(message)] = encode_to_send(message)
             link.send_frame(type(message), frame)
 
     def add_news(self, events: Sequence[ToldEvent]) -> None:
-        """Have all agents told of what happened, with the next `tell_news`."""
+        """Add events that all agents are told of with the next `tell_news`."""
         self._untold += events
 
     def tell_news(self, master_term: int, now_ms: int) -> None:
-        """Hand on what happened, a message for all of it, not more often than a master ticks."""
+        """Send the added events to all agents in one message, at most once per TELL_MS."""
         if not self._untold or now_ms - self._told_ms < TELL_MS:
             return
         self._told_ms = now_ms
@@ -104,5 +105,5 @@ class AgentLinks:
         self.send_to_all(told)
 
     def send_to_all(self, message: Message) -> None:
-        """Send one message to every agent that is taken."""
+        """Send one message to every agent that is linked."""
         self.send([(node, message) for node in self.by_node])

@@ -1,4 +1,4 @@
-"""Which agents are not taken, and why no agent is registered from an address."""
+"""Decides which agents are refused; remembers why no agent is registered from an address."""
 
 import logging
 from collections.abc import Collection, Mapping
@@ -14,7 +14,7 @@ _log = logging.getLogger("quorate.runner")
 
 
 def judge(hello: Hello, links: Mapping[str, Link], master: Master | None) -> Refused | None:
-    """Why an agent that greets is not taken; an older process of it that is linked is ended."""
+    """Return why a greeting agent is refused, else None; end the link of an older process of it."""
     if not is_short_name(hello.node):
         return Refused(
             f"node {hello.node!r}: --name takes lower-case letters, digits and '-' only",
@@ -38,7 +38,7 @@ class AgentRefusals:
         self._reasons: dict[str, str] = {}
 
     def note(self, link: Link, reason: str) -> None:
-        """The agent at the other side was refused, or refuses."""
+        """Note that the agent at the other side was refused, or refuses."""
         if link.peer is None:
             return
         address = address_of(link.peer)
@@ -47,16 +47,16 @@ class AgentRefusals:
             _log.warning("cluster %s: agent at %s: %s", self._cluster, address, reason)
 
     def forget(self, link: Link) -> None:
-        """The agent at the other side is taken."""
+        """Note that the agent at the other side is accepted."""
         if link.peer is not None:
             self._reasons.pop(address_of(link.peer), None)
 
     def keep(self, addresses: Collection[str]) -> None:
-        """Others are dialed no more."""
+        """Forget refusals at other addresses: they are no longer dialed."""
         self._reasons = {at: why for at, why in self._reasons.items() if at in addresses}
 
     def unreached(self, dialing: Dialing) -> dict[str, str]:
-        """Address -> why no agent is registered from there now."""
+        """Return address -> why no agent is registered from there now."""
         return {
             address: peer.problem or self._reasons.get(address, "nobody answers there")
             for address, peer in sorted(dialing.peers.items())

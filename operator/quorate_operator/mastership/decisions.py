@@ -1,8 +1,8 @@
-"""How the master's decisions become Kubernetes Events: gathered for a moment, then told in few.
+"""Turns the master's decisions into Kubernetes Events, gathered so that few are created.
 
-Losing a node changes hundreds of rows for one reason; whoever runs `kubectl describe` needs that
-reason and the count, not hundreds of lines.  What every migration is told by is gathered for
-longer: moving thousands of partitions takes minutes.
+Losing a node changes hundreds of rows for one reason; a user of `kubectl describe` needs that
+reason and the count, not hundreds of lines.  Routine events, which every migration causes, are
+gathered for longer: moving thousands of partitions takes minutes.
 """
 
 import logging
@@ -36,22 +36,23 @@ class Decisions:
 
     def __init__(self) -> None:
         self._gathered: dict[_Key, list[Event]] = {}
-        self._told_s: dict[_Key, float] = {}  # when routine was told last
+        self._told_s: dict[_Key, float] = {}  # when a routine event was last told
 
     def __bool__(self) -> bool:
-        """Whether something is gathered, also what may wait."""
+        """Return whether anything is gathered, including events that may wait."""
         return bool(self._gathered)
 
     def add(self, event: Event) -> None:
-        """One more."""
+        """Add one event."""
         self._gathered.setdefault(_key(event), []).append(event)
 
     def take(
         self, cluster: About, zones: Mapping[str, About], namespace: str, time: str, now_s: float
     ) -> list[dict[str, Any]]:
-        """Bodies of Events to create now; what may wait goes on being gathered.
+        """Return the bodies of Events to create now; events that may wait stay gathered.
 
-        `time` is written into them; `now_s` any clock that only goes forward."""
+        `time` is written into them; `now_s`: of any monotonic clock.
+        """
         self._told_s = {key: told for key, told in self._told_s.items() if now_s - told < ROUTINE_S}
         due = [key for key in self._gathered if key not in self._told_s]
         self._told_s |= {key: now_s for key in due if key[2] in ROUTINE}
@@ -66,10 +67,11 @@ class Decisions:
 async def tell_all(
     untold: deque[dict[str, Any]], create: Callable[[dict[str, Any]], Awaitable[object]]
 ) -> None:
-    """Create an Event of each body, oldest first; those that could not be created stay, except
-    one that is refused as invalid: it would be for ever, and would hold up all later ones.
+    """Create an Event of each body, oldest first; those that could not be created stay.
 
-    One is created twice when only the answer was lost: that is allowed, silence is not."""
+    An Event refused as invalid is dropped: it would stay invalid and block all later ones.  An
+    Event is created twice if only the answer was lost, because silence would be worse.
+    """
     while untold:
         try:
             await create(untold[0])
@@ -81,7 +83,7 @@ async def tell_all(
 
 
 def gather(events: Iterable[Event]) -> list[list[Event]]:
-    """Those of one zone, kind and reason together."""
+    """Group events by zone, kind and reason."""
     found: dict[_Key, list[Event]] = {}
     for event in events:
         found.setdefault(_key(event), []).append(event)
@@ -89,7 +91,7 @@ def gather(events: Iterable[Event]) -> list[list[Event]]:
 
 
 def summary(events: list[Event]) -> str:
-    """One sentence for several events of one reason."""
+    """Return one sentence for several events of one reason."""
     first = events[0]
     place = f"partition {first.partition}: " if first.partition is not None else ""
     more = f" (and {len(events) - 1} more)" if len(events) > 1 else ""

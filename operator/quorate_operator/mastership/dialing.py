@@ -1,8 +1,8 @@
-"""Whom the master dials: the declared addresses, and agents that still hold copies without one.
+"""Which addresses the master dials: the declared ones, and those of agents that still hold copies.
 
-Who takes an address off the list wants one agent less.  That agent is drained first, as by hand,
-and dialed until no row names it; then its registration is removed.  What is to be done follows from
-the declared addresses, the links and the registry each time, so a later master goes on with it.
+A user who removes an address wants one agent less.  That agent is drained first, as by hand, and
+dialed until no row names it; then its registration is removed.  The next step always follows from
+the declared addresses, the links and the registry, so a later master continues.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Dialing:
         self.peers: dict[str, Peer] = {}
         self._cluster = cluster
         self._links = links
-        self._reached: dict[str, str] = {}  # address -> the node that was last reached there
-        self._drained: set[str] = set()  # because their address was taken back
+        self._reached: dict[str, str] = {}  # address -> the node last reached there
+        self._drained: set[str] = set()  # because their address is no longer declared
         self.kept: dict[str, str] = {}
-        """Agents that are declared no more and cannot be drained, and why."""
+        """Agents that are no longer declared and cannot be drained -> why."""
 
     def declare(self, addresses: Sequence[str], endpoint: Endpoint) -> None:
-        """These are the addresses now."""
+        """Set the declared addresses and dial them."""
         self.declared = tuple(addresses)
         for address in self.declared:
             self._dial(address, endpoint)
@@ -43,12 +43,12 @@ class Dialing:
             self.peers[address] = endpoint.dial(*split_address(address))
 
     def reached(self, link: Link, node: str) -> None:
-        """An agent answered there."""
+        """Note that an agent answered over this link."""
         if link.peer is not None:
             self._reached[address_of(link.peer)] = node
 
     def look(self, master: Master, endpoint: Endpoint, now: Now) -> None:
-        """Drain those whose address is declared no more; dial no longer than needed."""
+        """Drain agents that are no longer declared; stop dialing those that hold nothing."""
         wanted = {*self.declared}
         held = {n for n in master.agents if any(z.names(n) for z in master.zones.values())}
         for address in sorted({*self.peers} - wanted):
@@ -67,11 +67,11 @@ class Dialing:
             if self._address(node) in wanted or node not in master.agents:
                 del self.kept[node]
         for node in sorted(self._drained):
-            if self._address(node) in wanted:  # it is declared again
+            if self._address(node) in wanted:  # declared again
                 self._drained.discard(node)
                 master.drain(node, False, now)
         if all(peer.link is not None for peer in self.peers.values()):
-            # Whoever is not behind one of these was let go under an earlier master.
+            # Draining nodes without a link were no longer declared under an earlier master.
             for node in sorted(held - {*self._links}):
                 record = master.agents[node].record
                 if record is not None and record.draining:
@@ -81,7 +81,7 @@ class Dialing:
     def _drain(self, master: Master, node: str, at: str | None, now: Now) -> None:
         agent = master.agents[node]
         if at is None or agent.drain_wanted or not agent.online:
-            return  # one that is silent may be elsewhere by now: then that is its declared address
+            return  # a silent agent may have moved to another, declared address
         refused = master.drain(node, True, now)
         if not refused:
             self._drained.add(node)
@@ -92,13 +92,13 @@ class Dialing:
             _log.warning("cluster %s: stays a member: %s", self._cluster, refused)
 
     def _address(self, node: str) -> str | None:
-        """Where the node was dialed that is connected now."""
+        """Return the address at which the node is connected now, None if it is not."""
         link = self._links.get(node)
         return address_of(link.peer) if link is not None and link.peer is not None else None
 
 
 def address_of(peer: Peer) -> str:
-    """HOST:PORT as users write it."""
+    """Return HOST:PORT as users write it."""
     return join_address(*peer.address)
 
 

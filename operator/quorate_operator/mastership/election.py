@@ -1,16 +1,15 @@
-"""Who may be the master, decided from one Lease: the pure half of the elector.
+"""Decides from one Lease which candidate may be the master: the pure part of the elector.
 
     STANDBY --nobody holds it, or it ran out--> (write) --written--> HOLDER
     HOLDER --every retry_ms--> (write) --written--> HOLDER
     HOLDER --renew_deadline_ms without an answered renewal, or another holds it--> LOST
 
-LOST is final: a renewal that is answered after the deadline revives nobody, because what leads has
-been told meanwhile that it may not act, and has ended.
+LOST is final: a renewal answered after the deadline changes nothing, because the leading code has
+been told by then that it may not act, and has ended.
 
-All times are boot milliseconds of this machine: the wall clock, which the Lease's own times are
-in, may be set at any moment.  A standby counts from when it last *saw* the Lease change; the holder
-from when it *began* the renewal that was written.  The former is later than the latter, so a holder
-that keeps its deadline has stopped before anybody else begins, whatever the clocks of both say.
+All times are boot milliseconds of this machine: the wall clock, used in the Lease itself, may be
+set at any moment.  A standby counts from when it last *saw* the Lease change.  A holder that keeps
+its deadline has stopped before another begins, whatever the clocks of both say.
 """
 
 from dataclasses import dataclass, replace
@@ -18,12 +17,12 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class ElectionSettings:
-    """lease > renew_deadline > retry + request_timeout, checked where they are made."""
+    """Timing of the election: lease > renew_deadline > retry + request_timeout (checked)."""
 
     lease_ms: int = 10_000
-    """How long the others wait after the last renewal they saw: the price of a crash."""
+    """How long others wait after the last renewal they saw: the price of a crash."""
     renew_deadline_ms: int = 7_000
-    """After this long without a renewal the holder stops: the rest is for drift and last writes."""
+    """The holder stops after this long without a renewal; the rest is for drift and last writes."""
     retry_ms: int = 1_500
     """How often the holder renews and the others look."""
     request_timeout_ms: int = 1_500
@@ -31,7 +30,7 @@ class ElectionSettings:
 
     @property
     def late_ms(self) -> int:
-        """At this age of the lease its renewal is overdue: one whole attempt got no answer."""
+        """Age of the lease at which its renewal is overdue: one whole attempt got no answer."""
         return self.retry_ms + self.request_timeout_ms
 
     def __post_init__(self) -> None:
@@ -40,7 +39,7 @@ class ElectionSettings:
 
 
 def scaled(lease_ms: int) -> ElectionSettings:
-    """Settings for another length of the lease, in the same proportions."""
+    """Return settings for another length of the lease, in the same proportions."""
     return ElectionSettings(
         lease_ms, lease_ms * 7 // 10, lease_ms * 15 // 100, lease_ms * 15 // 100
     )
@@ -48,7 +47,7 @@ def scaled(lease_ms: int) -> ElectionSettings:
 
 @dataclass(frozen=True, slots=True)
 class SeenLease:
-    """What was read: revision "" where there is no Lease, holder "" where nobody holds it."""
+    """The Lease as read: revision "" if there is no Lease, holder "" if it is not held."""
 
     revision: str
     holder: str
@@ -57,8 +56,10 @@ class SeenLease:
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """One candidate.  `renewed_ms`: begin of the last written renewal, None on standby;
-    `lost_reason`: why it is over, empty before."""
+    """One candidate.  `renewed_ms`: when the last written renewal began, None on standby.
+
+    `lost_reason`: why the candidacy is over, empty before.
+    """
 
     identity: str
     settings: ElectionSettings
@@ -84,14 +85,14 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Ask again at `at_ms`."""
+    """Call `next_step` again at `at_ms`."""
 
     at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """It is over: stop writing, then end."""
+    """The lease is lost: stop writing, then end."""
 
     reason: str
 
@@ -100,7 +101,7 @@ Step = Look | Write | Wait | Lost
 
 
 def next_step(election: Election, now_ms: int) -> Step:
-    """What to do now."""
+    """Return what to do now."""
     settings = election.settings
     if election.lost_reason:
         return Lost(election.lost_reason)
@@ -115,7 +116,7 @@ def next_step(election: Election, now_ms: int) -> Step:
     seen = election.seen
     if seen is None:
         return Look(now_ms)
-    # An earlier write of ours whose outcome was unknown shows our own identity.
+    # Our own identity is shown by an earlier write of ours whose outcome was unknown.
     if seen.holder in ("", election.identity) or now_ms - election.seen_ms >= max(seen.lease_ms, 1):
         return Write(seen.revision)
     runs_out_ms = election.seen_ms + max(seen.lease_ms, 1)
@@ -123,7 +124,7 @@ def next_step(election: Election, now_ms: int) -> Step:
 
 
 def saw(election: Election, lease: SeenLease, now_ms: int) -> Election:
-    """The Lease was read.  Only a change restarts the count."""
+    """Take the Lease as read.  Only a change of its revision restarts the count."""
     if election.lost_reason:
         return replace(election, seen=lease)
     if election.renewed_ms is not None and lease.holder != election.identity:
@@ -134,7 +135,7 @@ def saw(election: Election, lease: SeenLease, now_ms: int) -> Election:
 
 
 def wrote(election: Election, revision: str, began_ms: int, now_ms: int) -> Election:
-    """Our write, begun at `began_ms`, was confirmed at `revision`, which is known at `now_ms`."""
+    """Take the confirmation, at `now_ms`, that our write begun at `began_ms` made `revision`."""
     lease = SeenLease(revision, election.identity, election.settings.lease_ms)
     held_ms = election.renewed_ms if election.renewed_ms is not None else began_ms
     if now_ms - held_ms >= election.settings.renew_deadline_ms:
@@ -143,7 +144,7 @@ def wrote(election: Election, revision: str, began_ms: int, now_ms: int) -> Elec
 
 
 def holds(election: Election, now_ms: int) -> bool:
-    """Whether this candidate may act as the master at `now_ms`."""
+    """Return whether this candidate may act as the master at `now_ms`."""
     if election.renewed_ms is None or election.lost_reason:
         return False
     return now_ms - election.renewed_ms < election.settings.renew_deadline_ms

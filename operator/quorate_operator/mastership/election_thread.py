@@ -1,8 +1,8 @@
-"""The election on a thread of its own, with an event loop and connections to the API server of its
-own: whatever the master's loop is busy with, the lease is renewed in time.
+"""The election on its own thread, with its own event loop and connections to the API server.
 
-The mandate is read across threads: one attribute and the clock.  A master whose loop has not run
-for half a minute is not kept in office by a thread that does: then the lease is not renewed.
+So the lease is renewed in time even if the master's loop is busy.  The mandate is read across
+threads: one attribute and the clock.  If the master's loop has not run for STALLED_S, the lease is
+no longer renewed: the thread must not keep a stalled master in office.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ class ElectionThread:
     ) -> None:
         self.acquired = asyncio.Event()
         self.ended = asyncio.Event()
-        """The lease was lost or given up, or the thread met a defect."""
+        """Set when the lease was lost or given up, or the thread met a defect."""
         self._access = access
         self._candidate = (namespace, identity, settings)
         self._watch = watch
@@ -48,7 +48,7 @@ class ElectionThread:
         self._failure = ""
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._stopping = asyncio.Event()  # of the thread's own loop
+        self._stopping = asyncio.Event()  # belongs to the thread's event loop
 
     def holds(self) -> bool:
         """See Mandate."""
@@ -57,12 +57,12 @@ class ElectionThread:
 
     @property
     def lost_reason(self) -> str:
-        """Why it is over; empty before, and after `stop` of a holder."""
+        """Why the lease is lost; empty before, and after `stop` of a holder."""
         elector = self._elector
         return self._failure or (elector.lost_reason if elector is not None else "")
 
     def lease_age_s(self) -> float:
-        """How long ago the last renewal began; 0 when the lease was never held."""
+        """Return the seconds since the last renewal began; 0 if the lease was never held."""
         elector = self._elector
         return elector.lease_age_s() if elector is not None else 0.0
 
@@ -77,8 +77,10 @@ class ElectionThread:
         begun.wait()
 
     async def stop(self) -> None:
-        """Stand no more, and let the next one begin at once.  Only after everything that writes
-        was stopped.  Bounded, idempotent."""
+        """Stop standing, and let the next candidate begin at once; bounded and idempotent.
+
+        Call it only after everything that writes has stopped.
+        """
         if self._loop is None:
             return
         if not self.ended.is_set():
@@ -87,7 +89,7 @@ class ElectionThread:
             try:
                 async with asyncio.timeout(STOP_S):
                     await self.ended.wait()
-            except TimeoutError:  # a name that is being looked up, for example
+            except TimeoutError:  # for example during a name lookup
                 _log.warning("the election did not end in %g s: its lease runs out", STOP_S)
 
     def _run(self, leading: asyncio.AbstractEventLoop, begun: threading.Event) -> None:
@@ -121,7 +123,7 @@ class ElectionThread:
             for task in (standing, stopping, acquired):
                 task.cancel()
             await asyncio.gather(standing, stopping, acquired, return_exceptions=True)
-            # Else what leads may have a write under way: the lease runs out.
+            # Otherwise the leading code may have a write under way: let the lease run out.
             if self._stopping.is_set():
                 await elector.release()
             await api.close()

@@ -1,9 +1,9 @@
-"""How the operator becomes and remains master: a coordination.k8s.io Lease, on the boot clock.
+"""Acquires and keeps the mastership: a coordination.k8s.io Lease, timed by the boot clock.
 
 It is the Mandate of everything that writes; election_thread.py gives it a thread.  The master's
-term does not come from the Lease, which anybody may delete: then whoever writes next has it, the
-holder too, and terms and compare-and-set keep the two apart until the other one's renewal is
-refused.  Its transitions are for display only.
+term does not come from the Lease, because anybody may delete the Lease.  Then the next writer has
+it, the holder or another one; terms and compare-and-set keep the two apart until the other one's
+renewal is refused.  The Lease's transitions are for display only.
 """
 
 import asyncio
@@ -42,10 +42,10 @@ class Elector:
         settings: ElectionSettings,
         may_renew: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`may_renew`: whether what the lease is held for still runs."""
+        """`may_renew`: whether the code that leads under the lease still runs."""
         self.acquired = asyncio.Event()
         self.lost_reason = ""
-        """Why it is over; empty before."""
+        """Why the lease is lost; empty before."""
         self._api = api
         self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._path = f"{self._collection}/{names.LEASE}"
@@ -53,14 +53,15 @@ class Elector:
         self._election = Election(identity, settings)
         self._has_lapsed = False
         self._unanswered: dict[str, int] = {}
-        """Our writes whose outcome is unknown: renewTime -> when the write began."""
+        """Our writes with unknown outcome: renewTime -> when the write began."""
         self._may_renew = may_renew
 
     def holds(self) -> bool:
-        """See Mandate: asks the boot clock, so that a thawed process knows before it acts.
+        """See Mandate.  Asks the boot clock, so that a thawed process knows before it acts.
 
-        Once it has answered no to a holder it never answers yes again: a renewal whose answer comes
-        just then would revive a mandate without what led by it.  Any thread may ask."""
+        Once it has answered False to a holder it never answers True again: a renewal answered just
+        then would restore a mandate whose leading code has ended.  Any thread may ask.
+        """
         election = self._election
         if self._has_lapsed or election.renewed_ms is None:
             return False
@@ -69,7 +70,7 @@ class Elector:
         return not self._has_lapsed
 
     def lease_age_s(self) -> float:
-        """How long ago the last answered renewal began; 0 when there was none."""
+        """Return the seconds since the last answered renewal began; 0 if there was none."""
         renewed_ms = self._election.renewed_ms
         return (boot_ms() - renewed_ms) / 1000 if renewed_ms is not None else 0.0
 
@@ -80,7 +81,7 @@ class Elector:
             _log.warning("lease %s lost: %s", self._path, reason)
 
     async def run(self) -> None:
-        """Stand, hold, and return when the lease was lost.  A cancellation leaves it as it is."""
+        """Stand, hold, and return when the lease is lost.  A cancellation does not release it."""
         while not self._has_lapsed:
             now_ms = boot_ms()
             step = next_step(self._election, now_ms)
@@ -99,7 +100,8 @@ class Elector:
                         await self._write(revision)
 
     async def release(self) -> None:
-        """Let the next one begin at once.  Only after everything that writes was stopped."""
+        """Let the next candidate begin at once.  Call it after everything that writes has
+        stopped."""
         if not self.holds() or self._election.seen is None:
             return
         election, revision = self._election, self._election.seen.revision
@@ -110,7 +112,7 @@ class Elector:
             except ApiRefused as refused:
                 if refused.status != 409:
                     raise
-                # Perhaps by a renewal of ours that was given up on its way, and was written.
+                # Perhaps the conflict is with a renewal of ours that was abandoned, yet written.
                 self._lease = await self._api.get(self._path, self._timeout_s())
                 if self._lease.get("spec", {}).get("holderIdentity") == election.identity:
                     await self._give_up(self._lease["metadata"]["resourceVersion"])
@@ -144,7 +146,7 @@ class Elector:
             _log.info("lease %s is held by %s", self._path, seen.holder or "nobody")
         began_ms = self._unanswered.get(str(spec.get("renewTime")))
         if began_ms is not None and seen.holder == self._election.identity:
-            self._wrote(seen.revision, began_ms)  # only its answer was lost
+            self._wrote(seen.revision, began_ms)  # only the answer was lost
         else:
             self._election = saw(self._election, seen, boot_ms())
 
@@ -181,8 +183,10 @@ class Elector:
             self.acquired.set()
 
     async def _pause(self, error: Exception) -> None:
-        """Wait before the next attempt: as long as the API server asks, but a holder not so long
-        that no attempt is left before its deadline."""
+        """Wait before the next attempt, as long as the API server asks.
+
+        A holder waits less, so that an attempt is left before its deadline.
+        """
         _log.warning("lease %s: %s", self._path, error)
         settings = self._election.settings
         wait_s = settings.retry_ms / 5 / 1000
@@ -195,8 +199,8 @@ class Elector:
         await asyncio.sleep(wait_s)
 
     def _renewal_timeout_s(self, now_ms: int) -> float:
-        """A holder waits for an answer up to half the time that is left, so that another attempt
-        follows before the deadline; never less than any request."""
+        """Return how long to wait for an answer: for a holder half the time left before its
+        deadline, so that another attempt follows; at least the request timeout."""
         election = self._election
         if election.renewed_ms is None:
             return self._timeout_s()

@@ -1,7 +1,7 @@
-"""What was told of a cluster lately: a bounded memory of events, and who waits for the next one.
+"""Recent events of a cluster: a bounded memory, and a way to wait for the next one.
 
-Sequences are dense within a master's term and start anew, higher, with the next master's.  So who
-names the last one it has is known to have missed something when it is none of the remembered.
+Sequences are dense within a master's term; the next master's start anew, higher.  So a client whose
+last sequence is not among the remembered ones has missed something.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from quorate.protocol.messages.events import (
 from quorate.protocol.status import ZoneStatus
 
 KEPT_MAX = 10_000
-"""About 3 MB; in a large rebalance the last minute."""
+"""About 3 MB; the last minute of a large rebalance."""
 
 
 class EventLog:
-    """One cluster's.  Belongs to the event loop's thread."""
+    """The events of one cluster.  Belongs to the event loop's thread."""
 
     def __init__(self, kept_max: int = KEPT_MAX) -> None:
         self.last = 0
@@ -33,12 +33,12 @@ class EventLog:
         self._closed = False
 
     def begin(self, master_term: int) -> None:
-        """A master begins: what follows is its own."""
+        """Start the sequence of a new master."""
         self.last = first_sequence(master_term)
         self._kept.clear()
 
     def add(self, events: Iterable[Event], names: dict[str, str], wall_ms: int) -> list[ToldEvent]:
-        """They were just told; `names`: of zones, by uid."""
+        """Add events just told; return them with sequence and time.  `names`: zones by uid."""
         time = time_text(wall_ms)
         told = [
             ToldEvent(
@@ -58,14 +58,16 @@ class EventLog:
         return told
 
     def after(self, sequence: int) -> tuple[list[ToldEvent], bool]:
-        """The remembered events above `sequence`; whether others may have been there that are
-        not remembered."""
+        """Return the remembered events above `sequence`, and False.
+
+        If others may have come that are not remembered: all remembered ones, and True.
+        """
         before_first = self.last - len(self._kept)
         missed = not before_first <= sequence <= self.last
         return [event for event in self._kept if event.sequence > sequence or missed], missed
 
     async def wait(self, sequence: int, seconds: float) -> None:
-        """Until there is something after `sequence`, or nothing more can come, but not longer."""
+        """Wait until there are events after `sequence` or no more can come, at most `seconds`."""
         news = self._news
         if self.last != sequence or self._closed:
             return
@@ -76,13 +78,13 @@ class EventLog:
             pass
 
     def close(self) -> None:
-        """Nobody is to wait any more."""
+        """End all waits: no more events come."""
         self._closed = True
         self._wake()
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing more comes."""
+        """Whether no more events come."""
         return self._closed
 
     def _wake(self) -> None:
@@ -91,7 +93,7 @@ class EventLog:
 
 
 def states(zones: Sequence[ZoneStatus], sequence: int, wall_ms: int) -> list[ToldEvent]:
-    """How each zone is, everything up to `sequence` included."""
+    """Return an event for each zone with its state, which includes everything up to `sequence`."""
     return [_state(zone, sequence, time_text(wall_ms)) for zone in zones]
 
 

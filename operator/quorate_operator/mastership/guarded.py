@@ -1,6 +1,7 @@
-"""A guard for callbacks of timers, links and turns: a defect in one ends its owner.
+"""Guards callbacks of timers, links and turns: a defect in one ends its owner.
 
-The event loop would log an exception and go on without the master, whose next timer is never set.
+Otherwise the event loop would log the exception and go on without the master, whose next timer
+would never be set.
 """
 
 from collections.abc import Callable
@@ -14,7 +15,7 @@ class Failing(Protocol):
     """An owner that a defect ends."""
 
     def fail(self, error: BaseException) -> None:
-        """A defect: write and send nothing more."""
+        """Take a defect: write and send nothing more."""
 
 
 _F = TypeVar("_F", bound=Failing)
@@ -23,7 +24,7 @@ _F = TypeVar("_F", bound=Failing)
 def ends_with_a_defect(
     act: Callable[Concatenate[_F, _P], None],
 ) -> Callable[Concatenate[_F, _P], None]:
-    """Have an exception of `act` end its owner."""
+    """Wrap `act` so that an exception ends its owner."""
 
     @wraps(act)
     def guarded(owner: _F, /, *args: _P.args, **kwargs: _P.kwargs) -> None:

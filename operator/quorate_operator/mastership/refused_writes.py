@@ -1,7 +1,7 @@
-"""Writes that the metastore refuses: why, since how many attempts, and when the next one is due.
+"""Writes that the metastore refuses: why, how many attempts, and when the next one is due.
 
-A right that was taken back, a quota, a policy: none of these ends by asking more often, and each
-may end at any moment.  So attempts become rarer, and the first one that is taken calls all others.
+A revoked right, a quota, a policy: none of these ends by asking more often, and each may end at any
+moment.  So attempts become rarer, and the first one that succeeds triggers all others.
 """
 
 import asyncio
@@ -11,28 +11,28 @@ from quorate.protocol.messages.events import Event, Reason
 from quorate.protocol.metastore import Key, ReadRefused, WriteRefused
 
 MASTER_FAILED = "MasterFailed"
-"""The reason why nothing is written of a cluster whose master was ended by a defect."""
+"""The reason why nothing is written for a cluster whose master was ended by a defect."""
 RETRY_S = 0.2
 UNCLEAR_MAX_S = 2.0
-"""Between attempts whose outcome is unknown, or that met another's write."""
+"""Longest pause after attempts with unknown outcome or that met another's write, seconds."""
 REFUSED_MAX_S = 15.0
-"""Between attempts that were refused: so long a right that was given back may go unnoticed."""
+"""Longest pause after refused attempts, seconds; a right given back goes unnoticed for so long."""
 GIVEN_UP_S = 2.0
-"""A master that has not decided anything in this time after it was told what is stored wants no
-write there any more: it looks at everything twice a second."""
+"""A write is given up if the master has not wanted it again within this time after being told what
+is stored, seconds.  The master looks at everything twice a second."""
 PATIENCE = 3
-"""Attempts that go wrong for a reason that usually passes before users are told."""
+"""Attempts that fail for a reason that usually passes, before users are told."""
 
 
 class Refusal(NamedTuple):
-    """Why a write does not get through: one word, and what the metastore said."""
+    """Why a write fails: one word, and what the metastore said."""
 
     reason: str
     sentence: str
 
 
 def event_of(refusal: Refusal | None) -> Event:
-    """The Event for users when writes begin to be refused, for this reason, or are taken again."""
+    """Return the Event that writes are refused for this reason, or (None) taken again."""
     if refusal is None:
         return Event("", None, Reason.WRITES_TAKEN, "the metastore takes all writes again")
     message = f"the metastore refuses writes: {refusal.sentence}"
@@ -48,20 +48,20 @@ class RefusedWrites:
         self._taken = asyncio.Event()
 
     def failed(self, key: Key, error: Exception) -> float:
-        """One more attempt went wrong; after how many seconds the next one is due."""
+        """Count a failed attempt; return the seconds until the next one is due."""
         attempts = self._attempts[key] = self._attempts.get(key, 0) + 1
         if _is_lasting(error) or attempts >= PATIENCE:
             reason = error.reason if isinstance(error, WriteRefused) else type(error).__name__
             self._why[key] = Refusal(reason, str(error))
         longest_s = REFUSED_MAX_S if _is_lasting(error) else UNCLEAR_MAX_S
-        # Another's write, or a lost answer, is an ordinary thing once.
+        # The first conflict or lost answer is normal: retry at once.
         doublings = attempts - (1 if isinstance(error, WriteRefused | ReadRefused) else 2)
         wait_s = min(RETRY_S * 2.0 ** min(doublings, 16), longest_s) if doublings >= 0 else 0.0
         asked_s = error.retry_after_s if isinstance(error, WriteRefused) else None
         return max(wait_s, asked_s or 0.0)
 
     async def wait(self, seconds: float, error: Exception) -> None:
-        """Wait so long, or until a write that was refused like this one is taken."""
+        """Wait `seconds`, after a lasting error at most until another such write is taken."""
         if _is_lasting(error):
             try:
                 async with asyncio.timeout(seconds):
@@ -72,22 +72,22 @@ class RefusedWrites:
             await asyncio.sleep(seconds)
 
     def taken(self, key: Key) -> None:
-        """The metastore holds what was wanted under this key."""
+        """Note that the metastore holds what was wanted under this key."""
         if self._attempts.pop(key, 0) and self._why.pop(key, None) is not None:
             taken, self._taken = self._taken, asyncio.Event()
             taken.set()
 
     def attempts(self, key: Key) -> int:
-        """How many attempts in a row went wrong."""
+        """Return how many attempts in a row failed."""
         return self._attempts.get(key, 0)
 
     def given_up(self, key: Key) -> None:
-        """Nothing is to be written under this key any more."""
+        """Note that nothing is to be written under this key any more."""
         self._attempts.pop(key, None)
         self._why.pop(key, None)
 
     def blocked(self, uid: str = "") -> Refusal | None:
-        """Why writes do not get through; of a zone: its own, and those of agents' registrations."""
+        """Return why writes fail, if they do; of a zone: its own and agents' registrations."""
         for key, refusal in self._why.items():
             if not uid or getattr(key, "uid", uid) == uid:
                 return refusal
@@ -95,7 +95,7 @@ class RefusedWrites:
 
 
 def _is_lasting(error: Exception) -> bool:
-    """Whether asking again is useless until a person has changed something."""
+    """Return whether retrying is useless until a person has changed something."""
     if isinstance(error, WriteRefused):
         return error.retry_after_s is None
     return isinstance(error, ReadRefused)

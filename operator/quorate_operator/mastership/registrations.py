@@ -1,4 +1,4 @@
-"""Who waits for a change of a node's registration to be written, and what they are told."""
+"""Requests that wait until a change of a node's registration is written, and their answers."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,19 +7,19 @@ from quorate.facts.topology import NodeRecord
 from quorate.protocol.metastore import Key, NodeKey, OutcomeUnknown, Value
 
 WRITTEN_S = 8.0
-"""How long an answer waits for the metastore: less than who asks waits for it."""
+"""Seconds that an answer waits for the metastore: less than the client waits for the answer."""
 
 _WAY_OUT = ": look at `quorate status`, and ask again if it is not as you asked"
 
 Judge = Callable[[NodeRecord | None], str | None]
-"""What is said of a record that the metastore holds now, None where there is none: empty when it is
-as was asked, a sentence when it never will be, None while that is still under way."""
+"""Judges a node's record as the metastore holds it now, None if there is none.  Returns "" if it is
+as asked, a sentence if it never will be, None while that is under way."""
 
 
 class Registrations:
-    """Changes that were asked for and are not written yet, by node.
+    """Requested changes that are not written yet, by node.
 
-    `wanted`: what the master means a node's record to be; None where there is to be none.
+    `wanted`: returns the record that the master wants for a node; None if there is to be none.
     """
 
     def __init__(self, wanted: Callable[[str], NodeRecord | None]) -> None:
@@ -27,24 +27,25 @@ class Registrations:
         self._waiting: dict[str, list[tuple[Judge, asyncio.Future[str]]]] = {}
 
     async def removed(self, node: str) -> str:
-        """Ends when the removal is written; a sentence when the node came back first.
+        """Return "" when the removal is written, or a sentence if the node came back first.
 
-        OutcomeUnknown when nobody can tell in time.
+        Raises OutcomeUnknown if neither is known within WRITTEN_S.
         """
 
         def judge(record: NodeRecord | None) -> str | None:
             if record is None:
                 return ""
             if self._wanted(node) is None:
-                return None  # what was on its way before: the removal follows
+                return None  # an earlier write; the removal follows
             return f"node {node}: it is back and registered again; stop it before it is removed"
 
         return await self._told(node, judge)
 
     async def drained(self, node: str, draining: bool) -> str:
-        """Ends when `draining` is written; a sentence when something else was asked meanwhile.
+        """Return "" when `draining` is written, or a sentence if the opposite was asked meanwhile
+        or the registration was removed.
 
-        OutcomeUnknown when nobody can tell in time.
+        Raises OutcomeUnknown if neither is known within WRITTEN_S.
         """
 
         def judge(record: NodeRecord | None) -> str | None:
@@ -70,7 +71,7 @@ class Registrations:
             raise OutcomeUnknown(f"node {node}: {why}{_WAY_OUT}") from None
 
     def stored(self, key: Key, value: Value | None) -> None:
-        """The metastore holds `value` under `key` now."""
+        """Note that the metastore now holds `value` under `key`."""
         if not isinstance(key, NodeKey) or not (value is None or isinstance(value, NodeRecord)):
             return
         still = []
@@ -86,7 +87,8 @@ class Registrations:
             self._waiting[key.name] = still
 
     def end(self, why: str) -> None:
-        """Nothing more is written here: whether what is under way was, the next master knows."""
+        """End all waits: nothing more is written here.  Only the next master knows whether the
+        changes under way were written."""
         waiting, self._waiting = self._waiting, {}
         for node, of_node in waiting.items():
             for _, told in of_node:

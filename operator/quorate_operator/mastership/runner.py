@@ -1,15 +1,15 @@
-"""How the core's master meets the world: agents are dialed, time passes, rows are written.
+"""Performs what the core's master decides: dials agents, passes the time, writes rows.
 
-The master decides; this shell performs.  Its one rule: a write that was not confirmed is read
-again before anything is published, and nothing is written or published without the mandate, which
-is asked for each time, because a process may have been frozen between any two lines.
+A write that was not confirmed is read again before anything is published.  Nothing is written or
+published without the mandate.  It is checked each time, because a process may have been frozen
+between any two lines.
 
     STARTING --term counted, metastore loaded--> LEADING
     LEADING --mandate lost, stop(), metastore holds what must not exist, defect--> STOPPED
     LEADING --agents know a later mastership--> STOPPED --numbers go on above it--> on_overtaken
 
-After a defect, an exception that nobody foresaw, this master decides nothing more: what it knows
-may be half of a step.  Its owner leads the cluster again in a new mastership, or ends the process.
+After a defect (an unexpected exception) this master decides nothing more: its state may be half of
+a step.  Its owner leads the cluster again in a new mastership, or ends the process.
 """
 
 import asyncio
@@ -67,10 +67,10 @@ LOOK_AT_DIALED_MS = 500
 class Runner(BaseHandler):
     """Leads one cluster.  All methods belong to the event loop's thread.
 
-    `on_failed` is called once, with a sentence, when a lost mandate has ended it: its process must
-    end.  `on_defect`: the same when a defect has ended it; absent: `on_failed`.  `on_overtaken`: an
-    agent knows a later mastership, or another one with this number, and the next one is counted
-    above.
+    `on_failed`: called once, with a sentence, if a lost mandate has ended it; its process must then
+    end.  `on_defect`: the same if a defect has ended it; default: `on_failed`.  `on_overtaken`:
+    called if an agent knows a later mastership, or another one with this number; the next one is
+    counted above.
     """
 
     def __init__(
@@ -92,13 +92,13 @@ class Runner(BaseHandler):
         rebuilds: bool = False,
         changes: Callable[[], AsyncIterator[Seen]] | None = None,
     ) -> None:
-        """`namespace`: of the cluster's object, on Kubernetes.  `secret`: or SecretRefused.
-        `way_out`: what a user can do when the metastore is older than the agents.  `recovering`: it
-        was lost, agents are to tell zones and rows; asked once it was read.  `rebuilds`: rows that
-        are older than agents' are rebuilt.  `changes`: what is stored, as it changes, whoever does
-        it."""
+        """`namespace`: of the cluster's object, on Kubernetes.  `secret`: returns the cluster's
+        secret or raises SecretRefused.  `way_out`: what a user can do if the metastore is older
+        than the agents.  `recovering`: whether the metastore was lost and agents are to tell zones
+        and rows; asked once the metastore was read.  `rebuilds`: whether rows older than agents'
+        are rebuilt.  `changes`: yields what is stored as it changes, whoever changes it."""
         self.cluster = f"{namespace}/{cluster}" if namespace else cluster
-        """The name of the cluster in texts for people; agents know it by its name alone."""
+        """The cluster's name in texts for people; agents know it by the bare name."""
         self._name = cluster
         self._namespace = namespace
         self.problem = STARTING
@@ -127,10 +127,10 @@ class Runner(BaseHandler):
         self.dialing = Dialing(self.cluster, self._links.by_node)
         self._dialing_looked_ms = 0
         self._zones: dict[str, ZoneRecord] = {}
-        self._status: ClusterStatus | None = None  # as of the last step, once asked for
+        self._status: ClusterStatus | None = None  # as of the last step; None until asked for
         self._last_status = ClusterStatus(0, (), ())
         self.has_failed = False
-        """Whether a defect has ended it."""
+        """Whether a defect has ended this master."""
         self._writer = Writer(self, metastore, metrics)
         self._writes: set[asyncio.Task[None]] = set()
         self._registrations = Registrations(self.registration)
@@ -140,14 +140,14 @@ class Runner(BaseHandler):
         self._pump_scheduled = False
         self._stopped = False
 
-    # --- what its owner does ----------------------------------------------------------------------
+    # --- for the owner ---------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to lead, as soon as the metastore can be read."""
+        """Begin to lead as soon as the metastore can be read."""
         self._perform(self._start())
 
     async def stop(self) -> None:
-        """Write and send nothing more.  Idempotent."""
+        """Stop: nothing is written or sent any more.  Idempotent."""
         self._end("stopped")
         tasks = list(self._writes)
         for task in tasks:
@@ -157,7 +157,7 @@ class Runner(BaseHandler):
             await self._endpoint.close()
 
     def set_addresses(self, addresses: Sequence[str]) -> None:
-        """Whom to dial.  Agents whose address is gone are drained (dialing.py)."""
+        """Set the addresses to dial.  Agents whose address is gone are drained (dialing.py)."""
         self._addresses = tuple(addresses)
         if self._endpoint is None or self._stopped:
             return
@@ -165,7 +165,7 @@ class Runner(BaseHandler):
         self.dialing.declare(addresses, self._endpoint)
 
     def set_zone(self, record: ZoneRecord) -> None:
-        """A zone is wanted as `record` says, `deleting` included.  Idempotent."""
+        """Have the zone led as `record` says, or deleted if it is `deleting`.  Idempotent."""
         self._zones[record.uid] = record
         known = self.known_zone(record.uid)
         if known is not None and record == msgspec.structs.replace(
@@ -183,44 +183,46 @@ class Runner(BaseHandler):
     def set_external(
         self, hosts: Mapping[str, str], ports: Mapping[str, Mapping[str, int]]
     ) -> None:
-        """Where clients outside reach agents: hosts by node, ports by zone uid and node."""
+        """Set where external clients reach agents: hosts by node, ports by zone uid and node."""
         if self.is_leading:
             self._step(lambda master: master.places.tell(hosts, ports))
 
     def is_zone_gone(self, uid: str) -> bool:
-        """Whether nothing of the zone is left where an agent is online."""
+        """Return whether nothing of the zone is left where an agent is online."""
         return self._master is not None and self._master.is_zone_gone(uid)
 
     def forget_zone(self, uid: str) -> None:
-        """Its object is gone: nothing more is wanted of it."""
+        """Forget a zone whose object is gone."""
         self._zones.pop(uid, None)
 
     def known_zones(self) -> dict[str, ZoneRecord]:
-        """The zones that the metastore holds, by uid; empty while not leading."""
+        """Return the zones that the metastore holds, by uid; empty while not leading."""
         if self._master is None:
             return {}
         return {uid: zone.record for uid, zone in sorted(self._master.zones.items())}
 
     def known_zone(self, uid: str) -> ZoneRecord | None:
-        """The zone as the metastore holds it, or is about to."""
+        """Return the zone as the metastore holds it, or is about to; None if there is none."""
         zone = self._master.zones.get(uid) if self._master is not None else None
         return zone.record if zone is not None else None
 
     async def drain(self, node: str, draining: bool) -> str:
-        """Move everything off a node, or no longer; a sentence why not, or empty.
+        """Move everything off a node, or stop that; return "" once it is written, or why it is
+        refused.
 
-        Empty means that it is written.  OutcomeUnknown when nobody can tell in time.
+        Raises OutcomeUnknown if neither is known in time.
         """
         return self.ask_drain(node, draining) or await self._registrations.drained(node, draining)
 
     def ask_drain(self, node: str, draining: bool) -> str:
-        """Like `drain`, without waiting until it is written; a sentence why not, or empty."""
+        """Do the same as `drain`, without waiting until it is written."""
         return self._ask(lambda master: master.drain(node, draining, self._clock.now()))
 
     async def forget_node(self, node: str) -> str:
-        """Remove the registration of a node that holds nothing; a sentence why not, or empty.
+        """Remove the registration of a node that holds nothing; return "" once that is written, or
+        why it is refused.
 
-        Empty means that it is written.  OutcomeUnknown when nobody can tell in time.
+        Raises OutcomeUnknown if neither is known in time.
         """
         if self._master is not None and node not in self._master.agents:
             return ""
@@ -228,16 +230,19 @@ class Runner(BaseHandler):
         return refused or await self._registrations.removed(node)
 
     def zones_naming(self, node: str) -> tuple[str, ...]:
-        """Names of the zones of which a row names the node."""
+        """Return the names of the zones of which a row names the node."""
         zones = self._master.zones.values() if self._master is not None else ()
         return tuple(sorted(zone.record.name for zone in zones if zone.names(node)))
 
     def registration(self, node: str) -> NodeRecord | None:
-        """The registration as the master means it to be; None where there is to be none."""
+        """Return the registration that the master wants for the node, if any."""
         return self._master.registration(node) if self._master is not None else None
 
     def preview(self, uid: str, without: Sequence[str], more: int) -> Preview | None:
-        """What would be moved in a zone; None while it is not led.  ValueError says why not."""
+        """Return the migrations a zone would have; None while it is not led.
+
+        Raises ValueError with the reason if there can be none.
+        """
         zone = self._master.zones.get(uid) if self._master is not None else None
         return zone.preview(without, more, self._clock.now()) if zone is not None else None
 
@@ -248,12 +253,12 @@ class Runner(BaseHandler):
         return self._master.disruption(gone, restarted)
 
     def load(self) -> ClusterLoad:
-        """What each agent holds; nothing while not leading."""
+        """Return what each agent holds; nothing while not leading."""
         master = self._master
         return cluster_load(master.agents, master.zones.values()) if master else ClusterLoad()
 
     def take_node_facts(self, cordoned: Collection[str], domains: Mapping[str, str]) -> None:
-        """Take the agents on cordoned nodes, the last choice as primaries, and failure domains."""
+        """Take failure domains, and agents on cordoned nodes: the last choice as primaries."""
         self._step(lambda master: master.keep_primaries_off(cordoned, self._clock.now()))
         self._step(lambda master: master.places.tell_domains(domains))
 
@@ -263,7 +268,7 @@ class Runner(BaseHandler):
         return self._stopped
 
     def status(self) -> ClusterStatus:
-        """Everything as of now; empty before it leads, as it was told last after a defect."""
+        """Return the current status; empty before it leads, the last one after a defect."""
         if self._master is None or self.has_failed:
             return self._last_status
         if self._status is None:
@@ -271,34 +276,34 @@ class Runner(BaseHandler):
         return self._status
 
     def zone_status(self, uid: str) -> ZoneStatus | None:
-        """One zone as of now; None while it is not led.  Costs nothing while it is at rest."""
+        """Return a zone's current status; None while it is not led.  Cheap while it is at rest."""
         if self.has_failed:
             return next((zone for zone in self._last_status.zones if zone.uid == uid), None)
         zone = self._master.zones.get(uid) if self._master is not None else None
         return zone.status() if zone is not None else None
 
     def states(self) -> list[ToldEvent]:
-        """How each zone is, for who has missed events."""
+        """Return the state of each zone, for clients that have missed events."""
         return states(self.status().zones, self.events.last, self._clock.now().wall_ms)
 
     @property
     def is_recovering(self) -> bool:
-        """Whether zones and rows are still to be told by agents."""
+        """Whether agents are still to tell zones and rows."""
         return self._recovering
 
     @property
     def has_recovered(self) -> bool:
-        """Whether all are here and have told all they have, and every partition has its row."""
+        """Whether all agents are linked and have told all, and every partition has its row."""
         return self._master is not None and not self.unreached() and self._master.has_recovered
 
     @property
     def has_heard_all(self) -> bool:
-        """Whether all are here and have told all they have; rows may still be missing."""
+        """Whether all agents are linked and have told all they have; rows may still be missing."""
         return self._master is not None and not self.unreached() and self._master.has_heard_all
 
     @property
     def recovery(self) -> str:
-        """Whom a recovery waits for, as a sentence; empty while there is none."""
+        """Which agents a recovery waits for, as a sentence; empty if there is none."""
         if not self._recovering:
             return ""
         sentence = "agents are asked which zones they have: nothing is stored of this cluster"
@@ -311,28 +316,28 @@ class Runner(BaseHandler):
         )
 
     def keepers(self, uid: str) -> list[str]:
-        """Return the agents that have told that they have something of the zone."""
+        """Return the agents that have reported data of the zone."""
         agents = self._master.agents if self._master is not None else {}
         return sorted(node for node, agent in agents.items() if uid in agent.kept)
 
     def end_recovery(self) -> None:
-        """From now on zones are those that are declared."""
+        """End the recovery: from now on zones are those that are declared."""
         self._recovering = False
         self._step(lambda master: master.end_recovery())
 
     @property
     def is_leading(self) -> bool:
-        """Whether it decides."""
+        """Whether it has begun to decide and has not ended."""
         return self._master is not None and not self._stopped
 
     @property
     def not_ready(self) -> str:
-        """Why it does not lead, or what it decides cannot be written; empty when all is well."""
+        """Why it does not lead, or why its decisions cannot be written; empty if all is well."""
         refusal = self.refusal() if not self.problem else None
         return self.problem or (f"blocked: {refusal.sentence}" if refusal is not None else "")
 
     def unreached(self) -> dict[str, str]:
-        """Address -> why no agent is registered from there now."""
+        """Return address -> why no agent is registered from there now."""
         return self._refusals.unreached(self.dialing)
 
     # --- beginning and end ------------------------------------------------------------------------
@@ -371,21 +376,23 @@ class Runner(BaseHandler):
         self._step(lambda master: master.tick(self._clock.now()))
         if self._changes is not None:
             self._perform(self._writer.follow(self._changes()))
-            return  # of what another has written the watch tells
+            return  # the watch tells what another process writes
         for pause in pauses_s():
             await asyncio.sleep(pause)
             await self.look_again()
 
     async def look_again(self) -> None:
-        """Take what another has stored since it was read."""
+        """Take what another process has stored since the last read."""
         told = dict(self._master.told_newer) if self._master is not None else {}
         stored = await self._writer.look_again()
         if stored is not None:
             self._step(lambda master: master.looked_again(told, stored))
 
     def _look_soon(self) -> None:
-        """Agents know newer rows than were read: another may have stored them, or the metastore is
-        older than the agents."""
+        """Look again: agents know newer rows than were read.
+
+        Either another process has stored them, or the metastore is older than the agents.
+        """
         now_ms = self._clock.now().boot_ms
         is_looking = self._looking is not None and not self._looking.done()
         if is_looking or now_ms - self._looked_ms < RETRY_S * 1000:
@@ -403,21 +410,21 @@ class Runner(BaseHandler):
     # --- what the metastore holds (writer.Leader) -------------------------------------------------
 
     def written(self, key: Key, value: Value | None) -> None:
-        """The metastore holds this now, as it was wanted."""
+        """Take the news that the metastore holds what was wanted."""
         self._step(lambda master: master.written(key, value, self._clock.now()))
         self._registrations.stored(key, value)
 
     def reloaded(self, key: Key, value: Value | None, damaged: Sequence[DamagedRow] = ()) -> None:
-        """The metastore holds this, and not what was wanted; `damaged`: its invalid rows."""
+        """Take what the metastore holds instead of what was wanted; `damaged`: its invalid rows."""
         self._step(lambda master: master.reloaded(key, value, self._clock.now(), damaged))
         self._registrations.stored(key, value)
 
     def blocked(self, refusal: Refusal | None) -> None:
-        """See writer.Leader: users are told once."""
+        """See writer.Leader: tell users once."""
         self.tell([event_of(refusal)])
 
     def refusal(self, uid: str = "") -> Refusal | None:
-        """Why nothing is decided, or why writes do not get through: of a zone, or any."""
+        """Return why nothing is decided, or why writes fail (of a zone, or any), if so."""
         if self.has_failed:
             return Refusal(MASTER_FAILED, self.problem)
         return self._writer.blocked(uid)
@@ -438,16 +445,17 @@ class Runner(BaseHandler):
         _log.info("cluster %s: no longer led: %s", self.cluster, why)
 
     def _end_outdated(self, why: str) -> None:
-        """Agents have rows that the metastore does not know: what is decided here would contradict
-        what they hold."""
+        """End: agents have rows that the metastore lacks; decisions would contradict them."""
         if not self._stopped:
             text = f"the metastore is older than its agents: {why}"
             self._end(f"{text}; {self._way_out()}")
             _log.error("cluster %s: %s", self.cluster, self.problem)
 
     def _end_overtaken(self, refused: Refused) -> None:
-        """Another led in this number, or in a higher one.  That says nothing of the rows: the next
-        mastership counts on above."""
+        """End: another process led in this mastership's number or a higher one.
+
+        That says nothing of the rows; the next mastership is counted above both.
+        """
         highest = max(refused.master_term, self.status().master_term)
         self._end(f"{refused.reason}; the next mastership is counted above {highest}")
         _log.warning("cluster %s: %s", self.cluster, self.problem)
@@ -458,15 +466,16 @@ class Runner(BaseHandler):
         self._on_overtaken(f"cluster {self.cluster}: {self.problem}")
 
     def stop_for(self, error: InvariantError) -> None:
-        """The metastore holds what must not exist: stop before anything of it is written or sent.
+        """Stop before anything is written or sent: the metastore holds what must not exist.
 
-        The process stays: the next one would read the same, and other clusters are well."""
+        The process stays: the next one would read the same, and other clusters are well.
+        """
         self._metrics.invariant_errors.inc()
         _log.error("cluster %s: %s", self.cluster, error, exc_info=error)
         self._end(f"stopped by a state that must not exist: {error}")
 
     def fail(self, error: BaseException) -> None:
-        """A defect: write and send nothing more, and tell the owner."""
+        """End after a defect: write and send nothing more, and tell the owner."""
         if isinstance(error, InvariantError):
             self._metrics.invariant_errors.inc()
         _log.error("cluster %s: %r", self.cluster, error, exc_info=error)
@@ -487,7 +496,7 @@ class Runner(BaseHandler):
     # --- turns ------------------------------------------------------------------------------------
 
     def _step(self, act: Callable[[Master], object]) -> None:
-        """Let the master take in one thing; its outputs are performed at the end of the turn."""
+        """Have the master take one input; its outputs are performed at the end of the turn."""
         if self._stopped or self._master is None:
             return
         self._status = None
@@ -525,7 +534,7 @@ class Runner(BaseHandler):
         self._set_timer(self._master.next_deadline_ms)
 
     def tell(self, events: Sequence[Event]) -> None:
-        """Users are told, everywhere where events are heard."""
+        """Tell events to users: to agents, metrics, the log and the owner."""
         zones = self._master.zones if self._master is not None else {}
         names = {uid: record.name for uid, record in self._zones.items()}
         names |= {uid: zone.record.name for uid, zone in zones.items()}
@@ -563,7 +572,7 @@ class Runner(BaseHandler):
             self._step(lambda master: self.dialing.look(master, endpoint, now))
 
     def may_act(self) -> bool:
-        """Whether this process may write and publish, as of this very moment."""
+        """Return whether this process may write and publish at this moment."""
         if self._stopped:
             return False
         if not self._mandate.holds():
@@ -600,7 +609,7 @@ class Runner(BaseHandler):
             self._take_refusal(link, refused)
         node = self._links.ended(link)
         if node is not None:
-            # An agent that says goodbye is as gone as one whose host refuses connections.
+            # A goodbye counts like a host that refuses connections.
             gone = refused is not None and refused.code == RefusalCode.GOODBYE
             self._step(lambda master: master.agent_disconnected(node, gone, self._clock.now()))
 
@@ -624,6 +633,6 @@ class Runner(BaseHandler):
             self._have_it_greeted(link)
 
     def _have_it_greeted(self, link: Link) -> None:
-        """Have every agent that obeys this mastership greet the agent that does not believe it."""
+        """Have every agent that obeys this mastership greet the agent that refuses its term."""
         if self._master is not None and link.peer is not None:
             self._links.send_to_all(Greet(self._master.master_term, *link.peer.address))

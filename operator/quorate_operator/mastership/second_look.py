@@ -1,15 +1,14 @@
-"""Finds what another process stored: rows and registrations that the master did not write
-and has not read.
+"""Finds rows and registrations that another process stored and this master has not read.
 
-A master that lost the mandate may have one write under way that arrives after the next one has
-read everything.  The next one meets it as a conflict when it writes that object, but of an object
-that it has no reason to write it would never hear.  Nothing here reads or waits: the shell does.
+A master that lost the mandate may have one write under way that arrives after the next master has
+read everything.  The next master meets it as a conflict when it writes the same object, but it
+might never write that object.  Nothing here reads or waits: the shell does.
 
-Of a shard that is gone, or new, it tells where the zone's record is there and does not say that the
-zone is being deleted, and of a registration that is gone.
+Missing or new shards are reported only if the zone's record is there and does not say that the zone
+is being deleted.  Missing registrations are always reported.
 
-A zone's record is none of these: what users declare is declared to every master, and one that has
-been followed must not write a record again that the next one has removed with the zone.
+Zones' records are not reported.  What users declare is declared to every master, and a master with
+a successor must not write a record again that its successor has removed with the zone.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,19 +17,19 @@ from quorate.facts.zone import ZoneRecord
 from quorate.protocol.metastore import Key, NodeKey, Revision, ShardKey, Stored, ZoneKey
 
 PAUSES_S = (2.0, 5.0, 15.0)
-"""Before each look after a start, when such a write is likely; then one a minute."""
+"""Seconds before each look after a start, when such a write is likely; then one a minute."""
 PAUSE_LATER_S = 60.0
 
 
 def pauses_s() -> Iterator[float]:
-    """How long to wait before each look, in seconds; endless."""
+    """Yield how long to wait before each look, in seconds; endless."""
     yield from PAUSES_S
     while True:
         yield PAUSE_LATER_S
 
 
 class SecondLook:
-    """Tells what is news in a look at everything from what the master has been writing itself."""
+    """Tells which objects seen in a look at everything were changed by another process."""
 
     def __init__(self) -> None:
         self._in_flight: set[Key] = set()
@@ -38,7 +37,7 @@ class SecondLook:
         self._touched: set[Key] = set()
 
     def write_begins(self, key: Key) -> None:
-        """The master writes an object; until `write_ended` its revision is nobody's news."""
+        """Note that the master writes an object; until `write_ended` its revision is no news."""
         self._in_flight.add(key)
         self._touched.add(key)
         self._begun[key] = self._begun.get(key, 0) + 1
@@ -48,24 +47,29 @@ class SecondLook:
         self._in_flight.discard(key)
 
     def is_writing(self, key: Key) -> bool:
-        """Whether a write of the object is under way."""
+        """Return whether a write of the object is under way."""
         return key in self._in_flight
 
     def writes_of(self, key: Key) -> int:
-        """How often the master has begun to write the object: the same number before and after it
-        was read says that the master wrote nothing meanwhile."""
+        """Return how often the master has begun to write the object.
+
+        If the number is the same before and after a read, the master wrote nothing in between.
+        """
         return self._begun.get(key, 0)
 
     def begin(self) -> None:
-        """Everything is about to be read."""
+        """Note that everything is about to be read."""
         self._touched = set(self._in_flight)
 
     def unread(
         self, stored: Mapping[Key, Stored], revisions: Mapping[Key, Revision]
     ) -> list[tuple[Key, Stored | None]]:
-        """Objects whose revision is not the one known, None for one that is gone; not those written
-        since the look began.  Of shards also those that were not there before: a master that
-        waits for agents to tell of lost rows does not write them, and would meet no conflict."""
+        """Return the objects whose revision is not the known one (None: gone), except those written
+        since the look began.
+
+        New shards are included: a master that waits for agents to tell of lost rows does not write
+        them, so it would meet no conflict.
+        """
         new = [key for key in stored if key not in revisions and _is_wanted(key, stored, revisions)]
         return [
             (key, stored.get(key))
@@ -75,8 +79,7 @@ class SecondLook:
         ]
 
     def is_news(self, key: Key, revision: Revision | None, known: Revision | None) -> bool:
-        """Whether an object that is seen at `revision` was changed by another, as far as one can
-        tell before it is read."""
+        """Return whether another process seems to have changed an object seen at `revision`."""
         return revision != known and key not in self._in_flight
 
 

@@ -1,9 +1,9 @@
-"""How the master's rows and records reach the metastore, and come back when another has them.
+"""Writes the master's rows and records to the metastore; reads back what others have stored.
 
-A write that was not confirmed is read again before anything is published.  What another has stored
-meanwhile is handed to the master: it takes rows as they are, and judges registrations.  One that is
-refused waits (refused_writes.py), is read again, and is decided anew: what was wanted then may be
-old by now.
+A write that was not confirmed is read again before anything is published.  What another process has
+stored meanwhile is handed to the master: it takes rows as they are, and judges registrations.  A
+refused write waits (refused_writes.py), is read again, and is decided anew: what was wanted then
+may be outdated.
 """
 
 import asyncio
@@ -38,30 +38,30 @@ from quorate_operator.process.metrics import Metrics
 _log = logging.getLogger("quorate.writer")
 
 WRITES_MAX = 16
-"""Writes under way at a time: a lost node touches many shards, the API server has other clients."""
+"""Concurrent writes: a lost node touches many shards, and the API server has other clients."""
 RETRY_S = 0.2
 RETRY_MAX_S = 2.0
 
 
 class Leader(Protocol):
-    """The cluster whose rows are written."""
+    """The master whose rows are written."""
 
     cluster: str
 
     def may_act(self) -> bool:
-        """Whether this process may write, as of this very moment."""
+        """Return whether this process may write at this moment."""
 
     def written(self, key: Key, value: Value | None) -> None:
-        """The metastore holds this now, as it was wanted."""
+        """Take the news that the metastore holds what was wanted."""
 
     def reloaded(self, key: Key, value: Value | None, damaged: Sequence[DamagedRow] = ()) -> None:
-        """The metastore holds this, and not what was wanted; `damaged`: its invalid rows."""
+        """Take what the metastore holds instead of what was wanted; `damaged`: its invalid rows."""
 
     def blocked(self, refusal: Refusal | None) -> None:
-        """Writes do not get through any more, or for another reason; None: all of them do."""
+        """Take the news that writes fail, or fail for another reason; None: all succeed again."""
 
     def stop_for(self, error: InvariantError) -> None:
-        """The metastore holds what must not exist: nothing of it may be written or sent."""
+        """Stop: the metastore holds what must not be written or sent."""
 
 
 class Writer:
@@ -79,13 +79,13 @@ class Writer:
         self._told: Refusal | None = None
 
     async def load(self) -> tuple[int, dict[Key, Stored]]:
-        """A new master term, and everything the metastore holds; InvariantError, Unavailable."""
-        if self._term is None:  # counted once, however often reading fails
+        """Return a new master term and all that is stored.  Raises InvariantError, Unavailable."""
+        if self._term is None:  # counted once, even if reading fails often
             self._term = await self._metastore.acquire_master_term()
         stored = await self._metastore.load()
         check(stored)
-        # Rows whose zone's record is gone are not the master's to overwrite: without a revision,
-        # its first write of them is refused, and it reads them.
+        # The master must not overwrite rows whose zone's record is gone: without a revision, its
+        # first write of them is refused, and it reads them.
         self._revisions = {
             key: each.revision
             for key, each in stored.items()
@@ -94,7 +94,7 @@ class Writer:
         return self._term, stored
 
     async def count_above(self, master_term: int) -> None:
-        """See that the next mastership has a number above this one."""
+        """Make the next mastership's number higher than `master_term`."""
         try:
             await self._metastore.acquire_master_term(master_term)
         except Unavailable as error:
@@ -103,7 +103,8 @@ class Writer:
     async def write(self, key: Key, value: Value | None) -> None:
         """Write until it is known what the metastore holds, and tell the leader.
 
-        InvariantError when it is the leader's own rows that must not exist."""
+        Raises InvariantError if the leader's own rows must not exist.
+        """
         self._second_look.write_begins(key)
         try:
             await self._write_and_tell(key, value)
@@ -111,7 +112,7 @@ class Writer:
             self._second_look.write_ended(key)
 
     def blocked(self, uid: str = "") -> Refusal | None:
-        """Why writes do not get through: of a zone, or any."""
+        """Return why writes fail, of a zone or any; None if they do not."""
         return self._refused.blocked(uid)
 
     async def _write_and_tell(self, key: Key, value: Value | None) -> None:
@@ -142,9 +143,10 @@ class Writer:
     async def _reload(
         self, key: Key, wanted: Value | None, error: Exception, wait_s: float
     ) -> None:
-        """Read what the metastore holds and tell the leader, who then decides anew.
+        """Read what the metastore holds and tell the leader, which then decides anew.
 
-        What was not written is read after the wait; what may have been written at once."""
+        A write that was not done is read after the wait, one of unknown outcome at once.
+        """
         is_open = isinstance(error, OutcomeUnknown)
         if not is_open:
             await self._refused.wait(wait_s, error)
@@ -175,7 +177,7 @@ class Writer:
         asyncio.get_running_loop().call_later(GIVEN_UP_S, self._look_given_up, key, attempts)
 
     def _look_given_up(self, key: Key, attempts: int) -> None:
-        """The leader decided anew: perhaps it wants nothing that was not written then."""
+        """Forget the failure if the leader, which has decided anew, no longer wants the write."""
         is_written = self._second_look.is_writing(key)
         is_wanted = is_written or self._refused.attempts(key) != attempts
         if not is_wanted and self._leader.may_act():
@@ -194,8 +196,7 @@ class Writer:
             self._leader.blocked(now)
 
     async def look_at(self, key: Key, revision: Revision | None) -> None:
-        """The object was seen at `revision`, None: it is gone.  Take what it holds, if that is of
-        another's doing."""
+        """Read an object seen at `revision` (None: gone), if another process has changed it."""
         if isinstance(key, ShardKey) and ZoneKey(key.uid) not in self._revisions:
             return  # see load
         if not self._second_look.is_news(key, revision, self._revisions.get(key)):
@@ -205,7 +206,7 @@ class Writer:
             stored = await self._metastore.read(key)
             check({key: stored} if stored is not None else {})
         except Unavailable:
-            return  # the next look at everything, or the next write, will tell
+            return  # the next full look, or the next write, will tell
         except InvariantError as error:
             self._leader.stop_for(error)
             return
@@ -223,7 +224,7 @@ class Writer:
             self._leader.reloaded(key, stored.value, stored.damaged)
 
     async def follow(self, changes: AsyncIterator[Seen]) -> None:
-        """Look at what another changes as soon as it is seen."""
+        """Look at others' changes as soon as they are seen."""
         async for seen in changes:
             if not self._leader.may_act():
                 return
@@ -232,8 +233,10 @@ class Writer:
                 await self.look_at(key, seen.revisions.get(key))
 
     async def look_again(self) -> dict[Key, Value] | None:
-        """Take what another has stored since it was read; everything as it was found, None
-        when it could not be read or nothing may be done any more."""
+        """Take what another process has stored since the last read; return everything found.
+
+        None if it could not be read or this process may no longer act.
+        """
         self._second_look.begin()
         try:
             stored = await self._metastore.load()

@@ -1,1 +1,1 @@
-"""Where ownership is kept: what the core's `Metastore` asks, over three kinds of storage."""
+"""Where ownership is kept: the core's `Metastore` over three kinds of storage."""

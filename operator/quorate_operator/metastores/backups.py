@@ -1,13 +1,14 @@
-"""Copies of the embedded operator's file: made by itself, the oldest removed.
+"""Backups of the embedded operator's file, made by the operator; the oldest are removed.
 
     backups/metastore-20260131T235959Z.sqlite    the newest 24; the time is UTC
 
 One is made a minute after each start, then one an hour, and one at an orderly end.
 
-A copy is put back by stopping the operator and copying it over `metastore.sqlite` (and removing
-`metastore.sqlite-wal` and `-shm`).  One that lacks rows that agents have by then is noticed, and
-does no harm; the newest one leads also after an older one was started from, for masterships count
-on above what agents know (docs/protocol.md, section 7).  `quorate dev recover` needs none.
+To put a backup back, stop the operator and copy the backup over `metastore.sqlite` (and remove
+`metastore.sqlite-wal` and `-shm`).  If a backup lacks rows that agents have by then, that is
+noticed and does no harm.  The newest backup can lead even after an older one was started from,
+because masterships count on above what agents know (docs/protocol.md, section 7).  `quorate dev
+recover` needs no backup.
 """
 
 import os
@@ -34,7 +35,7 @@ def back_up(folder: Path) -> Path:
         _copy(folder / DATABASE, fresh)
         fresh.replace(made)
     finally:
-        for part in backups.glob("metastore-*.new*"):  # also of a process that was killed
+        for part in backups.glob("metastore-*.new*"):  # includes leftovers of a killed process
             part.unlink(missing_ok=True)
     for old in _copies(folder)[:-KEPT_MAX]:
         old.unlink(missing_ok=True)
@@ -55,13 +56,13 @@ def _copy(file: Path, fresh: Path) -> None:
 
 
 def newest_backup(folder: Path) -> Path | None:
-    """The newest copy; None when there is none."""
+    """Return the newest copy; None if there is none."""
     copies = _copies(folder)
     return copies[-1] if copies else None
 
 
 def way_out(folder: Path) -> str:
-    """What a user can do about a file that is lost, damaged or too old."""
+    """Return what a user can do about a file that is lost, damaged or too old."""
     backup = newest_backup(folder)
     back = f"put its newest backup back ({backup}), or " if backup else "there is no backup of it: "
     return (
@@ -72,7 +73,7 @@ def way_out(folder: Path) -> str:
 
 
 def set_aside(folder: Path) -> Path | None:
-    """Move the present file away, whatever is in it; where it is now, None when there was none."""
+    """Move the present file away, whatever is in it; return where to, None if there was none."""
     files = [folder / f"{DATABASE}{end}" for end in _ENDS]
     if not any(file.exists() for file in files):
         return None
@@ -88,7 +89,7 @@ def set_aside(folder: Path) -> Path | None:
 
 
 def put_in_place(made: Path, folder: Path) -> None:
-    """Move the closed file in the folder `made` into `folder`, where there is none; durably."""
+    """Move the closed file in the folder `made` into `folder`, which has none; durably."""
     for end in reversed(_ENDS):  # the file itself comes last
         with suppress(FileNotFoundError):
             (made / f"{DATABASE}{end}").rename(folder / f"{DATABASE}{end}")

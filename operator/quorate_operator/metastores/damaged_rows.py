@@ -1,6 +1,6 @@
-"""Which stored rows are invalid, each by itself: other rows of the object and the zone go on.
+"""Finds invalid stored rows one by one, so that the object's other rows and the zone go on.
 
-A row that the API server took and that is invalid was written by hand, or by another version.
+An invalid row that the API server accepted was written by hand, or by another version.
 """
 
 from collections.abc import Mapping
@@ -14,12 +14,14 @@ from quorate.wire.unknown_fields import UnknownField
 
 Json = dict[str, Any]
 UNREADABLE = 1 << 62
-"""The version of a row of which not even that can be read: nothing is above it."""
+"""The version of a row whose version cannot be read: no other is higher."""
 
 
 class Sifted(NamedTuple):
-    """A PartitionTable without its invalid rows, and those, each as it is stored; `later`: fields
-    of a later version, by their path in the object without the invalid rows."""
+    """A PartitionTable without its invalid rows; `damaged`: those, each as it is stored.
+
+    `later`: fields of a later version, by their path in the object without the invalid rows.
+    """
 
     spec: PartitionTableSpec
     damaged: tuple[tuple[DamagedRow, Json], ...] = ()
@@ -27,7 +29,7 @@ class Sifted(NamedTuple):
 
 
 def sift(table: Mapping[str, Any]) -> Sifted:
-    """Read a PartitionTable row by row.  WireError where that is not possible at all."""
+    """Read a PartitionTable row by row.  Raises WireError if that is not possible at all."""
     try:
         parsed, later = PartitionTable.parse_known(table)
         if not _wrong(parsed.spec):
@@ -52,7 +54,7 @@ def sift(table: Mapping[str, Any]) -> Sifted:
 
 
 def all_damaged(table: str, shard: int, why: str) -> tuple[DamagedRow, ...]:
-    """One damaged row for each partition of a shard whose object cannot be read."""
+    """Return one damaged row for each partition of a shard whose object cannot be read."""
     first = shard * SHARD_PARTITIONS
     about = f"PartitionTable {table} cannot be read: {why}"
     every = range(first, first + SHARD_PARTITIONS)
@@ -67,7 +69,7 @@ def _why_none(table: Mapping[str, Any], raw: Json) -> str:
 
 
 def _wrong(spec: PartitionTableSpec) -> str:
-    """What is wrong with the first invalid row; empty: nothing."""
+    """Return what is wrong with the first invalid row; empty if all are valid."""
     first = (spec.shard or 0) * SHARD_PARTITIONS
     for row in spec.rows or ():
         if not first <= row.partition < first + SHARD_PARTITIONS:

@@ -1,9 +1,8 @@
-"""The metastore in custom resources: PartitionTable, StorageNode and MasterTerm objects of one
-namespace.
+"""The metastore in custom resources: PartitionTables, StorageNodes and MasterTerms of a namespace.
 
 Compare-and-set is the API server's own, by resourceVersion.  Objects are named by the zone's id.
-None of them has an owner: what is declared may be deleted and declared again, and finds them.  The
-head outlives a zone whose data is deleted until every agent, also one that is away, has removed it.
+None has an owner: if a cluster is deleted and declared again, it finds them.  When a zone's data is
+deleted, its head stays until every agent, even an absent one, has removed the data.
 """
 
 import logging
@@ -60,13 +59,15 @@ _log = logging.getLogger("quorate.metastore")
 
 _TERM_ATTEMPTS = 20
 WATCHED = (StorageNode.plural, PartitionTable.plural)
-"""Kinds whose changes by others are looked at as soon as they are seen."""
+"""Kinds for which others' changes are looked at as soon as they are seen."""
 
 
 class KubernetesMetastore:
-    """Records of `cluster`.  `told_term`: the mastership that its status told last.  Terms are
-    counted on from there where their counter is missing, and only there: whoever may patch a
-    status must not lift them beyond what agents believe."""
+    """Records of `cluster`.  `told_term`: the mastership that its status told last.
+
+    Terms count on from `told_term` only if their counter is missing: a user who may patch a status
+    must not raise them above what agents believe.
+    """
 
     def __init__(self, api: KubeApi, namespace: str, cluster: str, told_term: int = 0) -> None:
         self._api = api
@@ -76,22 +77,24 @@ class KubernetesMetastore:
         self._told_term = told_term
         self._is_new = False
         self.recovering = False
-        """Whether everything was lost, as far as the newest mastership knows: agents are to tell
-        which zones there are.  Stored with the counter of masterships."""
+        """Whether everything was lost, as far as the newest mastership knows, so that agents are to
+        tell which zones there are.  Stored with the counter of masterships."""
         self._zone_names: dict[str, str] = {}
         self._damaged: dict[ShardKey, dict[int, Json]] = {}
         self._unreadable: dict[str, Revision] = {}
         self._later = LaterFields()
 
     def note_new(self) -> None:
-        """The cluster's secret was made just now: no agent has anything of it."""
+        """Note that the cluster's secret is new: no agent has anything of the cluster."""
         self._is_new = True
 
     async def acquire_master_term(self, above: int = 0) -> int:
-        """See Metastore.  One MasterTerm per cluster; it outlives clusters of the same name.
+        """See Metastore.  There is one MasterTerm per cluster; it outlives clusters of the same
+        name.
 
-        A cluster whose secret was there, and of whose masterships nothing is known, may have been
-        led in a namespace that is gone: `recovering`."""
+        If the secret existed but no mastership is known, the cluster may have been led in a
+        namespace that is gone: `recovering`.
+        """
         collection = path_of(self._namespace, MasterTerm.plural)
         path = path_of(self._namespace, MasterTerm.plural, self._cluster)
         for _ in range(_TERM_ATTEMPTS):
@@ -118,8 +121,10 @@ class KubernetesMetastore:
         raise Unavailable(f"{path}: {_TERM_ATTEMPTS} others counted at the same time")
 
     async def end_recovery(self) -> None:
-        """Every agent has told which zones it has, and these are stored.  ApiRefused, ApiUnclear,
-        MandateLost."""
+        """End the recovery: every agent has told its zones, and these are stored.
+
+        Raises ApiRefused, ApiUnclear, MandateLost.
+        """
         path = path_of(self._namespace, MasterTerm.plural, self._cluster)
         found = await find(self._api, path)
         if found is not None and _is_recovering(found):
@@ -129,10 +134,11 @@ class KubernetesMetastore:
         self.recovering = False
 
     async def _known_term(self) -> int:
-        """A term that no mastership of a cluster without a counter is above.
+        """Return a term that no earlier mastership exceeds, for a cluster without a counter.
 
-        Earlier versions counted all clusters of a namespace in one ConfigMap, which is read here
-        and never written."""
+        Earlier versions counted all clusters of a namespace in one ConfigMap, which is only read
+        here.
+        """
         path = f"/api/v1/namespaces/{self._namespace}/configmaps/{names.MASTER_TERM_OF_BEFORE}"
         found = await find(self._api, path)
         return int(found["data"]["term"]) if found is not None else self._told_term
@@ -163,15 +169,18 @@ class KubernetesMetastore:
         return loaded
 
     async def _named_anew(self, key: Key, stored: Stored) -> Stored:
-        """A registration of before, when nodes were called CLUSTER-NODE: `two` with `agent-1` and
-        `two-agent` with `1` were one object."""
+        """Store a registration of an earlier version under its present name.
+
+        Nodes were called CLUSTER-NODE then, so `two` with `agent-1` and `two-agent` with `1` were
+        one object.
+        """
         plural, name = self._place(key)
         body = self._encode(key, stored.value, name, None)
         made = await self._api.create(path_of(self._namespace, plural), body)
         return Stored(stored.value, str(made["metadata"]["resourceVersion"]))
 
     async def changes(self, watches: SharedWatches) -> AsyncIterator[Seen]:
-        """Revisions of all objects, then of each that is written, by whomever; endless."""
+        """Yield the revisions of all objects, then of each that anybody writes; endless."""
         async with aclosing(watches.follow(self._namespace, self._cluster)) as changes:
             async for plural, changed, is_all in changes:
                 revisions = {
@@ -205,7 +214,7 @@ class KubernetesMetastore:
         if isinstance(value, ZoneRecord):
             self._zone_names[value.uid] = value.name
         if expected is None and value is not None:
-            expected = self._unreadable.get(name)  # there is an object, of which nothing is known
+            expected = self._unreadable.get(name)  # the object exists, but is unreadable
         try:
             if value is None:
                 if expected is not None:
@@ -223,7 +232,7 @@ class KubernetesMetastore:
         return str(made["metadata"]["resourceVersion"])
 
     async def erase(self) -> None:
-        """Delete all that is held of the cluster.  ApiRefused, ApiUnclear, MandateLost."""
+        """Delete everything held of the cluster.  Raises ApiRefused, ApiUnclear, MandateLost."""
         for plural in (PartitionTable.plural, StorageNode.plural):
             path = path_of(self._namespace, plural)
             found = [item async for item in self._api.list(path, self._selector)]
@@ -299,12 +308,13 @@ class KubernetesMetastore:
         )
 
     def _decode(self, item: Json, plural: str) -> tuple[Key, Stored] | None:
-        """Decode an object; None for one that is not the operator's, or for a head or a
-        registration that cannot be read: these are written anew.
+        """Decode an object; None if it is not the operator's, or is an unreadable head or
+        registration: these are written anew.
 
-        Invalid rows are told, and kept as they are."""
+        Invalid rows are reported, and kept as they are.
+        """
         name, revision = str(item["metadata"]["name"]), str(item["metadata"]["resourceVersion"])
-        # Objects in a list come without their kind.
+        # Items of a list come without their kind.
         kind = StorageNode if plural == StorageNode.plural else PartitionTable
         whole = {**item, "apiVersion": API_VERSION, "kind": kind.kind_name()}
         try:
@@ -340,7 +350,7 @@ class KubernetesMetastore:
         return key, Stored(rows, revision, tuple(row for row, _ in damaged))
 
     def _key_named(self, plural: str, name: str) -> Key | None:
-        """Of what the operator calls `name`; None: it calls nothing so."""
+        """Return the key of the operator's object `name`; None if no key has that name."""
         if plural == StorageNode.plural:
             node = name.removeprefix(f"{self._cluster}.")
             return NodeKey(node) if node != name else None
@@ -364,7 +374,7 @@ def _not_written(refused: ApiRefused) -> Conflict | InvariantError | WriteRefuse
     if refused.is_conflict:
         return Conflict(str(refused))
     if refused.is_schema:
-        # The schema is made from the same models: only a row that goes back gets here.
+        # The schema is made from the same models, so only a row that goes back gets here.
         return InvariantError(str(refused))
     if isinstance(refused, ApiThrottled):
         return WriteRefused("Throttled", str(refused), refused.retry_after_s)

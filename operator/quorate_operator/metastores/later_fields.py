@@ -1,8 +1,8 @@
-"""Fields of stored records that a later version of the operator wrote: kept as they are.
+"""Keeps fields of stored records that a later version of the operator wrote.
 
-A field belongs to the record it was found in: a row of a version, a start of an agent, a zone.
-While this operator writes that same record again it writes the field as well; a row that it
-changes, or an agent that it registers anew, has none, which the later version reads as the default.
+A field belongs to the record it was found in: a version of a row, a start of an agent, a zone.  If
+this operator writes the same record again, it writes the field too.  A row that it changes, or an
+agent that it registers anew, has no such field, which the later version reads as the default.
 """
 
 from collections.abc import Hashable, Iterator
@@ -16,13 +16,13 @@ Json = dict[str, Any]
 
 
 class LaterFields:
-    """Those of all records that were read last."""
+    """The later fields of all records that were read last."""
 
     def __init__(self) -> None:
         self._by_key: dict[Key, dict[Hashable, list[UnknownField]]] = {}
 
     def note(self, key: Key, read: Part, unknown: tuple[UnknownField, ...]) -> None:
-        """The object of `key` has these fields beside the spec that was read."""
+        """Note the fields that the object of `key` has beside the spec that was read."""
         if not unknown:
             self._by_key.pop(key, None)
             return
@@ -40,7 +40,7 @@ class LaterFields:
         self._by_key[key] = found
 
     def put_back(self, key: Key, spec: Json) -> None:
-        """Add to `spec`, which is about to be written, what its records had."""
+        """Add to `spec`, which is about to be written, the later fields of its records."""
         found = self._by_key.get(key)
         if found:
             for record in _records(spec):
@@ -48,7 +48,7 @@ class LaterFields:
 
 
 def dump(spec: Part) -> Json:
-    """A spec as it is written."""
+    """Return a spec in the form in which it is written."""
     return spec.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
@@ -58,7 +58,7 @@ def _records(spec: Json) -> Iterator[Json]:
 
 
 def _identity(record: Json) -> Hashable:
-    """What tells a record from a later one in its place."""
+    """Return what distinguishes a record from a later one in its place."""
     if "version" in record:
         return ("row", record.get("partition"), record["version"])
     if "incarnation" in record:

@@ -1,10 +1,10 @@
-"""The metastore in a dict: for simulation and for tests of what stands on a metastore."""
+"""The metastore in a dict: for the simulator and for tests of code that uses a metastore."""
 
 from quorate.protocol.metastore import Conflict, Key, Revision, Stored, Value
 
 
 class MemoryMetastore:
-    """Forgets everything with the process.  Deterministic: revisions count up from 1."""
+    """A metastore that ends with the process.  Deterministic: revisions count up from 1."""
 
     def __init__(self) -> None:
         self._stored: dict[Key, Stored] = {}
@@ -13,7 +13,7 @@ class MemoryMetastore:
 
     @property
     def stored(self) -> dict[Key, Stored]:
-        """What it holds now."""
+        """The present content."""
         return self._stored
 
     async def acquire_master_term(self, above: int = 0) -> int:

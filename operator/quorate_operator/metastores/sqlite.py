@@ -32,7 +32,7 @@ _zone = msgspec.json.Decoder(ZoneRecord)
 
 
 class SqliteMetastore:
-    """Records of `cluster`.  Revisions are never reused, not even by a key that was deleted."""
+    """Records of `cluster`.  Revisions are never reused, not even that of a deleted key."""
 
     def __init__(self, store: EmbeddedStore, cluster: str) -> None:
         self._store = store
@@ -43,7 +43,7 @@ class SqliteMetastore:
         return await self._reading(lambda at: _count(at, f"masterTerm {self._cluster}", above))
 
     async def end_recovery(self) -> None:
-        """Agents have told everything."""
+        """End the recovery: agents have told everything."""
 
         def job(at: sqlite3.Connection) -> None:
             at.execute("DELETE FROM facts WHERE name = ?", (_RECOVERING + self._cluster,))
@@ -118,7 +118,7 @@ class SqliteMetastore:
 
 
 async def recovering_clusters(store: EmbeddedStore) -> frozenset[str]:
-    """Clusters whose zones and rows are still to be told by agents."""
+    """Return the clusters whose zones and rows agents are still to tell."""
 
     def job(at: sqlite3.Connection) -> frozenset[str]:
         found = at.execute(
@@ -130,13 +130,13 @@ async def recovering_clusters(store: EmbeddedStore) -> frozenset[str]:
 
 
 def mark_recovering(at: sqlite3.Connection, cluster: str, master_term: int) -> None:
-    """In a new file: masterships go on above this one, and agents tell what there is."""
+    """Mark a new file: masterships go on above this one, and agents are to tell zones and rows."""
     facts = [(f"masterTerm {cluster}", master_term), (_RECOVERING + cluster, 1)]
     at.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts)
 
 
 def _count(at: sqlite3.Connection, name: str, above: int = 0) -> int:
-    """The counter `name`, higher than ever before, and than `above`."""
+    """Increase the counter `name` beyond its last value and beyond `above`; return it."""
     row = at.execute(
         "INSERT INTO facts VALUES (?1, ?2 + 1) "
         "ON CONFLICT (name) DO UPDATE SET value = max(value, ?2) + 1 RETURNING value",

@@ -1,8 +1,8 @@
-"""Where the embedded operator keeps everything: one SQLite file, one process, one thread.
+"""The embedded operator's storage: one SQLite file, one process, one thread.
 
-All jobs run on one thread of their own, so that no fsync stops the event loop.  Jobs that wait
+All jobs run on a thread of their own, so that no fsync blocks the event loop.  Jobs that arrive
 while one runs share the next transaction: a commit costs one fsync, however many shards it holds.
-A job that fails is undone alone.
+A job that fails is rolled back alone.
 """
 
 import asyncio
@@ -41,11 +41,11 @@ Job = Callable[[sqlite3.Connection], Any]
 
 
 class StoreRefused(QuorateError):
-    """The folder cannot be used: a sentence that names the file and the way out."""
+    """The folder cannot be used; the message names the file and the way out."""
 
 
 class EmbeddedStore:
-    """An open folder.  `run` may be called from the event loop that opened it only."""
+    """An open folder.  `run` may be called only from the event loop that opened it."""
 
     def __init__(self, folder: Path, lock: int, connection: sqlite3.Connection) -> None:
         self.path = folder / DATABASE
@@ -60,8 +60,11 @@ class EmbeddedStore:
 
     @classmethod
     def open(cls, folder: Path) -> "EmbeddedStore":
-        """Lock the folder, check the file, or make both.  Raises StoreRefused, also where an
-        operator has run before and its file is gone: agents have data that it knew of."""
+        """Lock the folder and check the file; make both if needed.
+
+        Raises StoreRefused, also if an operator has run before and its file is gone: agents have
+        data that the file knew of.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         lock = _take_lock(folder / LOCK)
         try:
@@ -73,20 +76,20 @@ class EmbeddedStore:
         return cls(folder, lock, connection)
 
     async def run(self, job: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a job in a transaction; its answer once that is durable.
+        """Run a job in a transaction; return its result once that is durable.
 
-        Raises what the job raised (it is undone then), a defect of the job included; or
-        OutcomeUnknown, for it and those beside it, when SQLite failed.
+        Raises what the job raised, including a defect of the job (it is rolled back then).  Raises
+        OutcomeUnknown for all jobs of the transaction if SQLite failed.
         """
         if self._closed:
             raise OutcomeUnknown(f"{self.path} is closed")
         done: asyncio.Future[T] = self._loop.create_future()
         self._jobs.put((job, done))
-        # A caller that is cancelled must not cancel the future that the thread will fill.
+        # Cancelling a caller must not cancel the future that the thread will complete.
         return await asyncio.shield(done)
 
     async def back_up(self) -> Path:
-        """Copy the file beside what it does; where to.  Raises OSError, sqlite3.Error."""
+        """Copy the file while jobs go on; return where to.  Raises OSError, sqlite3.Error."""
         return await asyncio.to_thread(back_up, self.folder)
 
     async def close(self) -> None:
@@ -126,7 +129,7 @@ class EmbeddedStore:
                     outcomes.append((done, job(connection), None))
                 except sqlite3.Error:
                     raise
-                except Exception as error:  # an outcome, or a defect of the job: its caller's
+                except Exception as error:  # an outcome, or a defect of the job: for its caller
                     connection.execute("ROLLBACK TO job")
                     outcomes.append((done, None, error))
                 connection.execute("RELEASE job")
@@ -137,7 +140,7 @@ class EmbeddedStore:
             outcomes = [(done, None, error) for _, done in jobs]
             with contextlib.suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no caller waits
             self._loop.call_soon_threadsafe(_settle, outcomes)
 
 
@@ -147,7 +150,7 @@ def _settle(outcomes: list[tuple[asyncio.Future[Any], Any, BaseException | None]
             continue
         if error is None:
             done.set_result(value)
-        elif isinstance(error, StopIteration):  # which no future takes
+        elif isinstance(error, StopIteration):  # a future accepts no StopIteration
             done.set_exception(RuntimeError(f"a job raised {error!r}"))
         else:
             done.set_exception(error)
@@ -155,7 +158,7 @@ def _settle(outcomes: list[tuple[asyncio.Future[Any], Any, BaseException | None]
 
 @contextlib.contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Keep operators off the folder for a while; StoreRefused while one has it."""
+    """Keep operators off the folder inside the block.  Raises StoreRefused if one has it."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = _take_lock(folder / LOCK)
     try:
@@ -194,7 +197,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.close()
         raise StoreRefused(f"{path} cannot be used: {error}: {way_out(path.parent)}") from error
     if found != FORMAT_VERSION:
-        connection.close()  # it is sound: neither a backup nor a recovery is called for
+        connection.close()  # sound: neither a backup nor a recovery is needed
         raise StoreRefused(
             f"{path} has format version {found}, this operator knows {FORMAT_VERSION}:"
             " start the version of the operator that wrote it"
@@ -212,7 +215,7 @@ def _prepare(connection: sqlite3.Connection) -> None:
 
 
 def _format(connection: sqlite3.Connection) -> int:
-    """The file's format; a new file gets the present one."""
+    """Return the file's format; a new file gets the present one."""
     version = connection.execute("SELECT value FROM facts WHERE name = 'format'").fetchone()
     if version is None:
         connection.execute("INSERT INTO facts VALUES ('format', ?)", (FORMAT_VERSION,))

@@ -1,1 +1,1 @@
-"""Kubernetes objects that the operator makes for managed agents, and keeps as they are to be."""
+"""Kubernetes objects that the operator makes and maintains for managed agents."""

@@ -1,4 +1,4 @@
-"""The agents of a managed cluster, and those that leave when it is to have fewer."""
+"""The agents of a managed cluster, and which of them leave when it is scaled down."""
 
 import re
 from collections.abc import Collection
@@ -8,13 +8,15 @@ from quorate.planning.choose_leavers import AgentLoad, ClusterLoad, choose_leave
 
 PEER_PORT = 7100
 EXTERNAL_PORT_OFFSET = 1000
-"""Behind its client port each zone has the one for clients outside of the Kubernetes cluster."""
+"""Each zone's port for clients outside the Kubernetes cluster is its client port plus this."""
 _NAME = re.compile(r"^agent-([1-9][0-9]{0,3})$")
 
 
 class Agents(NamedTuple):
-    """`staying` and `leaving` are names; those that leave are drained, then removed.  `run` is
-    False for a cluster that is scaled to 0: its pods end, its data stays."""
+    """Names of the agents that stay and leave; those that leave are drained, then removed.
+
+    `run`: False for a cluster scaled to 0: its pods end, its data stays.
+    """
 
     staying: tuple[str, ...]
     leaving: tuple[str, ...]
@@ -22,10 +24,12 @@ class Agents(NamedTuple):
 
 
 def choose_agents(replicas: int, known: Collection[str], load: ClusterLoad) -> Agents:
-    """`known`: agents that have a StatefulSet or are registered; names of others are ignored.
+    """Choose a cluster's agents.
 
-    More agents get the lowest free numbers, so that claims of before are used again.  Of too many
-    those leave that hold least (choose_leavers.py), of equals those with the highest numbers.
+    `known`: agents that have a StatefulSet or are registered; other names than agents' are ignored.
+    New agents get the lowest free numbers, so that their earlier claims are used again.  Surplus
+    agents that hold least leave first (choose_leavers.py), among equals those with the highest
+    numbers.
     """
     numbers = sorted(number for number in map(_number, known) if number)
     if not replicas:
@@ -41,22 +45,22 @@ def choose_agents(replicas: int, known: Collection[str], load: ClusterLoad) -> A
 
 
 def stateful_set_name(cluster: str, agent: str) -> str:
-    """Name of the StatefulSet of one agent, and of its claim."""
+    """Return the name of the StatefulSet of one agent, and of its claim."""
     return f"{cluster}-{agent}"
 
 
 def pod_name(cluster: str, agent: str) -> str:
-    """Name of the agent's pod."""
+    """Return the name of the agent's pod."""
     return f"{cluster}-{agent}-0"
 
 
 def service_name(cluster: str) -> str:
-    """Name of the headless Service that gives pods their DNS names."""
+    """Return the name of the headless Service that gives pods their DNS names."""
     return f"{cluster}-agents"
 
 
 def external_service_name(cluster: str, agent: str) -> str:
-    """Name of the Service that leads clients outside to the agent."""
+    """Return the name of the Service through which external clients reach the agent."""
     return f"{cluster}-{agent}-external"
 
 
@@ -66,7 +70,7 @@ def address(cluster: str, namespace: str, agent: str) -> str:
 
 
 def announced_name(cluster: str, namespace: str, agent: str, domain: str) -> str:
-    """Return the whole DNS name of the agent's pod, as clients and other agents are told it."""
+    """Return the full DNS name of the agent's pod, as clients and other agents are told it."""
     return f"{pod_name(cluster, agent)}.{service_name(cluster)}.{namespace}.svc.{domain}"
 
 

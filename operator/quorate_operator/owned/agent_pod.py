@@ -1,4 +1,4 @@
-"""The pod of one agent: any user, nothing of its own to write but its volume, no rights."""
+"""The pod of one agent: runs as any user but root, writes only to its volume, has no rights."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from quorate_operator.owned.agent_names import (
 
 ADMIN_PORT = 8080
 CLIENT_PORTS = "7200-8079"
-"""Client ports of the zones of a cluster.  The operator gives each zone one, on all agents."""
+"""Client ports of a cluster's zones.  The operator gives each zone one, the same on all agents."""
 DATA = "/data"
 SECRET = "/secret"
 GRACE_S = 30
@@ -31,7 +31,7 @@ def pod_template(
     of_cluster: dict[str, str],
     namespace: str,
 ) -> Json:
-    """The template of the agent's StatefulSet.  What a user adds does not replace what is here."""
+    """Return the template of the agent's StatefulSet; user additions never replace our fields."""
     more = managed.pod_template or PodAdditions()
     spec: Json = {
         "serviceAccountName": service_name(cluster),
@@ -76,7 +76,7 @@ def _container(
 ) -> Json:
     own = [
         _from_field("POD_IP", "status.podIP"),
-        # Empty where the node has no such label: then the agent is a failure domain by itself.
+        # Empty if the node has no such label: then the agent is a failure domain by itself.
         _from_field("FAILURE_DOMAIN", f"metadata.labels['{managed.failure_domain_label}']"),
     ]
     taken = {each["name"] for each in own}
@@ -131,7 +131,7 @@ def _probe(path: str) -> Json:
 
 
 def _apart(managed: ManagedAgents, of_cluster: dict[str, str]) -> Json:
-    """Agents of one cluster keep to different nodes and failure domains, where they can."""
+    """Return an affinity that prefers to separate agents by node and failure domain."""
     terms = [
         {
             "weight": weight,

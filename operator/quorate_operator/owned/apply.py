@@ -1,8 +1,8 @@
-"""One shell that makes objects as they are to be, and deletes those that are wanted no longer.
+"""Makes objects as desired, and deletes those that are no longer wanted.
 
-Server-side apply under one field manager: what others add to an object stays, what they change of
-ours is put right.  An object is applied again only when it, or what is wanted of it, has changed
-since the last apply.  Claims and Secrets are never deleted here, pods only by name.
+Server-side apply under one field manager: fields that others add to an object stay; our fields that
+they change are set back.  An object is applied again only if it, or what is wanted of it, has
+changed since the last apply.  Claims and Secrets are never deleted here, pods only by name.
 """
 
 import logging
@@ -25,30 +25,30 @@ PATHS = {
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
     "Pod": "/api/v1/namespaces/{}/pods",
 }
-"""Collections of the kinds that a managed cluster has."""
+"""Kind -> path of its collection, for the kinds that a managed cluster has."""
 PRUNED = ("StatefulSet", "Service")
-"""Kinds of which there may be objects that are wanted no longer while there are agents."""
+"""Kinds of which some objects may be no longer wanted while there are agents."""
 GROW_AGAIN_S = 60.0
-"""A claim that may not grow is asked for again after so long: its class may let it then."""
+"""Seconds until a refused growth of a claim is tried again: its class may allow it then."""
 
 
 class Applier:
-    """The objects of one cluster in one namespace."""
+    """Applies and deletes the objects of one cluster in one namespace."""
 
     def __init__(self, api: KubeApi, namespace: str) -> None:
         self._api = api
         self._namespace = namespace
         self._applied: dict[str, tuple[Json, str]] = {}
-        """path -> what was applied, and the revision that it became."""
+        """path -> what was applied, and the resulting revision."""
         self.changed: list[str] = []
-        """StatefulSets that the last `apply` has made or changed."""
+        """StatefulSets that the last `apply` made or changed."""
         self.ungrown: dict[str, str] = {}
-        """Claims that may not grow as the last `apply` wanted, and the API server's sentence."""
+        """Claim -> the API server's sentence why it may not grow as the last `apply` wanted."""
         self._refused_growth: dict[str, tuple[Json, float]] = {}
-        """Claim -> what was refused of it, and until when it is not asked for again."""
+        """Claim -> the refused manifest, and until when it is not tried again."""
 
     async def present(self, selector: str) -> dict[str, dict[str, Json]]:
-        """kind -> name -> object, of all kinds, by label."""
+        """Return kind -> name -> object, of all kinds, by label."""
         found: dict[str, dict[str, Json]] = {}
         for kind, path in PATHS.items():
             items = self._api.list(path.format(self._namespace), selector)
@@ -58,7 +58,7 @@ class Applier:
     async def apply(
         self, wanted: Iterable[Json], there: Mapping[str, Mapping[str, Json]]
     ) -> list[ApiRefused]:
-        """Make each of `wanted` so.  One that is refused does not hold up the others."""
+        """Apply each of `wanted`; return the refusals, which do not hold up the others."""
         refused: list[ApiRefused] = []
         self.changed = []
         said, self.ungrown = self.ungrown, {}
@@ -87,8 +87,10 @@ class Applier:
         return refused
 
     async def put(self, manifest: Json, present: Json | None) -> bool:
-        """Make one object so, unless it was applied before and is as it became then.  Return
-        whether that has changed it.  `present`: the object as it was seen last."""
+        """Apply one object unless it is unchanged since its last apply; return whether it changed.
+
+        `present`: the object as last seen.
+        """
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         path = self._path(kind, name)
         revision = present["metadata"]["resourceVersion"] if present is not None else ""
@@ -102,14 +104,14 @@ class Applier:
         return True
 
     def has(self, kind: str, name: str) -> bool:
-        """Whether the object was there, as it is to be, after the last `apply`."""
+        """Return whether the object was applied and not deleted since."""
         return self._path(kind, name) in self._applied
 
     def _path(self, kind: str, name: str) -> str:
         return f"{PATHS[kind].format(self._namespace)}/{name}"
 
     async def _apply_with_its_size(self, manifest: Json, present: Json) -> list[ApiRefused]:
-        """Put right what else is wanted of a claim that may not grow."""
+        """Apply everything but the size to a claim that may not grow."""
         path = self._path(manifest["kind"], manifest["metadata"]["name"])
         try:
             await self._api.apply(path, with_its_size(manifest, present))
@@ -122,7 +124,7 @@ class Applier:
     async def prune(
         self, wanted: Sequence[Json], there: Mapping[str, Mapping[str, Json]], owner: str
     ) -> None:
-        """Delete what the StorageCluster with uid `owner` owns, and what is not among `wanted`."""
+        """Delete objects owned by the StorageCluster with uid `owner` and not in `wanted`."""
         kept = {(each["kind"], each["metadata"]["name"]) for each in wanted}
         for kind in PRUNED:
             for name, item in there[kind].items():
@@ -146,6 +148,6 @@ class Applier:
 
 
 def is_owned(item: Json, owner: str) -> bool:
-    """Whether the object goes with the one that has the uid `owner`."""
+    """Return whether the object is owned by the one with uid `owner`, and deleted with it."""
     references = item["metadata"].get("ownerReferences") or ()
     return any(each.get("uid") == owner for each in references)

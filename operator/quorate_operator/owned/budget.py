@@ -1,8 +1,8 @@
-"""The PodDisruptionBudget of one managed cluster: writes follow each other, and a failed one counts
-as not done.
+"""The PodDisruptionBudget of one managed cluster.
 
-Two tasks write it: a worker that looks at all objects, and one that only looks for budgets that
-allow too much, because a worker takes seconds while the API server is slow.
+Writes are serialised; a failed one counts as not done.  Two tasks write it: a worker that looks at
+all objects, and one that only lowers budgets that allow too much, because a worker takes seconds
+while the API server is slow.
 """
 
 import asyncio
@@ -17,21 +17,21 @@ from quorate_operator.owned.apply import Applier
 from quorate_operator.owned.children import budget_of
 
 AGAIN_S = 2.0
-"""Seconds from a write that has failed to the next one of the task that only lowers budgets."""
+"""Seconds after a failed write until the task that only lowers budgets tries again."""
 
 Json = dict[str, Any]
 
 
 class Budget:
-    """`applier`: of the same cluster."""
+    """The budget of one cluster.  `applier`: of the same cluster."""
 
     def __init__(self, applier: Applier) -> None:
         self._applier = applier
         self._writing = asyncio.Lock()
         self._written: Disruption | None = None
-        """The judgement that the last successful write was made of."""
+        """The judgement behind the last successful write."""
         self._is_unclear = False
-        """Whether a write has followed that may have been done or not."""
+        """Whether a write of unknown outcome has followed."""
         self._not_before_s = 0.0
 
     async def write(
@@ -40,13 +40,14 @@ class Budget:
         judge: Callable[[], Disruption | None],
         present: Json | None = None,
     ) -> None:
-        """Write what the rows allow.
+        """Write the budget that the rows allow.
 
-        `judge`: asked when the write before has ended, so that the last write is of the last
-        judgement; None: nothing may be written any more.  `present`: the budget as it was seen
-        last; None: write in any case.
+        `judge`: called when the previous write has ended, so that the last write is of the last
+        judgement; it returns None if nothing may be written any more.  `present`: the budget as
+        last seen; None: write in any case.
 
-        ApiRefused, ApiUnclear, MandateLost: a budget that allows more may be in force."""
+        Raises ApiRefused, ApiUnclear, MandateLost: a budget that allows more may be in force.
+        """
         async with self._writing:
             now = judge()
             if now is None:
@@ -61,14 +62,16 @@ class Budget:
             self._written, self._is_unclear, self._not_before_s = now, False, 0.0
 
     def must_be_lowered(self, now: Disruption) -> bool:
-        """Whether a budget may be in force that allows evictions which `now` refuses, and no write
-        is under way or has failed a moment ago."""
+        """Return whether a budget that allows evictions which `now` refuses may be in force.
+
+        False while a write is under way, or AGAIN_S after one has failed.
+        """
         if self._writing.locked() or time.monotonic() < self._not_before_s:
             return False
         return self._is_unclear or (self._written is not None and _is_less(now, self._written))
 
 
 def _is_less(now: Disruption, before: Disruption) -> bool:
-    """Whether a budget of `now` refuses evictions that one of `before` allows."""
+    """Return whether a budget of `now` refuses evictions that one of `before` allows."""
     fewer = now.unavailable_max < before.unavailable_max
     return fewer or not {*now.protected} <= {*before.protected}

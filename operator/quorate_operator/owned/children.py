@@ -1,10 +1,10 @@
 """The desired Kubernetes objects of a managed cluster: manifests from facts, without requests.
 
-Of each agent: a StatefulSet with one pod, so that the pod comes back while the operator is away,
-and a claim that the pod mounts by its name; with an external listener, a Service of its own.  Of
-the cluster: a headless Service for the names of pods, a client Service per zone, a ServiceAccount
-without rights, a PodDisruptionBudget that follows the rows.  All are owned by the StorageCluster
-and go with it, except for claims.
+Per agent: a StatefulSet with one pod, so that the pod comes back while the operator is away; a
+claim that the pod mounts by name; with an external listener, a Service.  Per cluster: a headless
+Service for the names of pods, a client Service per zone, a ServiceAccount without rights, a
+PodDisruptionBudget that follows the rows.  All but the claims are owned by the StorageCluster and
+deleted with it.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -37,11 +37,11 @@ def desired_children(
     zones: Sequence[ZonePort],
     claims: Mapping[str, Json],
 ) -> list[Json]:
-    """The manifests of all objects that are to be there, in the order of their making; the budget,
-    which follows the rows, is not among them (budget.py).
+    """Return the manifests of all desired objects, in the order of their making.
 
-    `removed`: of the agents that leave those that may go now: they have no StatefulSet any more.
-    `claims`: the claims that are there, by name: size and class of a volume are not taken back.
+    The budget, which follows the rows, is not among them (budget.py).  `removed`: leaving agents
+    that may go now: they get no StatefulSet.  `claims`: the existing claims by name: the size and
+    class of a volume are not taken back.
     """
     managed = cluster.spec.managed
     if managed is None:
@@ -58,12 +58,12 @@ def desired_children(
 
 
 def selector(cluster: str) -> dict[str, str]:
-    """Labels of the pods of a cluster's agents."""
+    """Return the labels that select the pods of a cluster's agents."""
     return {names.LABEL_CLUSTER: cluster, names.LABEL_COMPONENT: "agent"}
 
 
 def labels(cluster: str, agent: str = "") -> dict[str, str]:
-    """Labels of each object that is made for a cluster."""
+    """Return the labels of each object that is made for a cluster."""
     made = {
         **selector(cluster),
         names.LABEL_NAME: "quorate",
@@ -109,7 +109,7 @@ def _headless(cluster: StorageCluster) -> Json:
         "metadata": _metadata(cluster, service_name(cluster.metadata.name)),
         "spec": {
             "clusterIP": "None",
-            # An agent is dialed before it is ready: the operator's word makes it so.
+            # The operator dials agents before they are ready, and its messages make them ready.
             "publishNotReadyAddresses": True,
             "ipFamilyPolicy": "PreferDualStack",
             "selector": selector(cluster.metadata.name),
@@ -124,10 +124,11 @@ def claim_of(
     there: Json | None,
     owned: bool = False,
 ) -> Json:
-    """The claim of one agent; `there`: as it is now.
+    """Return the claim of one agent; `there`: the existing one.
 
-    `owned`: it goes with the StorageCluster, which is about to go with its data.  Until then it
-    belongs to nobody: whatever deletes the StorageCluster, no claim goes with it."""
+    `owned`: the claim is deleted with the StorageCluster, whose data is already deleted.  Until
+    then it has no owner, so that no deletion of the StorageCluster deletes it.
+    """
     size, class_name = storage.size, storage.class_name
     if there is not None:
         known = there["spec"]["resources"]["requests"]["storage"]
@@ -174,7 +175,7 @@ def _stateful_set(cluster: StorageCluster, managed: ManagedAgents, agent: str, r
 
 
 def client_service_name(zone: str) -> str:
-    """Name of the Service at which clients of the zone of this name start."""
+    """Return the name of the Service at which clients of this zone start."""
     return f"{zone}-clients"
 
 
@@ -201,7 +202,7 @@ def _client_service(cluster: StorageCluster, zone: ZonePort) -> Json:
 def _external_service(
     cluster: StorageCluster, managed: ManagedAgents, agent: str, zones: Sequence[ZonePort]
 ) -> list[Json]:
-    """None without a listener; none without a zone either, for a Service has a port."""
+    """Return the agent's Service; none without a listener or a zone (it needs a port)."""
     listener, given = managed.external_listener, [zone for zone in zones if zone.port]
     if listener is None or not given:
         return []
@@ -215,15 +216,16 @@ def _external_service(
 
 
 def has_same_port(zone: ZonePort) -> bool:
-    """Whether one Service can lead to all agents of the zone."""
+    """Return whether one Service can lead to all agents of the zone."""
     return len({*zone.ports.values()}) == 1
 
 
 def budget_of(cluster: StorageCluster, disruption: Disruption) -> Json:
-    """The PodDisruptionBudget.  Pods of agents that no row names may be evicted at any time.
+    """Return the PodDisruptionBudget.  Pods of agents that no row names may always be evicted.
 
-    It says how many must stay: of how many may be away, Kubernetes counts only agents that have a
-    pod at that moment, so one whose pod was just deleted would not count as away."""
+    It says how many must stay.  For a maximum of unavailable pods Kubernetes counts only agents
+    that have a pod at that moment, so an agent whose pod was just deleted would not count as away.
+    """
     named = {"key": names.LABEL_AGENT, "operator": "In", "values": [*disruption.protected]}
     chosen: Json = {"matchLabels": selector(cluster.metadata.name)}
     if disruption.protected:

@@ -14,7 +14,7 @@ Json = Mapping[str, Any]
 
 
 class NoEvictionNow(NamedTuple):
-    """`reason`: of `EvictionBlock`, or PODS_NOT_READY; `message`: who is waited for, and why."""
+    """`reason`: of `EvictionBlock`, or PODS_NOT_READY; `message`: agents awaited, and why."""
 
     reason: str
     message: str
@@ -26,10 +26,11 @@ def no_eviction_now(
     pods: Mapping[str, Json | None],
     claims: Mapping[str, Json],
 ) -> NoEvictionNow | None:
-    """Return why no pod of a protected agent may be evicted; None where one may.
+    """Return why no pod of a protected agent may be evicted; None if one may.
 
-    `pods`: by agent; `claims`: by name.  The API server subtracts pods that are not ready, or are
-    being deleted, from what the budget allows, so those count beside the rows."""
+    `pods`: by agent; `claims`: by name.  Besides the rows, pods that are not ready or are being
+    deleted count: the API server subtracts them from what the budget allows.
+    """
 
     def troubles(agents: tuple[str, ...]) -> list[Trouble]:
         found = []

@@ -1,8 +1,8 @@
-"""The external listener of managed agents: one Service per agent, and the addresses that it has.
+"""The external listener of managed agents: one Service per agent, and its addresses.
 
-A client is told which agent serves which slots, so each agent needs an address of its own outside.
-Which address that is, only Services, pods and nodes say: it is looked up here at each look and told
-to the master, which tells all agents.
+A client is told which agent serves which slots, so each agent needs its own external address.  Only
+Services, pods and nodes tell that address: each look reads it there and tells the master, which
+tells all agents.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,8 +21,10 @@ Json = dict[str, Any]
 
 
 class ZonePort(NamedTuple):
-    """The client port of a zone on each agent: `ports` is agent -> port.  `port`: that which the
-    master gave it; `uid`: names the zone."""
+    """The client port of a zone on each agent.
+
+    `ports`: agent -> port; `port`: the one that the master gave it; `uid`: the zone's.
+    """
 
     zone: str
     ports: Mapping[str, int]
@@ -31,8 +33,10 @@ class ZonePort(NamedTuple):
 
 
 class Outside(NamedTuple):
-    """Where clients outside reach agents.  `hosts` by agent; `ports` by zone uid and agent;
-    `missing`: why an agent has no address, by agent."""
+    """Where external clients reach agents.
+
+    `hosts`: by agent; `ports`: by zone uid and agent; `missing`: agent -> why it has no address.
+    """
 
     hosts: dict[str, str]
     ports: dict[str, dict[str, int]]
@@ -42,10 +46,10 @@ class Outside(NamedTuple):
 def service_spec(
     listener: ExternalListener, zones: Sequence[ZonePort], chosen: Mapping[str, str]
 ) -> Json:
-    """The spec of one agent's Service; `chosen`: labels of its pod.
+    """Return the spec of one agent's Service; `chosen`: labels of its pod.
 
-    Whichever node a client dials leads on: so an address of before is good for as long as clients
-    take to hear of another one."""
+    Every node forwards to the agent, so an earlier address works until clients learn a new one.
+    """
     return {
         "type": listener.type.value,
         "ipFamilyPolicy": "PreferDualStack",
@@ -66,7 +70,7 @@ def service_spec(
 def service_annotations(
     listener: ExternalListener, cluster: StorageCluster, agent: str
 ) -> dict[str, str]:
-    """What a user has each Service annotated with."""
+    """Return the annotations that the user declared for each agent's Service."""
     facts = _facts(cluster, agent)
     return {key: _filled(value, facts) for key, value in listener.annotations.items()}
 
@@ -78,7 +82,7 @@ def external_addresses(
     services: Mapping[str, Json],
     pods: Mapping[str, Json],
 ) -> Outside:
-    """Return the external address of each agent, from its Service and its pod as they are now."""
+    """Return the external address of each agent, from its present Service and pod."""
     outside = Outside({}, {zone.uid: {} for zone in zones}, {})
     managed = cluster.spec.managed
     listener = managed.external_listener if managed is not None else None
@@ -107,7 +111,7 @@ def _host(
     service: Json | None,
     pod: Json,
 ) -> tuple[str, str]:
-    """The host, or why there is none."""
+    """Return the host, or why there is none."""
     name = external_service_name(cluster.metadata.name, agent)
     if service is None:
         return "", f"Service {name} is not made yet"
@@ -146,7 +150,7 @@ def _ingress(service: Json) -> str:
 
 
 def _dialed(listener: ExternalListener, service: Json | None) -> dict[str, int]:
-    """The port that clients dial, by the name of the Service's port."""
+    """Return name of the Service's port -> port that clients dial."""
     ports = service["spec"].get("ports", ()) if service is not None else ()
     field = "port" if listener.type is ListenerType.LOAD_BALANCER else "nodePort"
     return {each.get("name", ""): each.get(field, 0) for each in ports}

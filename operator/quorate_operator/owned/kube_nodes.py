@@ -1,7 +1,7 @@
-"""What pods of agents are on: nodes of Kubernetes, whether they are cordoned, and their labels.
+"""The nodes of Kubernetes that agents' pods are on: whether they are cordoned, and their labels.
 
 Nodes belong to the whole cluster, and an operator with the rights of one namespace may not read
-them.  It asks the API server whether it may, and works without them where it may not.
+them.  It asks the API server whether it may, and works without them if not.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ NODES = "/api/v1/nodes"
 MAY_I = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 VERBS = ("get", "list", "watch")
 ASK_AGAIN_S = 300.0
-"""How long a right that was given may go unnoticed."""
+"""Seconds for which a newly given right may go unnoticed."""
 ANEW_S = 5.0
 NO_NODE_YET = "its pod is on no node yet"
-"""The reason why a failure domain is not known that needs no action."""
+"""The one reason for an unknown failure domain that needs no action."""
 
 Json = Mapping[str, Any]
 
@@ -34,8 +34,7 @@ class KubeNode(NamedTuple):
 
 
 class KubeNodes:
-    """All nodes as they are now; none where they cannot be read.  `on_change`: called when one of
-    them is other than before."""
+    """All nodes as they are now; none if unreadable.  `on_change`: called if one changes."""
 
     def __init__(self, api: KubeApi, on_change: Callable[[], None]) -> None:
         self._api = api
@@ -43,7 +42,7 @@ class KubeNodes:
         self.known: dict[str, KubeNode] = {}
 
     async def follow(self) -> None:
-        """Keep `known` true; endless."""
+        """Keep `known` up to date; endless."""
         while True:
             pause_s = ANEW_S
             try:
@@ -95,7 +94,7 @@ class KubeNodes:
 
 
 def kube_node(node: Json) -> KubeNode:
-    """The part of a Node object that counts here."""
+    """Return the part of a Node object that matters here."""
     is_cordoned = bool(node.get("spec", {}).get("unschedulable"))
     return KubeNode(is_cordoned, dict(node["metadata"].get("labels") or {}))
 
@@ -103,15 +102,17 @@ def kube_node(node: Json) -> KubeNode:
 def cordoned_agents(
     pods: Mapping[str, Json | None], nodes: Mapping[str, KubeNode]
 ) -> tuple[str, ...]:
-    """Agents whose pod is on a cordoned node.  `pods`: by agent; `nodes`: by name."""
+    """Return the agents whose pod is on a cordoned node.  `pods`: by agent; `nodes`: by name."""
     cordoned = {name for name, node in nodes.items() if node.cordoned}
     on = {agent: pod["spec"].get("nodeName") for agent, pod in pods.items() if pod is not None}
     return tuple(sorted(agent for agent, node in on.items() if node in cordoned))
 
 
 class Domains(NamedTuple):
-    """`known`: the failure domain of each agent whose node is known, empty where the node does not
-    say.  `missing`: why there is none, by agent."""
+    """Failure domains.  `known`: of each agent whose node is known; empty if the node has no label.
+
+    `missing`: agent -> why there is none.
+    """
 
     known: dict[str, str]
     missing: dict[str, str]
@@ -120,7 +121,7 @@ class Domains(NamedTuple):
 def failure_domains(
     label: str, pods: Mapping[str, Json | None], nodes: Mapping[str, KubeNode]
 ) -> Domains:
-    """The failure domains by the nodes that pods are on.  `pods`: by agent; `nodes`: by name."""
+    """Return failure domains by the pods' nodes.  `pods`: by agent; `nodes`: by name."""
     found = Domains({}, {})
     for agent, pod in sorted(pods.items()):
         name = str(pod["spec"].get("nodeName", "")) if pod is not None else ""

@@ -1,11 +1,11 @@
-"""Keeps the Kubernetes objects of managed clusters as they are to be, beside the ownership of data.
+"""Keeps the Kubernetes objects of managed clusters as desired, apart from the ownership of data.
 
     controller --see--> cluster, runner --\\
     watches by label, a look a second -----> queue --> workers: list, decide, apply, prune, replace
 
-The queue, the workers, the connections and the bound on requests are its own: whatever the API
-server does with these objects, rows are written and the lease is renewed as before.  A worker looks
-at the whole state, so an event that was missed costs a moment.
+Its queue, workers, connections and request limits are its own: whatever the API server does with
+these objects, rows are written and the lease is renewed as before.  A worker looks at the whole
+state, so a missed event costs only a short delay.
 """
 
 import asyncio
@@ -51,22 +51,24 @@ from quorate_operator.process.keyed_queue import KeyedQueue
 _log = logging.getLogger("quorate.owned")
 
 REQUESTS = (10.0, 60)
-"""Requests a second and at once: status, Events and ownership have bounds of their own."""
+"""Requests per second and burst; status, Events and ownership have limits of their own."""
 WORKERS = 2
 LOOK_S = 1.0
 ANEW_S = 60.0
 """Seconds until a cluster without a seen change is looked at again."""
 NO_EVICTION_TOLD_S = 20.0
-"""Seconds without an allowed eviction until an Event tells of it: a restart takes less."""
+"""Seconds without an allowed eviction until an Event tells it: a restart takes less."""
 
 Json = dict[str, Any]
 
 
 class ManagedView(NamedTuple):
-    """The state of a managed cluster's objects, as of the declared `spec`.  `refused`: the API's
-    sentence about an object that could not be made; `waits_for`: what the replacement of pods waits
-    for; `unreachable`: why clients outside cannot reach an agent, by agent; None without an
-    external listener; `no_eviction`: why no pod may be evicted, None where one may."""
+    """The state of a managed cluster's objects, as of the declared `spec`.
+
+    `refused`: the API server's sentence about an object that could not be made; `waits_for`: what
+    the replacement of pods waits for; `unreachable`: agent -> why external clients cannot reach it,
+    None without an external listener; `no_eviction`: why no pod may be evicted, None if one may.
+    """
 
     agents: Agents
     addresses: list[str]
@@ -76,10 +78,10 @@ class ManagedView(NamedTuple):
     spec: StorageClusterSpec
     unreachable: dict[str, str] | None = None
     domainless: dict[str, str] | None = None
-    """Why the failure domain of an agent is not known, by agent; None with a label of which an
-    agent learns without the operator, and without pods."""
+    """Agent -> why its failure domain is not known.  None without pods, or if agents learn the
+    label's value without the operator."""
     named: frozenset[str] = frozenset()
-    """Zones to which a Service leads; or cannot, because their agents listen on different ports."""
+    """Zones to which a Service leads, or none can: their agents listen on different ports."""
     growth: Growth = Growth()
     """Why volumes are smaller than declared."""
     no_eviction: NoEvictionNow | None = None
@@ -97,15 +99,17 @@ class _Seen:
         self.view: ManagedView | None = None
         self.gone: set[str] = set()
         self.looked: object = None
-        """What its objects follow, as of the last look or the last work."""
+        """What its objects depend on, as of the last look or the last work."""
         self.watching: asyncio.Task[None] | None = None
         self.tell_no_eviction_s: float | None = None
-        """When an Event is due that says why no pod may be evicted; None: there is none to tell."""
+        """When an Event is due that says why no pod may be evicted; None if none is."""
 
 
 class OwnedObjects:
-    """Of the clusters of one namespace, by name.  `on_change`: called with the name of one of which
-    another thing is to be told."""
+    """The objects of the clusters of one namespace.
+
+    `on_change`: called with a cluster's name if its status may change.
+    """
 
     def __init__(self, api: KubeApi, namespace: str, on_change: Callable[[str], None]) -> None:
         self._api = api
@@ -116,12 +120,12 @@ class OwnedObjects:
         self._nodes = KubeNodes(api, self._look_at_all)
         self._tasks: list[asyncio.Task[None]] = []
         self._owning = asyncio.Lock()
-        """Held while owners of claims are written: the last write is what was asked for last."""
+        """Held while owners of claims are written: the last write is the last one requested."""
         self._without_claims: set[str] = set()
         """Uids of clusters that own no claim."""
 
     async def close(self) -> None:
-        """Write nothing more."""
+        """Stop: nothing is written any more."""
         tasks = [*self._tasks, *(each.watching for each in self._seen.values() if each.watching)]
         for task in tasks:
             task.cancel()
@@ -131,9 +135,9 @@ class OwnedObjects:
         self._seen = {}
 
     def see(self, cluster: StorageCluster, runner: Runner, pause: str = "") -> ManagedView | None:
-        """Keep the objects of a cluster that is led as it is declared here, if it is managed.
+        """Maintain the objects of a led cluster as declared here, if it is managed.
 
-        Return what is known of them: None before the first look, and for agents that are external.
+        Return what is known of them: None before the first look, and if agents are external.
         """
         if cluster.spec.managed is None:
             self._drop(cluster.metadata.name)
@@ -155,16 +159,19 @@ class OwnedObjects:
         return seen.view
 
     def owns_no_claim(self, uid: str) -> bool:
-        """Whether no claim goes with the StorageCluster, as far as is known.  Any thread may ask.
+        """Return whether the StorageCluster is known to own no claim.
 
-        This version owns claims only once the data has gone; an earlier one did before."""
+        Any thread may call it.  This version makes a cluster own claims only once its data is
+        deleted; an earlier version did so before.
+        """
         return uid in self._without_claims
 
     async def own_claims(self, cluster: StorageCluster, owned: bool) -> None:
-        """Have all claims go with the cluster's object, also of agents that were scaled away and of
-        an earlier cluster of its name, or see to it that none does.
+        """Make the cluster's object own all its claims (`owned`), or none.
 
-        ApiRefused, ApiUnclear, MandateLost: some may be as they were."""
+        Includes claims of agents that were scaled away and of an earlier cluster of the name.
+        Raises ApiRefused, ApiUnclear, MandateLost: some claims may be unchanged.
+        """
         if cluster.spec.managed is None:
             return
         path = PATHS["PersistentVolumeClaim"].format(self._namespace)
@@ -174,8 +181,10 @@ class OwnedObjects:
             await self._set_owned(cluster, claims, owned)
 
     async def _free_claims(self, seen: _Seen, claims: Sequence[Json]) -> None:
-        """See to it once that no claim goes with a cluster, unless it is being deleted.  One that
-        is refused does not hold up other objects: it is tried again with the next look."""
+        """Make a cluster own no claim, once, unless it is being deleted.
+
+        A refusal does not hold up other objects: the next look tries again.
+        """
         async with self._owning:
             cluster = seen.cluster
             if (
@@ -242,8 +251,11 @@ class OwnedObjects:
                 await asyncio.sleep(0)
 
     async def _keep_budgets(self) -> None:
-        """A budget that is to allow less is written at once: a worker that looks at everything
-        takes seconds while the API server is slow, and a pod could be evicted meanwhile."""
+        """Lower budgets at once if they allow too much.
+
+        A worker that looks at everything takes seconds while the API server is slow, and a pod
+        could be evicted meanwhile.
+        """
         while True:
             await asyncio.sleep(LOOK_S)
             for name, seen in list(self._seen.items()):
@@ -258,8 +270,7 @@ class OwnedObjects:
                     _log.exception("the budget of cluster %s", name)
 
     def _judgement(self, name: str, seen: _Seen) -> Disruption | None:
-        """What may be away now, by the rows; None where that is no longer for this master to
-        say."""
+        """Return what may be away now, by the rows; None if this master no longer decides."""
         if seen.cluster.spec.managed is None or not self._is_current(name, seen):
             return None
         return seen.runner.disruption(seen.gone)
@@ -286,7 +297,7 @@ class OwnedObjects:
         seen = self._seen.get(name)
         managed = seen.cluster.spec.managed if seen is not None else None
         if seen is None or managed is None or not seen.runner.is_leading:
-            return  # the look sees that it leads
+            return  # the next look will see that it leads
         cluster = seen.cluster
         there = await seen.applier.present(f"{names.LABEL_CLUSTER}={name}")
         claims = there["PersistentVolumeClaim"]
@@ -319,7 +330,7 @@ class OwnedObjects:
         wanted: list[Json] = []
         if not seen.pause:
             wanted = desired_children(cluster, agents, removed, zones, claims)
-        # Nothing may be evicted for longer than needed by what was true before the other requests.
+        # First: no eviction may be allowed by a judgement older than the other requests.
         refused = await self._write_budget(name, seen, there["PodDisruptionBudget"])
         refused += await seen.applier.apply(wanted, there)
         if not seen.pause:
@@ -359,7 +370,7 @@ class OwnedObjects:
     async def _write_budget(
         self, name: str, seen: _Seen, present: Mapping[str, Json]
     ) -> list[ApiRefused]:
-        """Return the API server's refusal, if it does not depend on the moment."""
+        """Write the budget; return the API server's refusal if a retry would not help."""
         judge = partial(self._judgement, name, seen)
         try:
             await seen.budget.write(seen.cluster, judge, present.get(service_name(name)))
@@ -370,7 +381,7 @@ class OwnedObjects:
         return []
 
     def _is_current(self, name: str, seen: _Seen) -> bool:
-        """Whether the cluster is still led as it was when its state was read."""
+        """Return whether the cluster is still led as it was when its state was read."""
         return self._seen.get(name) is seen and seen.runner.is_leading
 
 
@@ -380,7 +391,7 @@ def _problems(
     pods: Mapping[str, Json | None],
     claims: Mapping[str, Json],
 ) -> list[PodProblem]:
-    """Pods of agents that are to run and do not.  `pods`: by agent; `claims`: by name."""
+    """Return pods that are to run and do not.  `pods`: by agent; `claims`: by name."""
     found = [
         trouble(
             pod_name(cluster, agent),
@@ -399,7 +410,7 @@ def _problems(
 def _named(
     zones: Sequence[ZonePort], applier: Applier, services: Mapping[str, Json]
 ) -> frozenset[str]:
-    """Zones to which a Service leads, or cannot."""
+    """Return the zones to which a Service leads, or none can."""
     return frozenset(
         zone.zone
         for zone in zones
@@ -410,13 +421,13 @@ def _named(
 
 
 def _staying_claims(cluster: str, agents: Agents, claims: Mapping[str, Json]) -> dict[str, Json]:
-    """Claims of the agents that are to stay, by name."""
+    """Return the claims of the agents that are to stay, by name."""
     made = [stateful_set_name(cluster, agent) for agent in agents.staying]
     return {name: claims[name] for name in made if name in claims}
 
 
 def _waits_for(cluster: str, restart: Restart, changed: Sequence[str]) -> str:
-    """What the change of the agents waits for; empty once there is nothing to change any more."""
+    """Return what the change of the agents waits for; empty if nothing is left to change."""
     if restart.agent:
         return f"pod {pod_name(cluster, restart.agent)} is being replaced"
     if changed and not restart.waits_for:
@@ -425,7 +436,7 @@ def _waits_for(cluster: str, restart: Restart, changed: Sequence[str]) -> str:
 
 
 def _note_no_eviction(seen: _Seen, view: ManagedView) -> None:
-    """An Event is told once for each time in which no pod may be evicted, if that lasts."""
+    """Schedule one Event for each period in which no pod may be evicted, if it lasts."""
     if view.no_eviction is None:
         seen.tell_no_eviction_s = None
     elif seen.view is None or seen.view.no_eviction is None:
@@ -443,7 +454,7 @@ def _tell_no_eviction(seen: _Seen) -> None:
 
 
 def selector_text(cluster: str) -> str:
-    """The pods of a cluster's agents, as `kubectl --selector` takes it."""
+    """Return the label selector of a cluster's agents' pods, as `kubectl --selector` takes it."""
     return ",".join(f"{key}={value}" for key, value in selector(cluster).items())
 
 
@@ -463,6 +474,6 @@ def _zone_ports(runner: Runner) -> list[ZonePort]:
 
 
 def _facts(seen: _Seen) -> tuple[object, ...]:
-    """All that the desired objects of a cluster depend on, besides its spec."""
+    """Return everything that the desired objects of a cluster depend on, besides its spec."""
     runner = seen.runner
     return runner.is_leading, runner.disruption(seen.gone), _zone_ports(runner)

@@ -7,7 +7,7 @@ Json = Mapping[str, Any]
 
 
 class Trouble(NamedTuple):
-    """`pod` does not run; `reason` is one word, `message` says what to look at."""
+    """Why `pod` does not run: `reason` is one word, `message` says what to look at."""
 
     pod: str
     reason: str
@@ -15,24 +15,24 @@ class Trouble(NamedTuple):
 
 
 def is_ready(pod: Json) -> bool:
-    """Whether the pod's readiness probe succeeds."""
+    """Return whether the pod's readiness probe succeeds."""
     return _condition(pod, "Ready").get("status") == "True"
 
 
 def is_ending(pod: Json) -> bool:
-    """Whether the pod is being deleted; it may be ready for a while."""
+    """Return whether the pod is being deleted; it may still be ready for a while."""
     return bool(pod["metadata"].get("deletionTimestamp"))
 
 
 def is_running(pod: Json) -> bool:
-    """Whether a process of the pod may run, as far as its kubelet has told."""
+    """Return whether a process of the pod may run, as far as its kubelet has told."""
     if pod.get("status", {}).get("phase") == "Unknown":
         return True
     return any("running" in each.get("state", {}) for each in _containers(pod))
 
 
 def trouble(name: str, pod: Json | None, claim: Json | None) -> Trouble | None:
-    """Return the reason why pod `name` is not ready; None when it is.  `claim`: of its volume."""
+    """Return why pod `name` is not ready; None if it is.  `claim`: of its volume."""
     if claim is not None and claim.get("status", {}).get("phase") == "Lost":
         return Trouble(
             name, "ClaimLost", f"the volume of claim {claim['metadata']['name']} is gone"
@@ -73,7 +73,7 @@ def trouble(name: str, pod: Json | None, claim: Json | None) -> Trouble | None:
 
 
 def ending(name: str) -> Trouble:
-    """What is told of a pod that is being deleted."""
+    """Return the trouble of a pod that is being deleted."""
     return Trouble(name, "Terminating", "it is being deleted")
 
 

@@ -1,7 +1,8 @@
-"""The pod that is replaced next because its template has changed, or what that waits for.
+"""Chooses the pod that is replaced next because its template has changed, or says what that waits
+for.
 
-One at a time: the next one goes when all that were replaced before are ready and hold everything
-again, and every partition keeps its majority without it.  So a bad image stops after the first.
+One at a time: the next one is replaced when all pods replaced before are ready and hold everything
+again, and every partition keeps its majority without it.  So a bad image stops after the first pod.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -16,15 +17,17 @@ Json = Mapping[str, Any]
 
 
 class Restart(NamedTuple):
-    """`agent`: whose pod is to be deleted; empty: none now.  `waits_for`: a sentence; empty where
-    all pods are of the present template."""
+    """`agent`: the agent whose pod is to be deleted, empty if none now.
+
+    `waits_for`: a sentence; empty if all pods are of the present template.
+    """
 
     agent: str = ""
     waits_for: str = ""
 
 
 def gone_agents(pods: Mapping[str, Json | None]) -> set[str]:
-    """Agents of whose pod no process runs, as far as the API server knows.  `pods`: by agent."""
+    """Return agents whose pods run no process, as the API server sees it.  `pods`: by agent."""
     return {agent for agent, pod in pods.items() if pod is None or not is_running(pod)}
 
 
@@ -33,7 +36,11 @@ def next_restart(
     sets: Mapping[str, Json],
     disruption_after: Callable[[Collection[str]], Disruption],
 ) -> Restart:
-    """`pods` and `sets` (StatefulSets) by agent; `disruption_after(restarted)`: see disruption."""
+    """Choose the next pod to replace.
+
+    `pods` and `sets` (StatefulSets): by agent; `disruption_after(restarted)`: see
+    Runner.disruption.
+    """
     for agent, found in sets.items():
         if found.get("status", {}).get("observedGeneration", 0) < found["metadata"]["generation"]:
             return Restart("", f"StatefulSet {found['metadata']['name']} is not yet looked at")
@@ -45,7 +52,7 @@ def next_restart(
     updated = [agent for agent in sets if agent not in outdated]
     verdicts = disruption_after(updated).agents
     known = [each for each in verdicts if each.name in outdated]
-    for each in known:  # it takes nothing away, and may be what the change is to mend
+    for each in known:  # replacing it takes nothing away, and may be the cure
         pod = outdated[each.name]
         if each.may_restart and pod is not None and not is_running(pod) and not is_ending(pod):
             return Restart(each.name)

@@ -1,4 +1,4 @@
-"""Claims that are to grow: those that are refused, and why, and those that have not grown yet."""
+"""Claims that are to grow: which are refused, and why, and which have not grown yet."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -8,33 +8,35 @@ from quorate.wire.zone import memory_bytes
 Json = Mapping[str, Any]
 
 OF_THE_CLASS = "must support resize"
-"""How the API server ends its refusal where the StorageClass has no allowVolumeExpansion."""
+"""The end of the API server's refusal if the StorageClass has no allowVolumeExpansion."""
 
 
 class Growth(NamedTuple):
-    """One word and a sentence on volumes that are smaller than declared; both are empty where all
-    have grown."""
+    """Volumes smaller than declared: one word and a sentence; both are empty if all have grown."""
 
     reason: str = ""
     message: str = ""
 
 
 def is_growth(wanted: Json, there: Json | None) -> bool:
-    """Whether `wanted` is a claim that is there with a smaller size."""
+    """Return whether `wanted` is a claim that exists with a smaller size."""
     if wanted["kind"] != "PersistentVolumeClaim" or there is None:
         return False
     return memory_bytes(_asked(wanted)) > memory_bytes(_asked(there))
 
 
 def with_its_size(wanted: Json, there: Json) -> dict[str, Any]:
-    """The wanted claim with the size that it has."""
+    """Return the wanted claim with the size that the existing one has."""
     resources = {**wanted["spec"]["resources"], "requests": {"storage": _asked(there)}}
     return {**wanted, "spec": {**wanted["spec"], "resources": resources}}
 
 
 def growth(claims: Mapping[str, Json], size: str, refused: Mapping[str, str]) -> Growth:
-    """`claims`: of the agents that are to stay, by name; `size`: as it is declared; `refused`: the
-    API server's sentence, by claim."""
+    """Return which volumes are smaller than declared, and why.
+
+    `claims`: of the agents that are to stay, by name; `size`: as declared; `refused`: claim -> the
+    API server's sentence.
+    """
     stuck = [name for name in claims if name in refused]
     if stuck:
         claim = claims[stuck[0]]
@@ -65,7 +67,9 @@ def _asked(claim: Json) -> str:
 
 
 def _is_small(claim: Json, size: str) -> bool:
-    """Whether its volume is smaller than `size`, which the claim may not ask for yet.  One without
-    a volume is not meant."""
+    """Return whether the claim has a volume, and that is smaller than `size`.
+
+    The claim itself may not ask for `size` yet.
+    """
     capacity = claim.get("status", {}).get("capacity", {}).get("storage")
     return capacity is not None and memory_bytes(str(capacity)) < memory_bytes(size)

@@ -1,4 +1,4 @@
-"""What time it is: for the core in wall and boot milliseconds, for objects as the API writes it."""
+"""The time: in wall and boot milliseconds for the core, as the API writes it for objects."""
 
 import time
 from datetime import UTC, datetime
@@ -7,12 +7,12 @@ from quorate.facts.time import Now
 
 
 def boot_ms() -> int:
-    """Milliseconds since the machine was started, time spent suspended included."""
+    """Return the milliseconds since the machine was started, including time suspended."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
 def rfc3339() -> str:
-    """Now, as the Kubernetes API writes times."""
+    """Return the present time as the Kubernetes API writes it."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -23,7 +23,7 @@ class Clock:
         self._last = Now(0, 0)
 
     def now(self) -> Now:
-        """Both clocks; a wall clock that was set back stands still until it is past again."""
+        """Return both times; a wall clock that was set back stands still until it has caught up."""
         wall = time.time_ns() // 1_000_000
         self._last = Now(max(wall, self._last.wall_ms), max(boot_ms(), self._last.boot_ms))
         return self._last

@@ -1,4 +1,4 @@
-"""Background tasks that must not fail: a defect in one ends the process, so that another leads."""
+"""Ends the process if a background task that must not fail has a defect, so that another leads."""
 
 import asyncio
 import logging
@@ -8,8 +8,10 @@ from collections.abc import Callable
 def report_defect(
     task: asyncio.Task[None], log: logging.Logger, on_failed: Callable[[str], None]
 ) -> None:
-    """Log the exception that ended `task`, and call `on_failed` with a sentence about it.  A task
-    that was cancelled, or is done, is passed over."""
+    """Log the exception that ended `task`, and call `on_failed` with a sentence about it.
+
+    A task that was cancelled or has succeeded is ignored.
+    """
     error = None if task.cancelled() else task.exception()
     if error is not None:
         log.error("a defect: %r", error, exc_info=error)

@@ -1,4 +1,4 @@
-"""What any operator process answers of itself over HTTP: /metrics, /healthz, /readyz."""
+"""The HTTP answers of every operator process about itself: /metrics, /healthz, /readyz."""
 
 from typing import Protocol
 
@@ -11,22 +11,22 @@ from quorate_operator.process.metrics import Metrics
 
 
 class Observed(Protocol):
-    """An operator, of either kind."""
+    """An operator, with or without Kubernetes."""
 
     metrics: Metrics
 
     def clusters(self) -> list[tuple[str, str, ClusterStatus]]:
-        """Namespace (empty without Kubernetes), name and status of every led cluster."""
+        """Return namespace (empty without Kubernetes), name and status of every led cluster."""
 
     def unhealthy(self) -> str:
-        """Why this process is to be started again; empty while it need not be."""
+        """Return why this process must be restarted; empty if it need not be."""
 
     def not_ready(self) -> str:
-        """Why it does not do all it should; empty when it does."""
+        """Return why it does not do all it should; empty if it does."""
 
 
 def add_health(app: web.Application, observed: Observed) -> None:
-    """Add the three to `app`.  Once per process."""
+    """Add the three routes to `app`.  Once per process."""
     observed.metrics.observe(observed.clusters)
 
     async def metrics(request: web.Request) -> web.Response:

@@ -1,9 +1,9 @@
-"""Keys of objects that are to be looked at: each once, with a back-off of its own after a failure.
+"""A queue of keys of objects to look at: each once, with its own back-off after a failure.
 
 A key says "look at this object", never what happened to it: the worker looks at the whole state.  A
 key that is added while a worker has it is handed out again afterwards, never to two workers at a
-time.  Keys that were never taken go first: what is only just declared does not wait behind the news
-of hundreds of other objects.
+time.  Keys that were never taken go first: a newly declared object does not wait behind the news of
+hundreds of others.
 
     add --> waiting --take--> in hand --done--> gone, or waiting again if it was added meanwhile
                                       --failed--> later, after 0.2 s, 0.4 s … 30 s
@@ -21,8 +21,11 @@ K = TypeVar("K", bound=Hashable)
 
 
 class KeyedQueue(Generic[K]):
-    """Belongs to the event loop's thread.  `jitter` answers a factor for each back-off, by which
-    objects that failed together come back apart."""
+    """A queue of the event loop's thread.
+
+    `jitter`: returns a factor for each back-off, so that objects that failed together are spread
+    out.
+    """
 
     def __init__(self, jitter: Callable[[], float] = lambda: 1.0) -> None:
         self._jitter = jitter
@@ -37,7 +40,7 @@ class KeyedQueue(Generic[K]):
         self._news = asyncio.Event()
 
     def __len__(self) -> int:
-        """How many keys wait to be taken; those that come later are not counted."""
+        """Return how many keys wait to be taken, without those that come later."""
         return len(self._waiting) + len(self._fresh)
 
     @property
@@ -46,7 +49,7 @@ class KeyedQueue(Generic[K]):
         return not (len(self) or self._in_hand or self._later)
 
     def add(self, key: K) -> None:
-        """Look at `key` as soon as a worker is free."""
+        """Queue `key` for a worker; a key that was to come later comes now."""
         later = self._later.pop(key, None)
         if later is not None:
             later.cancel()
@@ -58,12 +61,12 @@ class KeyedQueue(Generic[K]):
             self._news.set()
 
     def add_in_turn(self, key: K) -> None:
-        """As `add`, but a key that has failed comes back when its back-off is over."""
+        """Do the same as `add`, but leave a key that has failed to its back-off."""
         if not self.is_backing_off(key):
             self.add(key)
 
     def add_later(self, key: K, delay_s: float) -> None:
-        """Look at `key` after `delay_s`, or earlier if it is added, or already awaited earlier."""
+        """Look at `key` after `delay_s`, or earlier if it is added or already scheduled earlier."""
         loop = asyncio.get_running_loop()
         known = self._later.get(key)
         if known is not None:
@@ -73,8 +76,10 @@ class KeyedQueue(Generic[K]):
         self._later[key] = loop.call_later(delay_s, self.add, key)
 
     async def take(self) -> K:
-        """The key that has waited longest, of those never taken before if there are any; `done` or
-        `failed` must follow."""
+        """Return the key that has waited longest, first of all one never taken before.
+
+        `done` or `failed` must follow.
+        """
         while not len(self):
             self._news.clear()
             await self._news.wait()
@@ -90,7 +95,7 @@ class KeyedQueue(Generic[K]):
         self._put_down(key)
 
     def failed(self, key: K) -> float:
-        """It could not be done: later again, each time after a longer while, which is answered."""
+        """Schedule a key whose work failed again; return the delay in seconds, longer each time."""
         count = self._failures[key] = self._failures.get(key, 0) + 1
         delay_s = min(RETRY_S * 2.0 ** min(count - 1, 20), RETRY_MAX_S) * self._jitter()
         self._put_down(key)
@@ -99,11 +104,11 @@ class KeyedQueue(Generic[K]):
         return delay_s
 
     def is_backing_off(self, key: K) -> bool:
-        """Whether it could not be done, and comes again later."""
+        """Return whether the key's work failed and is to be tried again later."""
         return key in self._failures and key in self._later
 
     def forget(self, key: K) -> None:
-        """The object is gone: nothing is awaited for it any more."""
+        """Forget the key of an object that is gone."""
         self._failures.pop(key, None)
         self._known.discard(key)
         self._again.discard(key)
@@ -112,7 +117,7 @@ class KeyedQueue(Generic[K]):
             later.cancel()
 
     def close(self) -> None:
-        """No key comes later any more."""
+        """Cancel all keys that would come later."""
         for later in self._later.values():
             later.cancel()
         self._later.clear()

@@ -1,4 +1,4 @@
-"""How the operator logs: one JSON object a line on standard error."""
+"""The operator's logs: one JSON object per line on standard error."""
 
 import json
 import logging
@@ -26,7 +26,7 @@ class _JsonLines(logging.Formatter):
 
 
 def start_logging(level: int = logging.INFO) -> None:
-    """Send all logs there."""
+    """Send all logs to standard error as JSON lines."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines())
     root = logging.getLogger()

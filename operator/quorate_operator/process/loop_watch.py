@@ -1,4 +1,4 @@
-"""Whether an event loop still runs: it leaves a mark twice a second, which any thread may read."""
+"""Detects an event loop that no longer runs: it leaves a mark twice a second, for any thread."""
 
 import asyncio
 import time
@@ -19,5 +19,5 @@ class LoopWatch:
             await asyncio.sleep(BEAT_S)
 
     def lag_s(self) -> float:
-        """How much longer ago than it should be the last mark was left."""
+        """Return by how many seconds the next mark is overdue."""
         return max(time.monotonic() - self._beaten_s - BEAT_S, 0.0)

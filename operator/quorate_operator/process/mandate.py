@@ -1,4 +1,4 @@
-"""Whether a process may act as the master, and how it says that it cannot any more."""
+"""Whether a process may act as the master, and the error if it no longer can."""
 
 from typing import Protocol
 
@@ -6,19 +6,19 @@ from quorate.facts.errors import QuorateError
 
 
 class CannotLead(QuorateError):
-    """What a master needs has ended in this process: it must not stay one that seems to lead."""
+    """Something that a master needs has ended in this process, so it must not seem to lead."""
 
 
 class Mandate(Protocol):
-    """Whether this process may act as the master, as of this very moment."""
+    """Tells whether this process may act as the master at this moment."""
 
     def holds(self) -> bool:
-        """Asked before every write and every publication; cheap."""
+        """Return whether it may.  Called before every write and every publication; cheap."""
 
 
 class Always:
-    """The mandate of who cannot have a rival: the embedded operator holds its folder's lock."""
+    """The mandate of the embedded operator, which has no rival: it holds its folder's lock."""
 
     def holds(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True

@@ -1,4 +1,4 @@
-"""What the operator counts, for Prometheus.  No per-partition labels: sizes must stay bounded."""
+"""The operator's Prometheus metrics.  No per-partition labels: sizes must stay bounded."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -84,7 +84,7 @@ class Metrics:
         )
 
     def observe_queue(self, length: Callable[[], int]) -> None:
-        """From now on every scrape tells `length` of the queue of declared objects."""
+        """Export `length`, of the queue of declared objects, with every scrape."""
         self._queue_length.set_function(length)
 
     def observe_vitals(
@@ -94,7 +94,7 @@ class Metrics:
         watch_ages_s: Callable[[], Mapping[tuple[str, str], float]],
         requests_max: Callable[[], float],
     ) -> None:
-        """From now on every scrape tells what /healthz judges by."""
+        """Export what /healthz judges by, with every scrape."""
         Gauge(
             names.METRIC_LEASE_AGE,
             "Seconds since the last renewal of the lease began; 0: never held",
@@ -113,7 +113,7 @@ class Metrics:
         self.registry.register(_WatchAges(watch_ages_s))
 
     def observe(self, clusters: Clusters) -> None:
-        """From now on every scrape also tells of what `clusters` answers then."""
+        """Export the state of `clusters`, as of the scrape."""
         self.registry.register(_Observed(clusters))
 
 
@@ -122,11 +122,11 @@ class _WatchAges(Collector):
         self._ages_s = ages_s
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: there are no watches yet when this is registered."""
+        """Return nothing: there are no watches yet when this is registered."""
         return []
 
     def collect(self) -> Iterable[Metric]:
-        """One sample for each kind that is watched."""
+        """Return one sample for each kind that is watched."""
         family = GaugeMetricFamily(
             names.METRIC_WATCH_AGE,
             "Seconds since a watch of the API server last showed a sign of life; namespace: the one"
@@ -145,11 +145,11 @@ class _Observed(Collector):
         self._clusters = clusters
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: asking needs masters, and there are none yet when this is registered."""
+        """Return nothing: there are no masters yet when this is registered."""
         return []
 
     def collect(self) -> Iterable[Metric]:
-        """All families, with one sample per cluster, zone and state."""
+        """Return all families, with one sample per cluster, zone and state."""
         in_cluster = ["namespace", "cluster"]
         in_zone = [*in_cluster, "zone"]
         term = GaugeMetricFamily(names.METRIC_MASTER_TERM, "Term of the master", labels=in_cluster)

@@ -1,1 +1,1 @@
-"""Whether copies agree: pure functions of what was read."""
+"""Judges whether copies agree: pure functions of what was read."""

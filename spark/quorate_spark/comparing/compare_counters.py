@@ -1,9 +1,9 @@
-"""Whether the counters and lineages of a partition's copies agree, judged over several readings.
+"""Judges whether the counters and lineages of a partition's copies agree, over several readings.
 
-Pure.  Copies are read one after another while writes go on, so two copies seldom show the same
-LWM.  What is compared instead is whether each of them *reaches* the first reading:
+Pure.  Copies are read one after another while writes go on, so two copies rarely show the same LWM.
+Therefore each of them must *reach* the first reading:
 
-    the first reading in which all copies stand alike (row version, term, adopted) sets the target,
+    the first reading in which all copies match (row version, term, adopted) sets the target,
     the highest counter any copy knows of.  A copy passes once its LWM is at the target: it then
     holds, without a gap, everything that any copy had known of.
 
@@ -11,10 +11,10 @@ LWM.  What is compared instead is whether each of them *reaches* the first readi
     READING --all LWMs at the target, lineages differ----> DIFFER (lineage)
     READING --owner, row version or term changed---------> READING, with a new target
     at the end of the wait: a copy below the target whose LWM moved -> UNKNOWN (still catching up),
-    whose LWM stood still -> DIFFER (lwm, or hwm where nobody holds the counters in between).
+    whose LWM stood still -> DIFFER (lwm, or hwm if no copy holds the counters in between).
 
-A write that a primary has reserved and not yet stored is in the target too: it is either stored
-soon or its term ends, which sets a new target.
+The target includes a write that a primary has reserved and not yet stored.  Either it is stored
+soon, or its term ends, which sets a new target.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from quorate_spark.verdict import CopyCounters, CounterDifference
 class Settled:
     """The copies agree on every counter up to each other's LWM.
 
-    `target`: the highest counter that any of them knew of at the first comparable reading.
+    `target`: the highest counter that any of them knew of in the first comparable reading.
     """
 
     copies: tuple[CopySeen, ...]
@@ -37,13 +37,13 @@ class Settled:
 
     @property
     def settled_upto(self) -> int:
-        """The lowest LWM: every copy holds all updates up to here."""
+        """The lowest LWM: every copy holds all updates up to it."""
         return min(copy.state.lwm for copy in self.copies)
 
 
 @dataclass(frozen=True, slots=True)
 class Unsettled:
-    """Nothing can be said of the partition yet, and why not."""
+    """The partition cannot be judged yet; `reason` says why."""
 
     reason: str
 
@@ -52,7 +52,7 @@ Judgement = Settled | Unsettled | CounterDifference
 
 
 class CounterWatch:
-    """One partition's readings so far."""
+    """The readings of one partition so far."""
 
     __slots__ = ("_first", "_identity", "_judgement", "_last", "_target", "partition")
 
@@ -65,12 +65,12 @@ class CounterWatch:
         self._judgement: Judgement = Unsettled(f"partition {partition}: was not read")
 
     def observe(self, copies: Sequence[CopySeen]) -> Judgement:
-        """Take in one reading of all copies, hottest first."""
+        """Take one reading of all copies, hottest first; return the judgement so far."""
         self._judgement = self._judge(tuple(copies))
         return self._judgement
 
     def conclude(self) -> Judgement:
-        """The judgement once the wait is over: a copy that stood still below the target differs."""
+        """Return the judgement after the wait: a copy that stood still below the target differs."""
         if not isinstance(self._judgement, Unsettled) or not self._first:
             return self._judgement
         behind = [copy for copy in self._last if copy.state.lwm < self._target]
@@ -107,7 +107,7 @@ class CounterWatch:
         return lineage_difference(self.partition, copies) or Settled(copies, self._target)
 
     def _difference_of(self, behind: list[CopySeen]) -> CounterDifference:
-        """Of copies that stand still: do others hold what they lack, or does nobody?"""
+        """Return the difference: stalled copies lack what others (lwm) or none (hwm) hold."""
         highest = max(copy.state.lwm for copy in self._last)
         if all(copy.state.lwm == highest for copy in self._last) and not any(
             copy.state.above for copy in self._last
@@ -129,7 +129,7 @@ class CounterWatch:
 
 
 def why_not_comparable(partition: int, copies: Sequence[CopySeen]) -> str | None:
-    """Why the copies of one reading cannot be compared yet; None when they can."""
+    """Return why the copies of one reading cannot be compared yet; None if they can."""
     if not copies:
         return f"partition {partition}: no agent owns a copy"
     first = copies[0].state
@@ -161,13 +161,13 @@ def why_not_comparable(partition: int, copies: Sequence[CopySeen]) -> str | None
 
 
 def known_counter(copy: CopySeen) -> int:
-    """The highest counter the copy knows of."""
+    """Return the highest counter that the copy knows of."""
     state = copy.state
     return max(state.lwm, state.hwm, *(last for _, last in state.above), 0)
 
 
 def lineage_difference(partition: int, copies: Sequence[CopySeen]) -> CounterDifference | None:
-    """Whether two adopted copies hold one counter in different terms, up to the lower LWM."""
+    """Return where two adopted copies differ in a counter's term, up to the lower LWM, if so."""
     for index, copy in enumerate(copies):
         for other in copies[index + 1 :]:
             upto = min(copy.state.lwm, other.state.lwm)
@@ -185,7 +185,7 @@ def lineage_difference(partition: int, copies: Sequence[CopySeen]) -> CounterDif
 
 
 def counters_of(copy: CopySeen) -> CopyCounters:
-    """The copy's counter state as a report shows it."""
+    """Return the copy's counter state as a report shows it."""
     state = copy.state
     return CopyCounters(
         copy.node,

@@ -1,8 +1,8 @@
-"""Whether the copies of a partition have the same digest, judged over several readings.
+"""Judges whether the copies of a partition have the same digest, over several readings.
 
-Pure.  The rows of a copy are the fold of its updates up to its LWM, so in one term the digest at
-one counter is the same on every copy, whenever it is told.  Two kinds of answers tell a digest at a
-counter: what a copy has now (at its LWM), and what it had at a mark that it was asked to note.
+Pure.  The rows of a copy are the fold of its updates up to its LWM.  So in one term the digest at
+one counter is the same on every copy, whenever it is told.  An answer tells two digests: the
+present one, at the copy's LWM, and the one at the mark that the copy was asked to note.
 
     no counter at which every copy told its digest -> a mark a little above the highest LWM
     a copy passed the mark before it was asked     -> another mark, further ahead
@@ -15,12 +15,14 @@ from typing import NamedTuple
 from quorate.protocol.messages.tools import CopyDigest
 
 MARGIN_MIN = 4
-"""Counters between the highest LWM and a mark, at first."""
+"""Counters between the highest LWM and the first mark."""
 
 
 class DigestsTold(NamedTuple):
-    """What every copy told at one counter, in the order of the watch's nodes.  `rows`: live rows as
-    the hottest copy counted them last."""
+    """The digests of all copies at one counter, in the order of the watch's nodes.
+
+    `rows`: live rows as the hottest copy last counted them.
+    """
 
     counter: int
     digests: tuple[bytes, ...]
@@ -28,12 +30,12 @@ class DigestsTold(NamedTuple):
 
     @property
     def agree(self) -> bool:
-        """Whether all copies told the same."""
+        """Whether all digests are the same."""
         return len(set(self.digests)) == 1
 
 
 class DigestWatch:
-    """One partition's digests so far.  `mark`: what the copies are to be asked for, 0 for none."""
+    """The digests of one partition so far.  `mark`: the mark to ask the copies for, 0 for none."""
 
     __slots__ = ("_asked", "_highest", "_last", "_margin", "_told", "mark", "nodes", "partition")
 
@@ -48,7 +50,7 @@ class DigestWatch:
         self._asked: dict[str, int] = {}
 
     def take_in(self, node: str, answer: CopyDigest) -> None:
-        """What `node` answered when it was asked with the present mark."""
+        """Take the answer of `node` to a question with the present mark."""
         last = self._last.get(node)
         told = self._told[node]
         if last is not None and (
@@ -63,19 +65,21 @@ class DigestWatch:
         if answer.lwm < self.mark:
             self._asked[node] = self.mark
         elif self.mark and self._asked.get(node) == self.mark == answer.mark:
-            # A mark of somebody's earlier question may be of updates that were undone since; this
-            # one was noted after we asked, below it and in this very term.
+            # A mark of another client's question may be of updates that were undone since.  This
+            # one was noted after we asked, below it and in this term.
             told[answer.mark] = answer.mark_digest
 
     def forget(self, node: str) -> None:
-        """`node` has no such copy now, or did not answer."""
+        """Forget `node`: it has no such copy now, or did not answer."""
         self._last.pop(node, None)
         self._told[node].clear()
         self._asked.pop(node, None)
 
     def judge(self) -> DigestsTold | None:
-        """What all copies told at the highest counter they have in common.  None: nothing yet;
-        `mark` is then set for the next question."""
+        """Return the digests at the highest counter at which all copies told theirs.
+
+        None if there is no such counter yet; `mark` is then set for the next question.
+        """
         if self._why_not_comparable():
             return None
         common = set.intersection(*(set(told) for told in self._told.values()))
@@ -87,7 +91,7 @@ class DigestWatch:
         return None
 
     def why_open(self) -> str:
-        """Why nothing can be told yet, in one sentence."""
+        """Return why the partition cannot be judged yet, in one sentence."""
         reason = self._why_not_comparable()
         if not reason:
             places = ", ".join(f"{node} at {self._last[node].lwm}" for node in self.nodes)
@@ -123,6 +127,6 @@ class DigestWatch:
         )
         if self.mark and not missed:
             return
-        # Far enough that the next question reaches every copy before it is passed.
+        # Far enough ahead that the next question reaches every copy before its LWM passes it.
         self._margin = max(2 * self._margin if self.mark else self._margin, 2 * advanced)
         self.mark = highest + self._margin

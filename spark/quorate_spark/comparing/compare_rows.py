@@ -1,19 +1,19 @@
-"""Whether the copies of a partition hold the same rows, as far as these are settled.
+"""Judges whether the copies of a partition hold the same rows, as far as these are settled.
 
 Pure; no Spark.  Let c be the lowest LWM of the copies, read before any row was.  Every copy then
 holds every update up to c, and per key the highest counter wins, so:
 
-- a key whose highest counter over all copies is at most c was not touched above c by any copy that
-  was read: all copies must show that very row, unless it is a tombstone, which a copy may have
-  purged: for a tombstone, absence says the same;
-- a key with a higher counter anywhere is *unsettled*: copies are read at different moments, and one
+- If a key's highest counter over all copies is at most c, no copy that was read touched the key
+  above c.  All copies must show that very row.  Exception: a tombstone, which a copy may have
+  purged, so that absence says the same.
+- A key with a higher counter anywhere is *unsettled*: copies are read at different moments, and one
   may show a newer row than another.  It is counted, never damage.
 
-What this cannot see is a newer update that left no row behind: between reading copy A and copy B a
-key is deleted and its tombstone purged, or the whole partition is flushed.  A key that differs is
-therefore only a *candidate*: it is read again once every copy has passed what any copy knew of at
-the end of the first reading (`quorate_spark.reading.recheck`).  The delete is then applied
-everywhere, so a key that still differs with the same winning row was never deleted: it is damage.
+This cannot see a newer update that left no row behind: between reading copy A and copy B a key is
+deleted and its tombstone purged, or the whole partition is flushed.  So a key that differs is only
+a *candidate*.  It is read again once every copy has passed what any copy knew of at the end of the
+first reading (`quorate_spark.reading.recheck`).  By then the delete is applied everywhere, so a key
+that still differs with the same winning row was never deleted: it is damage.
 """
 
 import enum
@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 
 class RowSeen(NamedTuple):
-    """A key's row on one copy.  `digest` of the value; None: a tombstone."""
+    """A key's row on one copy.  `digest`: of the value; None for a tombstone."""
 
     node: str
     counter: int
@@ -34,14 +34,17 @@ class RowSeen(NamedTuple):
 
 
 def digest(value: bytes) -> bytes:
-    """What stands for a value when values are compared (SHA-256)."""
+    """Return the digest (SHA-256) by which values are compared."""
     return hashlib.sha256(value).digest()
 
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What was known of a partition before its rows were read: its owners, hottest first, and
-    c, the counter up to which every one of them holds all updates."""
+    """What was known of a partition before its rows were read.
+
+    `nodes`: the owners, hottest first; `settled_upto`: c, the counter up to which all of them hold
+    all updates.
+    """
 
     partition: int
     nodes: tuple[str, ...]
@@ -49,7 +52,7 @@ class Baseline:
 
 
 class KeyState(enum.Enum):
-    """What the copies say of one key."""
+    """The state of one key over all copies."""
 
     AGREE = "agree"
     UNSETTLED = "unsettled"
@@ -57,8 +60,11 @@ class KeyState(enum.Enum):
 
 
 class KeyJudgement(NamedTuple):
-    """`what` names the differing things in a fixed order; empty unless `state` is DIFFER.
-    `winner` is the highest (counter, term) over all copies; (0, 0) when no copy has a row."""
+    """The judgement of one key.
+
+    `what`: the differing things in a fixed order, empty unless `state` is DIFFER; `winner`: the
+    highest (counter, term) over all copies, (0, 0) if no copy has a row.
+    """
 
     state: KeyState
     winner: tuple[int, int]
@@ -94,7 +100,7 @@ def compare_key(rows: Sequence[RowSeen], baseline: Baseline) -> KeyJudgement:
 
 
 class Candidate(NamedTuple):
-    """A key to read again, and the winning (counter, term) it had."""
+    """A key to read again, and its winning (counter, term)."""
 
     partition: int
     key: bytes
@@ -102,7 +108,7 @@ class Candidate(NamedTuple):
 
 
 class Again(enum.Enum):
-    """What reading a candidate again says of it."""
+    """The result of reading a candidate again."""
 
     CONFIRMED = "the same row differs still"
     GONE = "deleted, overwritten or alike now"
@@ -112,7 +118,7 @@ class Again(enum.Enum):
 def judge_again(
     candidate: Candidate, rows: Sequence[RowSeen], later: Baseline
 ) -> tuple[Again, tuple[str, ...]]:
-    """Judge a candidate by rows read again, and what differs when it is CONFIRMED.
+    """Judge a candidate by rows read again; return what differs too if it is CONFIRMED.
 
     `later.settled_upto` must have reached every counter that any copy knew of after the candidate
     was first seen.
@@ -120,7 +126,7 @@ def judge_again(
     judgement = compare_key(rows, later)
     what = judgement.what
     if judgement.state is KeyState.UNSETTLED and judgement.winner == candidate.winner:
-        # It was there before, and it is above all that was known after: nobody gave it out.
+        # It was there before, yet is above everything known since: its counter was never given out.
         what = ("hwm",)
     if not what:
         return Again.GONE, ()
@@ -131,10 +137,10 @@ def judge_again(
 
 @dataclass(slots=True)
 class PartitionTally:
-    """What the rows of one partition came to.  Tallies of disjoint sets of keys add up.
+    """The result of comparing the rows of one partition.  Tallies of disjoint sets of keys add up.
 
-    `highest` is the unsettled key with the highest counter: a counter above everything that any
-    copy knows of afterwards was never given out, however long one waits for it to settle.
+    `highest` is the unsettled key with the highest counter.  If that counter is above everything
+    that any copy knows of afterwards, it was never given out, and the key never settles.
     """
 
     baseline: Baseline
@@ -160,7 +166,7 @@ class PartitionTally:
                     self.candidates.append(candidate)
 
     def add(self, other: "PartitionTally", candidates_max: int) -> None:
-        """Take in another tally of the same partition; of the candidates the first by key."""
+        """Add another tally of the same partition; keep the first candidates by key."""
         self.settled += other.settled
         self.unsettled += other.unsettled
         self.differing += other.differing

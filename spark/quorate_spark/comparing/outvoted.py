@@ -1,7 +1,7 @@
-"""Which copies the others out-vote, and from whose copies their rows may be taken.
+"""Finds the copies that the others out-vote, and the copies from which their rows may be taken.
 
-Pure.  What a majority of the copies that there should be agrees on is taken for right: a copy that
-tells something else is out-voted.  Where no majority agrees nobody can know which copy is right.
+Pure.  If a majority of the expected copies agrees, it is taken for right, and a copy that differs
+from it is out-voted.  Without a majority it cannot be known which copy is right.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,15 +16,17 @@ T = TypeVar("T")
 
 
 class Votes(msgspec.Struct, frozen=True):
-    """`outvoted` copies, and the `undecided` partitions, of which no majority agrees."""
+    """The `outvoted` copies, and the `undecided` partitions, in which no majority agrees."""
 
     outvoted: tuple[OutvotedCopy, ...] = ()
     undecided: tuple[int, ...] = ()
 
 
 def votes_by_digest(differences: Iterable[DigestDifference], replicas: int) -> Votes:
-    """Judged by the digests of whole copies; only where a key is confirmed to differ.  `replicas`:
-    how many copies there should be; 0: as many as told."""
+    """Judge by the digests of whole copies, only if a key is confirmed to differ.
+
+    `replicas`: how many copies there should be; 0: as many as answered.
+    """
     outvoted: list[OutvotedCopy] = []
     undecided: list[int] = []
     for difference in differences:
@@ -43,8 +45,11 @@ def votes_by_digest(differences: Iterable[DigestDifference], replicas: int) -> V
 
 
 def votes_by_rows(differences: Sequence[KeyDifference], replicas: int) -> Votes:
-    """Judged key by key: a copy is out-voted when it is at one of them, and rows may be taken from
-    those that are at none."""
+    """Judge key by key.
+
+    A copy is out-voted if it is out-voted at one key; rows may be taken from copies that are
+    out-voted at none.
+    """
     by_partition: dict[int, list[KeyDifference]] = {}
     for difference in differences:
         by_partition.setdefault(difference.partition, []).append(difference)
@@ -71,7 +76,7 @@ def votes_by_rows(differences: Sequence[KeyDifference], replicas: int) -> Votes:
 
 
 def _agreeing(told: Mapping[str, T], replicas: int) -> tuple[str, ...]:
-    """The nodes that told what a majority of `replicas` told; empty when there is none."""
+    """Return the nodes that agree as a majority of `replicas`; empty if there is no majority."""
     groups: dict[T, list[str]] = {}
     for node, what in told.items():
         groups.setdefault(what, []).append(node)

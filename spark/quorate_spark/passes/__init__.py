@@ -1,1 +1,1 @@
-"""Spark's passes over all rows of all copies."""
+"""Passes over all rows of all copies."""

@@ -1,7 +1,7 @@
-"""One pass over all copies that compares digests, and reads rows only where these differ.
+"""One pass over all copies that compares digests, and reads rows only where they differ.
 
-Plain Python over the agents' peer ports: no Spark.  The digests are those which the agents keep as
-they write, so a row that changed on disk behind its agent is level rows' to find.
+Plain Python over the agents' peer ports: no Spark.  Agents maintain these digests as they write, so
+only level rows finds a row that changed on disk behind its agent.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from quorate_spark.verdict import CopyDigestTold, DigestDifference, DigestFigure
 
 
 class DigestScan:
-    """RowScan by digests.  A later pass over a partition replaces what an earlier one found."""
+    """A RowScan by digests.  A later pass over a partition replaces earlier findings."""
 
     def __init__(self, copies: ZoneCopies, settings: Settings) -> None:
         self._copies = copies
@@ -32,7 +32,7 @@ class DigestScan:
         self._differences: dict[int, DigestDifference] = {}
 
     def __call__(self, baselines: Mapping[int, Baseline]) -> dict[int, ScannedPartition]:
-        """Judge the baselines' partitions.  Unreadable when the copies cannot be listed."""
+        """Judge the baselines' partitions.  Raises Unreadable if the copies cannot be listed."""
         reading = self._copies.read(self._settings)
         scanned: dict[int, ScannedPartition] = {}
         owned: dict[int, tuple[CopySeen, ...]] = {}
@@ -57,7 +57,7 @@ class DigestScan:
         return scanned
 
     def figures_added(self, verdict: Verdict) -> Verdict:
-        """The verdict with what was compared by digest and what was read."""
+        """Return the verdict with the figures of what was compared by digest and what was read."""
         keys: dict[int, list[str]] = {}
         for difference in verdict.key_differences:
             keys.setdefault(difference.partition, []).append(difference.key)

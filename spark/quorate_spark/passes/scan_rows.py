@@ -1,8 +1,8 @@
 """One pass of Spark over all rows of all copies: a tally for each partition.
 
-Rows are grouped by (partition, key).  Keys that are plainly alike, the same settled row on every
-copy, only leave a count to Python; the others go through `quorate_spark.comparing.compare_rows`,
-which alone knows the rule.  Values travel as digests.
+Rows are grouped by (partition, key).  For keys with the same settled row on every copy, Python gets
+only a count.  All others go through `quorate_spark.comparing.compare_rows`, the only place that
+knows the rule.  Values travel as digests.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ScannedPartition:
-    """`problem` is empty when every copy was read whole; else the tally says nothing.  `suspicion`:
-    why the partition cannot agree unless a key that differs explains it; empty: it may."""
+    """The result for one partition.
+
+    `problem`: empty if every copy was read whole; otherwise the tally says nothing.  `suspicion`:
+    why the partition cannot agree unless a key that differs explains it; empty if it may agree.
+    """
 
     tally: PartitionTally
     problem: str = ""
@@ -35,11 +38,11 @@ class RowScan(Protocol):
     """Compares all rows of some partitions, by reading them or otherwise."""
 
     def __call__(self, baselines: Mapping[int, Baseline]) -> dict[int, ScannedPartition]:
-        """One entry per baseline.  Unreadable when it could not be done at all."""
+        """Return one entry per baseline.  Raises Unreadable if nothing could be scanned."""
 
 
 class PartialTally(msgspec.Struct, frozen=True, array_like=True):
-    """What one Spark task found of one partition; `ended` are (node, problem)."""
+    """The findings of one Spark task in one partition; `ended` are (node, problem)."""
 
     partition: int
     settled: int
@@ -55,7 +58,7 @@ _decoder = msgspec.msgpack.Decoder(PartialTally)
 
 
 class SparkRowScan:
-    """RowScan on a Spark session."""
+    """A RowScan on a Spark session."""
 
     def __init__(
         self,
@@ -72,7 +75,7 @@ class SparkRowScan:
         self._settings = settings
 
     def __call__(self, baselines: Mapping[int, Baseline]) -> dict[int, ScannedPartition]:
-        """One Spark job over the baselines' partitions."""
+        """Run one Spark job over the baselines' partitions."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
@@ -97,8 +100,10 @@ class SparkRowScan:
         return [_decoder.decode(bytes(row[0])) for row in found]
 
     def _grouped(self, baselines: Mapping[int, Baseline]) -> "DataFrame":
-        """(partition, key, alike, rows): `alike` where all copies show one settled row, which
-        leaves key and rows null."""
+        """Return (partition, key, alike, rows).
+
+        `alike`: all copies show one settled row; key and rows are then null.
+        """
         from pyspark.sql import functions as f
 
         from quorate_spark.data_source import FORMAT, QuorateDataSource
@@ -149,7 +154,7 @@ class SparkRowScan:
 def compare_batches(
     batches: "Iterator[pa.RecordBatch]", baselines: Mapping[int, Baseline], candidates_max: int
 ) -> "Iterator[pa.RecordBatch]":
-    """In a worker: (partition, key, alike, rows) in, encoded PartialTally out."""
+    """Turn (partition, key, alike, rows) into encoded PartialTally; runs in a worker."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -194,7 +199,7 @@ def compare_batches(
 def collect_tallies(
     parts: list[PartialTally], baselines: Mapping[int, Baseline], candidates_max: int
 ) -> dict[int, ScannedPartition]:
-    """The tasks' findings by partition, each checked to be of all copies and of these only."""
+    """Return the tasks' findings by partition, each checked to be of exactly these copies."""
     tallies = {partition: PartitionTally(baseline) for partition, baseline in baselines.items()}
     ended: dict[int, list[tuple[str, str]]] = {partition: [] for partition in baselines}
     for part in parts:
@@ -217,7 +222,7 @@ def collect_tallies(
 
 
 def reason_of(text: str) -> str:
-    """The sentence of an Unreadable inside what Spark says of a failed query."""
+    """Return the sentence of an Unreadable inside Spark's message about a failed query."""
     marker = f"{Unreadable.__module__}.{Unreadable.__qualname__}: "
     _, found, rest = text.rpartition(marker)
     lines = (rest if found else text).strip().splitlines()

@@ -1,7 +1,7 @@
-"""A local Spark that stays by itself: loopback only, quiet, all its files in one folder.
+"""A local Spark that is isolated: loopback only, quiet, all its files in one folder.
 
-Needs Java 17 or later and the packages pyspark and pyarrow; SparkMissing says which of them lacks
-and how to get it.  What Java and Spark print goes to `spark.log` in the folder.
+It needs Java 17 or later and the packages pyspark and pyarrow; SparkMissing says which is missing
+and how to get it.  Output of Java and Spark goes to `spark.log` in the folder.
 """
 
 import contextlib
@@ -44,11 +44,11 @@ appender.stderr.layout.pattern = %d{ISO8601} %p %c: %m%n
 
 
 class SparkMissing(QuorateError):
-    """Spark cannot run here: what lacks, and the way out."""
+    """Spark cannot run here; the message says what is missing, and the way out."""
 
 
 def check_spark() -> None:
-    """Raise SparkMissing unless Java and the Python packages are there."""
+    """Raise SparkMissing unless Java and the Python packages are installed."""
     for package in ("pyspark", "pyarrow", "pandas"):
         if importlib.util.find_spec(package) is None:
             raise SparkMissing(
@@ -68,9 +68,10 @@ def check_spark() -> None:
 
 @contextlib.contextmanager
 def local_spark(folder: Path) -> Iterator["SparkSession"]:
-    """A session on all cores of this machine; its Java process has ended when this returns.
+    """Yield a session on all cores of this machine; its Java process has ended afterwards.
 
-    `folder` must exist, be this session's own, and is the caller's to remove."""
+    `folder` must exist and be used by this session only; the caller removes it.
+    """
     check_spark()
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
@@ -107,7 +108,7 @@ def local_spark(folder: Path) -> Iterator["SparkSession"]:
 
 
 def _was_interrupted(error: BaseException) -> bool:
-    """Whether a signal's exception is behind `error`: what it passes on its way out raises more."""
+    """Return whether a signal's exception is behind `error`: it causes others on its way out."""
     seen: BaseException | None = error
     while seen is not None and isinstance(seen, Exception):
         seen = seen.__context__
@@ -115,7 +116,7 @@ def _was_interrupted(error: BaseException) -> bool:
 
 
 def _stop_listening(session: "SparkSession") -> None:
-    """End the server that Java reports its sums to: it would print that Java has gone."""
+    """End the server for Java's accumulator updates: it would print that Java has gone."""
     server: Any = getattr(session.sparkContext, "_accumulatorServer", None)  # pyspark's own
     if server is not None:
         with contextlib.suppress(OSError):
@@ -133,7 +134,7 @@ def _stop(session: "SparkSession", gateway: Any) -> None:
 
 
 def log_tail(folder: Path, lines: int = 3) -> str:
-    """The last lines that Java or Spark printed."""
+    """Return the last lines that Java or Spark printed."""
     try:
         text = (folder / "spark.log").read_text(errors="replace")
     except OSError:
@@ -144,7 +145,7 @@ def log_tail(folder: Path, lines: int = 3) -> str:
 def _find_java() -> str:
     home = os.environ.get("JAVA_HOME")
     if home:
-        # Spark would use this one and no other, so neither do we.
+        # Spark would use this one and no other, so we do the same.
         return os.path.join(home, "bin", "java")
     found = shutil.which("java")
     if found is None:
@@ -157,7 +158,7 @@ def _find_java() -> str:
 
 
 def _java_version(java: str) -> int | None:
-    """The major version that `java` says it is; None when it does not run."""
+    """Return the major version that `java` reports; None if it does not run."""
     ask = partial(
         subprocess.run, [java, "-version"], capture_output=True, text=True, timeout=30, check=True
     )
@@ -180,7 +181,7 @@ def _configuration(folder: Path) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.local.dir": str(folder / "tmp"),
         "spark.sql.warehouse.dir": str(folder / "tmp" / "warehouse"),
-        # A run is short: compiling for long ones costs half of its processor time.
+        # A run is short: optimizing for long ones costs half of its CPU time.
         "spark.driver.extraJavaOptions": (
             f"-Djava.io.tmpdir={folder / 'tmp'} -XX:-UsePerfData -XX:TieredStopAtLevel=1"
         ),
@@ -190,10 +191,10 @@ def _configuration(folder: Path) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _environment(folder: Path) -> Iterator[None]:
-    """Environment variables that Java and the workers it starts inherit, then as before."""
+    """Set the environment variables that Java and its workers inherit; restore them afterwards."""
     roots = [str(Path(package.__path__[0]).parent) for package in (quorate, quorate_spark)]
     changes: dict[str, str | None] = {
-        # Workers must import these very packages, also where nothing is installed.
+        # Workers must import these very packages, even if nothing is installed.
         "PYTHONPATH": os.pathsep.join([*roots, *filter(None, [os.environ.get("PYTHONPATH")])]),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
@@ -223,7 +224,7 @@ def _set_environment(values: dict[str, str | None]) -> None:
 
 
 def _start_java(conf: "SparkConf", log: BinaryIO) -> object:
-    """The gateway to a Java process.  Whoever interrupts this waits until Java has ended again."""
+    """Start Java and return its gateway.  An interrupt takes effect when Java has ended again."""
     from pyspark.java_gateway import launch_gateway
 
     started: list[object] = []
@@ -238,18 +239,21 @@ def _start_java(conf: "SparkConf", log: BinaryIO) -> object:
 
 
 def _undisturbed(work: Callable[[], T]) -> T:
-    """What `work` returns or raises.  In a thread of its own: a signal's exception then comes when
-    all of it is done, not between the start of a process and our knowing of it, which would leave
-    it behind with a folder to write into."""
+    """Run `work` undisturbed by signals; return or raise its result.
+
+    It runs in its own thread, so that a signal's exception comes when all of it is done.  Between
+    the start of a process and our knowing of it, an exception would leave the process behind with a
+    folder to write into.
+    """
     with ThreadPoolExecutor(1) as threads:
-        # A thread that is interrupted in its start is one that nobody waits for: not with `work`.
+        # An interrupt while the thread starts would leave it unawaited, so it starts before `work`.
         threads.submit(int).result()
         return threads.submit(work).result()
 
 
 @contextlib.contextmanager
 def _own_interrupts() -> Iterator[None]:
-    """Ctrl-C as before: pyspark's own handler asks Java in the midst of another question."""
+    """Keep our Ctrl-C handler: pyspark's queries Java in the middle of another query."""
     handler = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -259,10 +263,10 @@ def _own_interrupts() -> Iterator[None]:
 
 
 def _kill_java(gateway: Any) -> None:
-    """End the Java process without asking it; what it would have removed is in our own folder."""
+    """Kill the Java process without asking it; its files are in our own folder."""
     gateway.proc.kill()
     gateway.proc.wait()
-    with contextlib.suppress(Exception):  # whatever py4j makes of a connection that has ended
+    with contextlib.suppress(Exception):  # py4j may raise anything about an ended connection
         _end_java(gateway)
 
 
@@ -270,7 +274,7 @@ def _end_java(gateway: Any) -> None:
     """End the Java process behind a gateway (py4j has no types) and wait until it is gone."""
     from pyspark import SparkContext
 
-    # pyspark keeps the gateway for a next context, which must not find a dead one.
+    # pyspark keeps the gateway for the next context, which must not find a dead one.
     SparkContext._gateway = None
     SparkContext._jvm = None
     process: subprocess.Popen[bytes] = gateway.proc

@@ -1,1 +1,1 @@
-"""Reading the copies of a zone, until what they say can be judged."""
+"""Reads the copies of a zone until the answers can be judged."""

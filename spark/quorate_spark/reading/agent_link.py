@@ -1,6 +1,6 @@
-"""One conversation with an agent's peer port: a question, its answer, within a time limit.
+"""One connection to an agent's peer port: a question and its answer, within a time limit.
 
-Plain blocking sockets: a Spark worker reads one copy and does nothing else meanwhile.
+Plain blocking sockets: a Spark worker that reads a copy does nothing else.
 """
 
 import socket
@@ -30,7 +30,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Whose copies are read: the cluster's name and a tool's keys, and the file they are from."""
+    """The cluster whose copies are read: its name, a tool's keys, and the file they are from."""
 
     name: str
     keys: RoleKeys
@@ -38,16 +38,16 @@ class Cluster:
 
 
 def read_cluster(name: str, secret_file: str) -> Cluster:
-    """The cluster of this name whose secret is in the file.  SecretRefused."""
+    """Return the cluster of this name whose secret is in the file.  Raises SecretRefused."""
     return Cluster(name, read_secret(Path(secret_file)).keys("tool"), secret_file)
 
 
 class Unreadable(QuorateError):
-    """A copy, or an agent with its copies, could not be read: the reason in one sentence."""
+    """A copy, or an agent with its copies, could not be read; the message is one sentence."""
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Host and port of "host:port"; an IPv6 host stands in brackets."""
+    """Return host and port of "host:port"; an IPv6 host is in brackets.  Raises Unreadable."""
     try:
         return read_address(text.strip())
     except NotAnAddress as error:
@@ -55,7 +55,10 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def parse_addresses(text: str) -> tuple[str, ...]:
-    """The addresses of "host:port,host:port", each of them well-formed and named once."""
+    """Return the addresses of "host:port,host:port".
+
+    Raises Unreadable unless each is well-formed and named once.
+    """
     addresses = tuple(part.strip() for part in text.split(",") if part.strip())
     if not addresses:
         raise Unreadable("agents is empty: name the peer port of every agent, host:port,host:port")
@@ -103,16 +106,16 @@ class AgentLink:
         self.close()
 
     def close(self) -> None:
-        """Hang up; more than once is fine."""
+        """Close the connection; idempotent."""
         self._socket.close()
 
     @property
     def name(self) -> str:
-        """How sentences name the agent."""
+        """The agent's name in sentences."""
         return f"agent {self.agent.node} at {self._address}"
 
     def ask(self, question: Message, answer: type[Answer]) -> Answer:
-        """Send `question`; the next message must be of type `answer`."""
+        """Send `question` and return the next message, which must be of type `answer`."""
         return self._exchange(question, answer, self.name)
 
     def _greet(self, cluster: Cluster) -> Hello:
@@ -177,7 +180,7 @@ class AgentLink:
             raise Unreadable(f"{name} is not believed: {error}") from error
 
     def _receive(self, deadline: float) -> Message | None:
-        """The next message; None when the other side hung up."""
+        """Return the next message; None if the other side closed the connection."""
         while not self._received:
             data = receive(self._socket, deadline, RECEIVE_BYTES)
             if not data:

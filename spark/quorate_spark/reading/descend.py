@@ -1,13 +1,13 @@
-"""Which rows make the digests of a partition's copies differ, reading as few of them as possible.
+"""Finds the rows that make the digests of a partition's copies differ, reading as few as possible.
 
-1. The agents add up their copies' rows by 256 ranges of the keys' hash (buckets), of rows with
-   counter <= c, which every copy has reached.  Buckets that differ are asked for again: a key that
-   is written between two copies' answers makes its bucket differ once, a damaged row every time.
-2. The rows of the buckets that differed each time are read on every copy, and compared as level
-   rows does (`compare_rows`): what is above c is unsettled.
+1. The agents add up the rows of their copies by 256 ranges of the keys' hash (buckets): rows with
+   counter <= c, which every copy has reached.  Buckets that differ are asked for again: a key
+   written between two copies' answers makes its bucket differ once, a damaged row every time.
+2. The rows of the buckets that differed each time are read on every copy, and compared as in level
+   rows (`compare_rows`): rows above c are unsettled.
 
-A row with a counter that nobody gave out may be above every c.  So where no bucket differs up to c,
-all rows are added up.
+A row whose counter was never given out may be above every c.  So if no bucket differs up to c, all
+rows are added up.
 """
 
 import heapq
@@ -31,8 +31,11 @@ ROUNDS_MAX = 4
 
 @dataclass(frozen=True, slots=True)
 class Descent:
-    """What one partition's rows came to: `tally` of the rows read, `rows_read` over all copies,
-    `rows_unread` of one copy in buckets that were alike."""
+    """The result for the rows of one partition.
+
+    `tally`: of the rows read; `rows_read`: over all copies; `rows_unread`: rows of one copy in
+    buckets that were alike.
+    """
 
     tally: PartitionTally
     buckets: tuple[int, ...]
@@ -43,7 +46,10 @@ class Descent:
 def descend(
     copies: tuple[CopySeen, ...], upto: int, zone: str, cluster: Cluster, settings: Settings
 ) -> Descent:
-    """Every copy has reached counter `upto`.  Unreadable when one of them cannot be read."""
+    """Find the differing rows; every copy has reached counter `upto`.
+
+    Raises Unreadable if a copy cannot be read.
+    """
     partition = copies[0].state.partition
     shares, buckets = _differing_buckets(copies, upto, zone, cluster, settings)
     settled_upto = min(share.lwm for share in shares)
@@ -75,7 +81,7 @@ def _rows(
 def _differing_buckets(
     copies: Sequence[CopySeen], upto: int, zone: str, cluster: Cluster, settings: Settings
 ) -> tuple[list[Shares], tuple[int, ...]]:
-    """The last answers, and the buckets that differed in each round."""
+    """Return the last answers, and the buckets that differed in each round."""
     partition = copies[0].state.partition
     with ExitStack() as stack:
         links = []

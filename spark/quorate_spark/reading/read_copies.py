@@ -1,8 +1,8 @@
-"""What the copies of a zone are and which rows each of them holds, as their agents answer.
+"""Reads the copies of a zone, and the rows of each copy, from their agents.
 
-A reading is whole or it is an Unreadable with the reason: rows of a copy come in key order, chunk
-by chunk, and after the last chunk the copy must still be the one that was asked: same process, same
-replica index, row version, term, and an LWM that did not go back.
+A reading is whole, or it raises Unreadable with the reason.  Rows of a copy come in key order,
+chunk by chunk.  After the last chunk the copy must still be the one that was asked: same process,
+replica index, row version and term, and an LWM that did not go back.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,18 +13,18 @@ from quorate_spark.reading.agent_link import AgentLink, Cluster, Unreadable
 from quorate_spark.settings import Settings
 
 StoredRow = tuple[bytes, int, int, int, bytes | None]
-"""(key, counter, term, expires_at, value) as CopyRows carries it; value None: a tombstone."""
+"""(key, counter, term, expires_at, value) as in CopyRows; value None: a tombstone."""
 
 RECHECK_READS_MAX = 64
 
 
 def open_link(address: str, cluster: Cluster, settings: Settings) -> AgentLink:
-    """A conversation with the agent at `address`."""
+    """Open a connection to the agent at `address`."""
     return AgentLink(address, cluster, settings.connect_timeout_s, settings.answer_timeout_s)
 
 
 def read_copies(zone: str, agents: Sequence[str], cluster: Cluster, settings: Settings) -> Reading:
-    """Ask every agent for its copies.  Unreadable when any of them does not answer for the zone."""
+    """Ask every agent for its copies.  Raises Unreadable if one does not answer for the zone."""
     owned: dict[int, list[CopySeen]] = {}
     strays: list[CopySeen] = []
     address_of: dict[str, str] = {}
@@ -52,8 +52,10 @@ def read_copies(zone: str, agents: Sequence[str], cluster: Cluster, settings: Se
 def read_rows(
     copy: CopySeen, zone: str, cluster: Cluster, settings: Settings, buckets: tuple[int, ...] = ()
 ) -> Iterator[list[StoredRow]]:
-    """The copy's rows in key order, in chunks; with `buckets`, those of these only.  Unreadable
-    unless all of them were read from it."""
+    """Yield the copy's rows in key order, in chunks; with `buckets`, only rows of these.
+
+    Raises Unreadable unless all of them were read.
+    """
     partition = copy.state.partition
     with open_link(copy.address, cluster, settings) as link:
         check_process(link, copy)
@@ -77,7 +79,7 @@ def read_rows(
 def read_key(
     copy: CopySeen, key: bytes, zone: str, cluster: Cluster, settings: Settings
 ) -> StoredRow | None:
-    """The copy's row of one key, tombstone included; None when it has none."""
+    """Return the copy's row of one key, even a tombstone; None if it has none."""
     partition = copy.state.partition
     with open_link(copy.address, cluster, settings) as link:
         check_process(link, copy)
@@ -99,7 +101,7 @@ def read_key(
 
 
 def key_before(key: bytes) -> bytes | None:
-    """A bound below `key` with as good as no keys between; None: the start of all keys."""
+    """Return a bound below `key` with almost no keys between; None: the start of all keys."""
     if not key:
         return None
     if key[-1] == 0:
@@ -128,7 +130,7 @@ def _ask_rows(
     bytes_max: int,
     buckets: tuple[int, ...] = (),
 ) -> CopyRows:
-    """One chunk, checked: of this partition, rows rising, and further on than `after`."""
+    """Return one chunk, checked: of this partition, keys rising and beyond `after`."""
     answer = link.ask(AskRows(zone, partition, after, bytes_max, buckets), CopyRows)
     if answer.problem:
         raise Unreadable(f"partition {partition}: {link.name} cannot read it: {answer.problem}")
@@ -156,7 +158,7 @@ def _ask_rows(
 
 
 def check_process(link: AgentLink, copy: CopySeen) -> None:
-    """Unreadable unless `link` leads to the process that answered for `copy`."""
+    """Raise Unreadable unless `link` leads to the process that answered for `copy`."""
     agent = link.agent
     found = (agent.node, agent.store, agent.incarnation)
     if found != (copy.node, copy.store, copy.incarnation):

@@ -1,4 +1,4 @@
-"""What the copies of a zone add up to, as their agents answer: whole, or by ranges of keys."""
+"""Reads the digests of a zone's copies from their agents: whole, or by ranges of keys."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -20,7 +20,7 @@ _MASK = (1 << 8 * DIGEST_BYTES) - 1
 
 
 class Shares(NamedTuple):
-    """One copy's rows by bucket as (rows, digest).  `lwm`: the copy's while the last was read."""
+    """One copy's rows by bucket: (rows, digest).  `lwm`: the copy's at the last answer."""
 
     lwm: int
     by_bucket: Mapping[int, tuple[int, int]]
@@ -29,7 +29,10 @@ class Shares(NamedTuple):
 def read_digests(
     link: AgentLink, zone: str, partitions: Sequence[int], marks: Sequence[int]
 ) -> dict[int, CopyDigest]:
-    """By partition, of those that are there.  At most DIGESTS_ASKED_MAX."""
+    """Return the digests of the partitions that exist, by partition.
+
+    At most DIGESTS_ASKED_MAX may be asked for.
+    """
     answer = link.ask(AskDigests(zone, tuple(partitions), tuple(marks)), Digests)
     if answer.problem:
         raise Unreadable(f"{link.name} has no zone {zone}: {answer.problem}")
@@ -45,7 +48,7 @@ def read_digests(
 
 
 def read_shares(link: AgentLink, zone: str, partition: int, upto: int) -> Shares:
-    """A copy's rows with counter <= upto, added up by bucket."""
+    """Return a copy's rows with counter <= `upto`, added up by bucket."""
     shares: dict[int, tuple[int, int]] = {}
     after: bytes | None = None
     while True:

@@ -1,8 +1,8 @@
-"""Reading a key that differed again, on every copy, all copies having moved on.
+"""Reads a key that differed again, on every copy, after all copies have moved on.
 
 Called for a candidate of `quorate_spark.comparing.compare_rows` once every copy has passed
-everything that any copy knew of after the candidate was seen.  The copies given must
-be of that later reading.
+everything that any copy knew of after the candidate was seen.  The copies given must be of that
+later reading.
 """
 
 from quorate_spark.comparing.compare_counters import Settled
@@ -23,8 +23,10 @@ from quorate_spark.verdict import CopyRow, KeyDifference, printable_key
 def recheck(
     candidate: Candidate, now: Settled, zone: str, cluster: Cluster, settings: Settings
 ) -> KeyDifference | Again:
-    """The difference when the same row differs still, else what became of it.  Unreadable when a
-    copy cannot be read."""
+    """Return the difference if the same row still differs, else what became of it.
+
+    Raises Unreadable if a copy cannot be read.
+    """
     partition, key, _ = candidate
     stored = {copy.node: read_key(copy, key, zone, cluster, settings) for copy in now.copies}
     rows = [row_seen(node, row) for node, row in stored.items() if row is not None]
@@ -38,7 +40,7 @@ def recheck(
 
 
 def row_seen(node: str, row: StoredRow) -> RowSeen:
-    """The row as it is compared."""
+    """Return the row in the form in which it is compared."""
     _, counter, term, expires_at, value = row
     return RowSeen(node, counter, term, expires_at, None if value is None else digest(value))
 

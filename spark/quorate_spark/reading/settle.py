@@ -1,4 +1,4 @@
-"""Reading copies again and again until their counters can be judged, or the wait is over."""
+"""Reads copies repeatedly until their counters can be judged, or the wait is over."""
 
 import time
 from collections.abc import Iterable
@@ -13,10 +13,10 @@ from quorate_spark.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class ZoneCopies:
-    """Where the copies of a zone are to be read, and how many there should be.
+    """Where to read the copies of a zone, and how many there should be.
 
-    `partitions` and `replicas` are what the zone declares, 0 when the caller does not know.  With
-    them a copy that is nowhere is noticed, not only one that differs.
+    `partitions` and `replicas`: as the zone declares them, 0 if not known.  With them a missing
+    copy is noticed, not only a differing one.
     """
 
     zone: str
@@ -26,21 +26,21 @@ class ZoneCopies:
     replicas: int = 0
 
     def read(self, settings: Settings) -> Reading:
-        """All copies now.  Unreadable when an agent does not answer."""
+        """Read all copies now.  Raises Unreadable if an agent does not answer."""
         return read_copies(self.zone, self.agents, self.cluster, settings)
 
     def absence(self, reading: Reading) -> str:
-        """Which copies are nowhere; empty when none is known to be missing."""
+        """Return which copies are missing; empty if none is known to be."""
         return absence(reading, self.zone, self.partitions, self.replicas)
 
 
 def settle(
     copies: ZoneCopies, settings: Settings, only: Iterable[int] | None = None
 ) -> tuple[Reading, dict[int, Judgement]]:
-    """The last reading, and a judgement of each partition (of `only`, when given).
+    """Return the last reading, and a judgement of each partition (of `only`, if given).
 
-    A partition that is settled keeps the judgement of the reading that settled it.  Unreadable when
-    at the end of the wait an agent does not answer.
+    A settled partition keeps the judgement of the reading that settled it.  Raises Unreadable if an
+    agent does not answer at the end of the wait.
     """
     watches = {partition: CounterWatch(partition) for partition in sorted(only or ())}
     judgements: dict[int, Judgement] = {}
@@ -49,7 +49,7 @@ def settle(
         try:
             reading = copies.read(settings)
         except Unreadable:
-            # It may be restarting.
+            # The agent may be restarting.
             if time.monotonic() >= deadline:
                 raise
         else:

@@ -1,7 +1,7 @@
-"""Asking copies for their digests again and again until they can be judged, or the wait is over.
+"""Asks copies for their digests repeatedly until they can be judged, or the wait is over.
 
-The wait ends when for `settle_timeout_s` no further partition could be told: a zone of many
-partitions takes as long as it gets on.
+The wait ends when no further partition could be judged for `settle_timeout_s`: a zone of many
+partitions may take longer as long as it progresses.
 """
 
 import time
@@ -19,13 +19,13 @@ from quorate_spark.settings import Settings
 def watch_digests(
     owned: Mapping[int, tuple[CopySeen, ...]], zone: str, cluster: Cluster, settings: Settings
 ) -> dict[int, DigestsTold | str]:
-    """By partition what its copies told, or in a sentence why they did not."""
+    """Return by partition the digests of its copies, or a sentence why there are none."""
     with _Links(cluster, settings) as links:
         return _Sweeps(owned, zone, links).run(settings)
 
 
 class _Links:
-    """One conversation per agent, opened when needed."""
+    """One connection per agent, opened when needed."""
 
     def __init__(self, cluster: Cluster, settings: Settings) -> None:
         self._cluster = cluster
@@ -40,20 +40,20 @@ class _Links:
             self.drop(address)
 
     def to(self, address: str) -> AgentLink:
-        """Unreadable when the agent cannot be reached."""
+        """Return the connection to an agent.  Raises Unreadable if the agent cannot be reached."""
         if address not in self._open:
             self._open[address] = open_link(address, self._cluster, self._settings)
         return self._open[address]
 
     def drop(self, address: str) -> None:
-        """After an Unreadable."""
+        """Close the connection after an Unreadable."""
         link = self._open.pop(address, None)
         if link is not None:
             link.close()
 
 
 class _Sweeps:
-    """`problems[address]`: why the agent did not answer in the last sweep."""
+    """Repeated questions to agents.  `_problems`: address -> why the last sweep failed."""
 
     def __init__(self, owned: Mapping[int, tuple[CopySeen, ...]], zone: str, links: _Links) -> None:
         self._owned = owned
@@ -82,7 +82,7 @@ class _Sweeps:
             time.sleep(settings.settle_poll_s)
 
     def _sweep(self, partitions: Sequence[int]) -> None:
-        """Ask every owner of these once; the owners of one copy shortly one after another."""
+        """Ask every owner of these once; the owners of one copy shortly after one another."""
         self._problems.clear()
         for start in range(0, len(partitions), DIGESTS_ASKED_MAX):
             batch = partitions[start : start + DIGESTS_ASKED_MAX]
@@ -98,8 +98,11 @@ class _Sweeps:
                     self._told.setdefault(partition, told)
 
     def _ask(self, address: str, copies: Sequence[CopySeen]) -> None:
-        """One question to one agent.  One that does not answer may be restarting: it is asked again
-        in the next sweep, unless it is another process by then."""
+        """Ask one agent once.
+
+        An agent that does not answer may be restarting: the next sweep asks it again, unless it is
+        another process by then.
+        """
         answers = {}
         if address not in self._problems:
             try:
