@@ -14,7 +14,7 @@ def short_backup() -> tuple[Scenario, str, str]:
     story = Scenario()
     story.written(story.primary, b"before", NEW)
     other, short = story.backups()
-    story.zone(short).is_short_of_room = True
+    story.zone(short).set_short_of_room(True)
     return story, short, other
 
 
@@ -31,7 +31,7 @@ def test_it_keeps_nothing_new_and_asks_for_nothing_until_there_is_room() -> None
     assert not story.zone(short).fills
     assert short in story.row.replicas, "it stays an owner: it is there, and votes"
 
-    story.zone(short).is_short_of_room = False
+    story.zone(short).set_short_of_room(False)
     story.come_to_rest()
     assert story.copy(short).lwm == lwm + 20
     assert story.zone(short).full_copies == 0
@@ -51,7 +51,7 @@ def test_it_promises_terms_so_that_another_primary_can_take_over() -> None:
     assert story.copy(short).adopted, "it fetches what the term is to begin with"
     assert story.read(other, b"k") == NEW
     story.start(first)
-    story.zone(short).is_short_of_room = False
+    story.zone(short).set_short_of_room(False)
     story.come_to_rest()
 
 
@@ -60,7 +60,7 @@ def test_a_full_copy_to_it_waits_for_room() -> None:
     for number in range(60):
         story.written(story.primary, b"%02d" % number, NEW * 40)
     (spare,) = set(story.cluster.agents) - set(story.row.owners)
-    story.zone(spare).is_short_of_room = True
+    story.zone(spare).set_short_of_room(True)
 
     story.drain(story.primary)
     story.wait(lambda: 0 in story.zone(spare).copies, "the migration to it has begun")
@@ -68,6 +68,6 @@ def test_a_full_copy_to_it_waits_for_room() -> None:
     assert not story.copy(spare).adopted
     assert story.zone(spare).fills[0].bytes_done == 0
 
-    story.zone(spare).is_short_of_room = False
+    story.zone(spare).set_short_of_room(False)
     story.come_to_rest()
     assert spare in story.row.owners

@@ -42,9 +42,7 @@ class RoomWatch:
     def look(self, now_s: float) -> None:
         """Look once; `now_s` is monotonic."""
         replicas, why = self._replicas, self._storage.full_reason[:WHY_LENGTH_MAX]
-        if replicas.is_short_of_room != self._storage.is_short:
-            replicas.is_short_of_room = self._storage.is_short
-            replicas.wake()  # gaps may be repaired again
+        replicas.set_short_of_room(self._storage.is_short)
         who = (replicas.me.node, replicas.zone.name)
         if why:
             if not replicas.why_full:

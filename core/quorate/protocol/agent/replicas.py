@@ -83,6 +83,11 @@ class Finished(NamedTuple):
     refused: list[Waiter]
 
 
+def _no_client_has() -> bool:
+    """Say that no client has work, until the shell says otherwise."""
+    return False
+
+
 class Replicas:
     """All copies of one zone on one agent.
 
@@ -112,7 +117,7 @@ class Replicas:
         self.at_rest = False  # the end of a turn does not visit the zone
         self.awake: dict[str, Replicas] = {}  # the agent's zones that are not at rest
         # Whether the shell has something to settle for the zone's clients.
-        self.clients_have_work: Callable[[], bool] = lambda: False
+        self.clients_have_work: Callable[[], bool] = _no_client_has
         self.out = Outbox()
         self.table: list[PartitionRow | None] = [None] * zone.partitions
         self.copies: dict[int, Copy] = {}
@@ -138,7 +143,7 @@ class Replicas:
         self.refills = Refills(self)
         self.wrote = False
         self.waits_for_values = False  # the turn goes on until long values are written
-        self.is_short_of_room = False  # copies take no new updates; set by the shell
+        self.is_short_of_room = False  # copies take no new updates
         self.why_full = ""  # why the storage has no room, for people; set by the shell
         self.full_copies = 0
         self.delta_copies = 0
@@ -155,6 +160,12 @@ class Replicas:
         if self.at_rest:
             self.at_rest = False
             self.awake[self.uid] = self
+
+    def set_short_of_room(self, is_short: bool) -> None:
+        """Say whether the storage has no room for new updates."""
+        if self.is_short_of_room != is_short:
+            self.is_short_of_room = is_short
+            self.wake()  # once there is room, gaps are repaired
 
     # --- copies ----------------------------------------------------------------------------------
 
