@@ -38,7 +38,7 @@ EXPLORATIONS = {
         ABC, 2, Budget(writes=1, losses=1, repeats=1, drains=("b",)), 20_000
     ),
     "a backup moves, another master takes over": Exploration(
-        ABC, 2, Budget(masters=1, drains=("b",)), 200_000
+        ABC, 2, Budget(masters=1, drains=("b",)), 100_000
     ),
     "the primary moves, another master takes over": Exploration(
         ABC, 2, Budget(masters=1, drains=("a",)), 20_000

@@ -19,7 +19,6 @@ COMPLETE = {
     "a backup crashes and returns",
     "a backup moves",
     "the primary moves",
-    "a backup moves, another master takes over",
 }
 
 
