@@ -228,6 +228,8 @@ class ControlPlane:
             "etcd-servers": etcd_url,
             "bind-address": self._address,
             "advertise-address": self._address,
+            # Only nodes need the endpoints, and of loopback Kubernetes 1.37 takes none.
+            "endpoint-reconciler-type": "lease" if nodes else "none",
             "secure-port": str(port),
             "tls-cert-file": serving.certificate,
             "tls-private-key-file": serving.key,
