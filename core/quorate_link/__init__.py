@@ -4,7 +4,7 @@ A library for shells (asyncio or uvloop, one thread). It handles frames and hand
 interpret messages.
 """
 
-from quorate_link.endpoint import Endpoint, Peer
+from quorate_link.endpoint import DialedPeer, Endpoint
 from quorate_link.handler import BaseHandler, Handler, LinkCounters, LinkSettings
 from quorate_link.link import Link
 from quorate_link.secret import ClusterSecret, RoleKeys, SecretRefused
@@ -12,12 +12,12 @@ from quorate_link.secret import ClusterSecret, RoleKeys, SecretRefused
 __all__ = [
     "BaseHandler",
     "ClusterSecret",
+    "DialedPeer",
     "Endpoint",
     "Handler",
     "Link",
     "LinkCounters",
     "LinkSettings",
-    "Peer",
     "RoleKeys",
     "SecretRefused",
 ]

@@ -19,7 +19,7 @@ _log = logging.getLogger("quorate.link")
 LISTEN_BACKLOG = 512
 
 
-class Peer:
+class DialedPeer:
     """An address that is dialed as long as the endpoint has it.
 
     A name is looked up at each attempt. `problem`: why the last attempt made no connection; "" if
@@ -169,7 +169,7 @@ class Endpoint:
         self.loop = asyncio.get_running_loop()
         self.hosts = DialedHosts(self.loop)
         self._servers: list[asyncio.Server] = []
-        self._peers: list[Peer] = []
+        self._peers: list[DialedPeer] = []
         self._connections: dict[Link, None] = {}  # all, in order of their making
         self._up: dict[Link, None] = {}
         self._members: dict[Link, None] = {}  # dialed, or accepted and proven
@@ -189,13 +189,13 @@ class Endpoint:
         bound: int = server.sockets[0].getsockname()[1]
         return bound
 
-    def dial(self, host: str, port: int, node: str | None = None) -> Peer:
+    def dial(self, host: str, port: int, node: str | None = None) -> DialedPeer:
         """Keep a link up to the process at host:port. `node`: the name that it must have."""
-        peer = Peer(self, host, port, node)
+        peer = DialedPeer(self, host, port, node)
         self._peers.append(peer)
         return peer
 
-    def undial(self, peer: Peer) -> None:
+    def undial(self, peer: DialedPeer) -> None:
         """Close the peer's link, after what was sent, and dial it no more."""
         if peer in self._peers:
             self._peers.remove(peer)

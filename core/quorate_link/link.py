@@ -24,7 +24,7 @@ from quorate.wire.long_frames import LongFrame
 from quorate_link.handshake import Handshake, Unproven
 
 if TYPE_CHECKING:
-    from quorate_link.endpoint import Endpoint, Peer
+    from quorate_link.endpoint import DialedPeer, Endpoint
 
 _log = logging.getLogger("quorate.link")
 
@@ -36,7 +36,7 @@ reaches a peer to which ordinary messages never end."""
 class Link(asyncio.Protocol):
     """One connection. `data` belongs to the owner. Public attributes may be read at any time."""
 
-    def __init__(self, endpoint: "Endpoint", peer: "Peer | None") -> None:
+    def __init__(self, endpoint: "Endpoint", peer: "DialedPeer | None") -> None:
         self.peer = peer
         self.peer_hello: Hello | None = None
         self.up = False

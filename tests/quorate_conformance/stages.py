@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from quorate.planning.stage_migrations import (
+    PlannedStage,
     Row,
-    Stage,
     StageKind,
     stage_migrations,
     staged_row,
@@ -78,7 +78,7 @@ def reference_counts(rows: Sequence[tuple[Row, Row]]) -> dict[str, int]:
     return counts
 
 
-def told(stage: Stage) -> str:
+def told(stage: PlannedStage) -> str:
     """`MOVE A 0>- D ->0`: the kind, then who goes from which index to which."""
     ways = [
         (stage.source, stage.source_from, stage.source_to),
@@ -111,15 +111,15 @@ def _told_in(entries: Sequence[Any]) -> list[str]:
     return lines
 
 
-def _read(line: str) -> Stage:
+def _read(line: str) -> PlannedStage:
     kind, *words = line.split()
     ways: list[tuple[str, int | None, int | None]] = []
     for node, way in zip(words[::2], words[1::2], strict=True):
         leaves, comes = (None if part == "-" else int(part) for part in way.split(">"))
         ways.append((node, leaves, comes))
     if len(ways) == 1:
-        return Stage(StageKind(kind), None, None, None, *ways[0])
-    return Stage(StageKind(kind), *ways[0], *ways[1])
+        return PlannedStage(StageKind(kind), None, None, None, *ways[0])
+    return PlannedStage(StageKind(kind), *ways[0], *ways[1])
 
 
 def _reference_gives_up(facts: dict[str, Any]) -> bool:
@@ -129,12 +129,12 @@ def _reference_gives_up(facts: dict[str, Any]) -> bool:
     return bool(facts.get("reference_gives_up", False))
 
 
-def _transfers(current: Row, target: Row) -> list[Stage]:
+def _transfers(current: Row, target: Row) -> list[PlannedStage]:
     stages = with_copies_first(stage_migrations(current, target))
     return [stage for stage in stages if stage.kind != StageKind.CLEAR]
 
 
-def _clears(current: Row, target: Row) -> list[Stage]:
+def _clears(current: Row, target: Row) -> list[PlannedStage]:
     stages = stage_migrations(current, target)
     return [stage for stage in stages if stage.kind == StageKind.CLEAR]
 
@@ -145,7 +145,7 @@ def _copies_by_stage(current: Row, target: Row) -> list[int]:
     return [_count(row) for row in _rows_after(current, stages)]
 
 
-def _rows_after(current: Row, stages: Sequence[Stage]) -> list[tuple[str | None, ...]]:
+def _rows_after(current: Row, stages: Sequence[PlannedStage]) -> list[tuple[str | None, ...]]:
     rows = [tuple(current)]
     for stage in stages:
         rows.append(staged_row(rows[-1], stage))

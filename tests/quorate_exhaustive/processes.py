@@ -27,7 +27,7 @@ from quorate.protocol.metastore import Key, Value
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Storage
 from quorate.protocol.zone_master import migration_commit
-from quorate.protocol.zone_master.migration_commit import Nodes, Part
+from quorate.protocol.zone_master.migration_commit import Nodes, PartitionState
 from quorate_agent.storage.memory import MemoryStorage
 from quorate_exhaustive.state_text import state_text
 from quorate_sim.changed import changed
@@ -187,7 +187,7 @@ class Agent:
                 return sends, answered
 
 
-def _is_known(part: Part, nodes: Nodes) -> bool:
+def _is_known(part: PartitionState, nodes: Nodes) -> bool:
     """Voters have a row as soon as it is written: more is needed only when the metastore is lost,
     and commits come in more orders so."""
     return True

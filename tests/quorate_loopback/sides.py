@@ -9,10 +9,10 @@ from quorate.protocol.messages.message import Message
 from quorate_link import (
     BaseHandler,
     ClusterSecret,
+    DialedPeer,
     Endpoint,
     Link,
     LinkSettings,
-    Peer,
     RoleKeys,
 )
 from quorate_link.handshake import Handshake
@@ -83,7 +83,7 @@ class Side(BaseHandler):
         return sum(event == what for event in self.heard)
 
 
-async def linked(server: Side, client: Side, **settings: Any) -> tuple[Peer, Link]:
+async def linked(server: Side, client: Side, **settings: Any) -> tuple[DialedPeer, Link]:
     """Two open sides; the client's peer and its link."""
     port = await server.listen()
     peer = client.open(LinkSettings(**settings)).dial(HOST, port)

@@ -26,7 +26,7 @@ from quorate.planning.plan_migrations import (
     owners_of,
 )
 from quorate.planning.stage_migrations import (
-    Stage,
+    PlannedStage,
     StageKind,
     stage_migrations,
     staged_row,
@@ -82,7 +82,7 @@ class _Walk:
         self._votes = list(goal.voters)
         self.steps: list[PlannedMigration] = []
 
-    def carry_out(self, stage: Stage) -> None:
+    def carry_out(self, stage: PlannedStage) -> None:
         """Carry out one stage as one step, or as none if no node changes its place."""
         is_clear = stage.kind == StageKind.CLEAR
         if is_clear and stage.source not in self._goal.wanted:
@@ -100,7 +100,7 @@ class _Walk:
             if leaver not in self._row or len(owners_of(self._row)) > wanted:
                 self._step(None, leaver)
 
-    def _leaver_with(self, stage: Stage) -> str | None:
+    def _leaver_with(self, stage: PlannedStage) -> str | None:
         """Return the voter, if any, that loses its vote to the newcomer of this stage."""
         leavers = self._goal.leavers_of(self._row, self._votes)
         if stage.source in leavers:

@@ -40,7 +40,7 @@ class StageKind(enum.StrEnum):
     SHIFT_DOWN = "SHIFT_DOWN"
 
 
-class Stage(msgspec.Struct, frozen=True):
+class PlannedStage(msgspec.Struct, frozen=True):
     """One stage: `source` and `destination` each go from one index to another (None: none)."""
 
     kind: StageKind
@@ -57,7 +57,7 @@ class Stage(msgspec.Struct, frozen=True):
         return self.source is None
 
 
-def stage_migrations(current: Row, target: Row) -> tuple[Stage, ...]:
+def stage_migrations(current: Row, target: Row) -> tuple[PlannedStage, ...]:
     """Return the stages from `current` to `target` without its cycles, in the order found.
 
     Both rows have None for a free place. InvariantError if a node is twice in one of them.
@@ -86,13 +86,13 @@ def without_cycles(current: Row, target: Row) -> tuple[str | None, ...]:
     return tuple(wanted)
 
 
-def with_copies_first(stages: Sequence[Stage]) -> tuple[Stage, ...]:
+def with_copies_first(stages: Sequence[PlannedStage]) -> tuple[PlannedStage, ...]:
     """Return the stages with each COPY and SHIFT_UP before the MOVE and SHIFT_DOWN it may pass.
 
     It passes no stage that contains its node, and a SHIFT_DOWN only into an index colder than its
     own.
     """
-    order: list[Stage] = []
+    order: list[PlannedStage] = []
     for stage in stages:
         at = len(order)
         while stage.adds_a_copy and at and _may_pass(stage, order[at - 1]):
@@ -101,18 +101,18 @@ def with_copies_first(stages: Sequence[Stage]) -> tuple[Stage, ...]:
     return tuple(order)
 
 
-def _may_pass(stage: Stage, other: Stage) -> bool:
+def _may_pass(stage: PlannedStage, other: PlannedStage) -> bool:
     if other.adds_a_copy or stage.destination in (other.source, other.destination):
         return False
     return other.source_to is None or _at(stage) < other.source_to
 
 
-def _at(stage: Stage) -> int:
+def _at(stage: PlannedStage) -> int:
     assert stage.destination_to is not None
     return stage.destination_to
 
 
-def staged_row(row: Row, stage: Stage) -> tuple[str | None, ...]:
+def staged_row(row: Row, stage: PlannedStage) -> tuple[str | None, ...]:
     """Return the row after one stage."""
     highest = max(stage.source_to or 0, stage.destination_to or 0)
     after = [*row, *[None] * (highest + 1 - len(row))]
@@ -125,7 +125,7 @@ def staged_row(row: Row, stage: Stage) -> tuple[str | None, ...]:
     return tuple(after)
 
 
-def _ways(stage: Stage) -> tuple[tuple[str | None, int | None, int | None], ...]:
+def _ways(stage: PlannedStage) -> tuple[tuple[str | None, int | None, int | None], ...]:
     return (
         (stage.source, stage.source_from, stage.source_to),
         (stage.destination, stage.destination_from, stage.destination_to),
@@ -140,7 +140,7 @@ class _Stages:
     def __init__(self, current: Row, target: Row) -> None:
         self._target = _widened(target, current)
         self._row = _widened(current, target)
-        stages: list[Stage] = []
+        stages: list[PlannedStage] = []
         for at in range(len(self._row)):
             while self._row[at] != self._target[at]:
                 stage = self._next(at)
@@ -148,24 +148,24 @@ class _Stages:
                 self._row = list(staged_row(self._row, stage))
         self.found = tuple(stages)
 
-    def _next(self, at: int) -> Stage:
+    def _next(self, at: int) -> PlannedStage:
         """Return the stage that brings index `at` nearer to its target."""
         present, wanted = self._row[at], self._target[at]
         if wanted is None:
-            return Stage(StageKind.CLEAR, present, at)
+            return PlannedStage(StageKind.CLEAR, present, at)
         colder = _index(self._row, wanted)
         if present is None and colder is not None:
             return self._shift_up(colder, at)
         if present is None:
-            return Stage(StageKind.COPY, destination=wanted, destination_to=at)
+            return PlannedStage(StageKind.COPY, destination=wanted, destination_to=at)
         if colder is not None:
             return self._freeing(at, colder)
         down = self._free_place_of(present)
         if down is not None:
-            return Stage(StageKind.SHIFT_DOWN, present, at, down, wanted, None, at)
+            return PlannedStage(StageKind.SHIFT_DOWN, present, at, down, wanted, None, at)
         return self._move(at)
 
-    def _freeing(self, at: int, colder: int) -> Stage:
+    def _freeing(self, at: int, colder: int) -> PlannedStage:
         """Follow the chain of owners that wait for each other, to one that can move."""
         while True:
             if self._target[colder] is None:
@@ -175,21 +175,21 @@ class _Stages:
                 return self._move(colder)
             at, colder = colder, further
 
-    def _shift_up(self, colder: int, at: int) -> Stage:
+    def _shift_up(self, colder: int, at: int) -> PlannedStage:
         """Move the owner of `colder` to `at`, and the owner there to its own place, if free."""
         mover, replaced = self._row[colder], self._row[at]
         if replaced is None:
-            return Stage(StageKind.SHIFT_UP, None, None, None, mover, colder, at)
+            return PlannedStage(StageKind.SHIFT_UP, None, None, None, mover, colder, at)
         down = self._free_place_of(replaced)
-        return Stage(StageKind.SHIFT_UP, replaced, at, down, mover, colder, at)
+        return PlannedStage(StageKind.SHIFT_UP, replaced, at, down, mover, colder, at)
 
     def _free_place_of(self, node: str) -> int | None:
         """Return the index where the target wants `node`, if no owner is there; else None."""
         place = _index(self._target, node)
         return place if place is not None and self._row[place] is None else None
 
-    def _move(self, at: int) -> Stage:
-        return Stage(StageKind.MOVE, self._row[at], at, None, self._target[at], None, at)
+    def _move(self, at: int) -> PlannedStage:
+        return PlannedStage(StageKind.MOVE, self._row[at], at, None, self._target[at], None, at)
 
 
 def _widened(row: Row, other: Row) -> list[str | None]:

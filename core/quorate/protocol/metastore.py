@@ -107,11 +107,11 @@ class WriteRefused(QuorateError):
         self.retry_after_s = retry_after_s
 
 
-class Unavailable(QuorateError):
+class MetastoreUnavailable(QuorateError):
     """The metastore cannot be read now; nothing was changed.  Try again later."""
 
 
-class ReadRefused(Unavailable):
+class ReadRefused(MetastoreUnavailable):
     """The right to read the metastore is missing."""
 
 

@@ -18,7 +18,7 @@ from quorate.protocol.copies.primary import Primary, Waiter
 from quorate_agent.clients.memory import WATCHED_BYTES, ClientMemory
 from quorate_agent.resp.command import Command
 from quorate_agent.resp.reading.parser import FREE_BYTES, CommandParser
-from quorate_agent.resp.session import Agent, Connection, Session, WaitRequest
+from quorate_agent.resp.session import AgentServices, Connection, Session, WaitRequest
 
 BACKLOG_MAX = 1024
 """Commands that a blocked connection may pile up before its socket is no longer read."""
@@ -62,7 +62,7 @@ def boot_ms() -> int:
     return time.clock_gettime_ns(_boottime) // 1_000_000
 
 
-class Endpoint(Protocol):
+class ClientEndpoint(Protocol):
     """What a connection needs of the zone's endpoint, which executes its commands."""
 
     memory: ClientMemory
@@ -168,7 +168,7 @@ class ClientConnection(asyncio.Protocol):
         "unread_since_ms",
     )
 
-    def __init__(self, endpoint: Endpoint, external: bool = False) -> None:
+    def __init__(self, endpoint: ClientEndpoint, external: bool = False) -> None:
         self.endpoint = endpoint
         self.external = external  # it came by the external listener
         self.parser = CommandParser(self._admit)
@@ -201,7 +201,7 @@ class ClientConnection(asyncio.Protocol):
         self.transport.set_write_buffer_limits(high=UNREAD_BYTES_MAX)
         self.endpoint.connected(self)
 
-    def open(self, number: int, agent: Agent) -> None:
+    def open(self, number: int, agent: AgentServices) -> None:
         """Make this client `number` of the zone."""
         peer = self.transport.get_extra_info("peername") or ("?", 0)
         local = self.transport.get_extra_info("sockname") or ("?", 0)

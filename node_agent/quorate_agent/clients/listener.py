@@ -9,7 +9,7 @@ from functools import partial
 from typing import Protocol, cast
 
 from quorate_agent.clients.connection import ClientConnection
-from quorate_agent.clients.connection import Endpoint as OfCommands
+from quorate_agent.clients.connection import ClientEndpoint as OfCommands
 from quorate_agent.clients.ports import BACKLOG
 from quorate_agent.machine.descriptors import Descriptors
 from quorate_agent.machine.lasting import lasts
@@ -27,7 +27,7 @@ _NO_ADDRESS = error(
 )
 
 
-class Endpoint(OfCommands, Protocol):
+class ListeningEndpoint(OfCommands, Protocol):
     """The zone's endpoint, as a listener needs it."""
 
     def has_address(self, external: bool) -> bool:
@@ -39,7 +39,9 @@ class _CountedClient(ClientConnection):
 
     __slots__ = ("_descriptors",)
 
-    def __init__(self, endpoint: Endpoint, descriptors: Descriptors, external: bool) -> None:
+    def __init__(
+        self, endpoint: ListeningEndpoint, descriptors: Descriptors, external: bool
+    ) -> None:
         super().__init__(endpoint, external)
         self._descriptors = descriptors
 
@@ -66,7 +68,7 @@ class _RefusedClient(asyncio.Protocol):
 class Listener:
     """The listening sockets of one endpoint."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: ListeningEndpoint) -> None:
         self._endpoint = endpoint
         self._servers: list[asyncio.Server] = []
         self._closed = False

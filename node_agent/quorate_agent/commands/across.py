@@ -39,7 +39,7 @@ WORD_BYTES = 8
 """Overhead of a word, in bytes."""
 
 
-class Executor(Protocol):
+class AcrossEndpoint(Protocol):
     """The endpoint, as far as it is needed here."""
 
     replicas: Replicas
@@ -58,7 +58,9 @@ class Executor(Protocol):
 class Across:
     """The transactions over several partitions of one zone's endpoint."""
 
-    def __init__(self, endpoint: Executor, turn: Callable[[], None], metrics: AgentMetrics) -> None:
+    def __init__(
+        self, endpoint: AcrossEndpoint, turn: Callable[[], None], metrics: AgentMetrics
+    ) -> None:
         self._endpoint = endpoint
         self._turn = turn
         self._transactions = endpoint.replicas.transactions

@@ -20,7 +20,7 @@ from quorate_agent.commands.flush import flush_all, may_flush
 from quorate_agent.commands.joined_reads import join_reads
 from quorate_agent.commands.joined_writes import join_puts, join_writes
 from quorate_agent.commands.key_lists import KeyLists, may_list
-from quorate_agent.commands.redirects import Executor, Redirects
+from quorate_agent.commands.redirects import RedirectingEndpoint, Redirects
 from quorate_agent.commands.waits import Waits
 from quorate_agent.resp import replies
 from quorate_agent.resp.command import Command, command_slot
@@ -35,7 +35,7 @@ LONG_BYTES = 64 * 1024
 """After a reply longer than this, execution goes on only if the client reads."""
 
 
-class Answerer(Executor, Protocol):
+class Answerer(RedirectingEndpoint, Protocol):
     """The endpoint, as far as it is needed here."""
 
     def unblock(self, slot: Slot) -> None:

@@ -19,13 +19,13 @@ import msgspec
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.messages.clients import Forward, Forwarded
 from quorate.protocol.messages.message import Message
-from quorate_agent.clients.connection import ClientConnection, Endpoint, Slot, boot_ms
+from quorate_agent.clients.connection import ClientConnection, ClientEndpoint, Slot, boot_ms
 from quorate_agent.commands.parking import Parking
 from quorate_agent.resp import replies
 from quorate_agent.resp.command import Command
 from quorate_agent.resp.commands.scan import PartOfScan, run_inside
 from quorate_agent.resp.remembered import remembering, request_key
-from quorate_agent.resp.session import Agent, Connection, Session
+from quorate_agent.resp.session import AgentServices, Connection, Session
 from quorate_agent.resp.tables.table import resolve_all
 from quorate_agent.resp.transaction import Call, Execution
 
@@ -41,14 +41,14 @@ REPLY_BYTES_MAX = 65 * 1024 * 1024
 _TOO_LARGE = replies.error(b"ERR the command was executed; its reply is too large to be forwarded")
 
 
-class Executor(Endpoint, Protocol):
+class ForwardingEndpoint(ClientEndpoint, Protocol):
     """The endpoint, as far as forwarding needs it."""
 
     replicas: Replicas
     parking: Parking
 
     @property
-    def overview(self) -> Agent:
+    def overview(self) -> AgentServices:
         """The agent, as commands without keys ask it."""
 
     def execute_forwarded(self, client: ClientConnection, call: Call) -> None:
@@ -83,7 +83,7 @@ class Forwards:
     """The commands that one zone's endpoint has forwarded, and executes for other agents."""
 
     def __init__(
-        self, endpoint: Executor, process: str, send: Callable[[str, Message], None]
+        self, endpoint: ForwardingEndpoint, process: str, send: Callable[[str, Message], None]
     ) -> None:
         self._endpoint = endpoint
         self._replicas = endpoint.replicas
@@ -294,7 +294,7 @@ class ForwardedClient(ClientConnection):
 
     def __init__(
         self,
-        endpoint: Executor,
+        endpoint: ForwardingEndpoint,
         agent: str,
         respond: Callable[[bytes], None],
         message: Forward,

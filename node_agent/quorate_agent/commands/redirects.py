@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from quorate_agent.metrics import AgentMetrics
 
 
-class Executor(Protocol):
+class RedirectingEndpoint(Protocol):
     """The endpoint, as far as it is needed here."""
 
     replicas: Replicas
@@ -49,7 +49,7 @@ class Redirects:
 
     def __init__(
         self,
-        endpoint: Executor,
+        endpoint: RedirectingEndpoint,
         nodes: ClientAddresses,
         is_up: Callable[[str], bool],
         metrics: AgentMetrics,

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Mapping
 
 from quorate.facts.topology import NodeRecord
-from quorate_link import Endpoint, Link, Peer
+from quorate_link import DialedPeer, Endpoint, Link
 
 GREETING_S = 2.0
 """How long an agent that is no member is dialed; the master asks again."""
@@ -25,8 +25,10 @@ class Peers:
     def __init__(self, mine: str, links: Endpoint) -> None:
         self._mine = mine
         self._links = links
-        self._members: dict[str, Peer] = {}
-        self._greeted: dict[tuple[str, int], Peer] = {}  # dialed only to greet them, by address
+        self._members: dict[str, DialedPeer] = {}
+        self._greeted: dict[
+            tuple[str, int], DialedPeer
+        ] = {}  # dialed only to greet them, by address
 
     def link(self, node: str) -> Link | None:
         """Return the link to a member; None while there is none."""
@@ -69,7 +71,7 @@ class Peers:
         if link.peer is not None and link.peer in self._greeted.values():
             self._has_greeted(link.peer)
 
-    def _has_greeted(self, peer: Peer) -> None:
+    def _has_greeted(self, peer: DialedPeer) -> None:
         if self._greeted.get(peer.address) is peer:
             del self._greeted[peer.address]
             self._links.undial(peer)

@@ -66,7 +66,7 @@ class Connection:
         return self.transaction is not None or self.tracking is not None or bool(self.subscribed)
 
 
-class Agent(Protocol):
+class AgentServices(Protocol):
     """One zone on one agent, as commands see it."""
 
     @property
@@ -140,7 +140,7 @@ class Session:
     """One connection at one agent."""
 
     connection: Connection
-    agent: Agent
+    agent: AgentServices
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from quorate.protocol.metastore import (
     Conflict,
+    MetastoreUnavailable,
     OutcomeUnknown,
     ShardKey,
-    Unavailable,
     ZoneKey,
 )
 from quorate.protocol.settings import ProtocolSettings
@@ -169,7 +169,7 @@ class Embedded:
             self._wake.clear()
             try:
                 await self.reconcile()
-            except (Conflict, OutcomeUnknown, Unavailable) as error:
+            except (Conflict, OutcomeUnknown, MetastoreUnavailable) as error:
                 _log.warning("not reconciled: %s; again soon", error)
             try:
                 async with asyncio.timeout(RECONCILE_S):

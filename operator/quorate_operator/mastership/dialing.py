@@ -14,7 +14,7 @@ from quorate.facts.addresses import join_address, split_address
 from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord
 from quorate.protocol.master.master import Master
-from quorate_link import Endpoint, Link, Peer
+from quorate_link import DialedPeer, Endpoint, Link
 
 _log = logging.getLogger("quorate.dialing")
 
@@ -24,7 +24,7 @@ class Dialing:
 
     def __init__(self, cluster: str, links: Mapping[str, Link]) -> None:
         self.declared: tuple[str, ...] = ()
-        self.peers: dict[str, Peer] = {}
+        self.peers: dict[str, DialedPeer] = {}
         self._cluster = cluster
         self._links = links
         self._reached: dict[str, str] = {}  # address -> the node last reached there
@@ -97,7 +97,7 @@ class Dialing:
         return address_of(link.peer) if link is not None and link.peer is not None else None
 
 
-def address_of(peer: Peer) -> str:
+def address_of(peer: DialedPeer) -> str:
     """Return HOST:PORT as users write it."""
     return join_address(*peer.address)
 

@@ -39,7 +39,7 @@ from quorate.protocol.messages.events import ROUTINE, Event, Reason, ToldEvent
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, RefusalCode, Refused
 from quorate.protocol.messages.master import Greet
 from quorate.protocol.messages.message import Message
-from quorate.protocol.metastore import DamagedRow, Key, Metastore, Seen, Unavailable, Value
+from quorate.protocol.metastore import DamagedRow, Key, Metastore, MetastoreUnavailable, Seen, Value
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus, ZoneStatus
 from quorate_link import BaseHandler, ClusterSecret, Endpoint, Link, SecretRefused
@@ -352,7 +352,7 @@ class Runner(BaseHandler):
             except InvariantError as error:
                 self.stop_for(error)
                 return
-            except (SecretRefused, Unavailable) as error:
+            except (SecretRefused, MetastoreUnavailable) as error:
                 self.problem = f"what leading it takes cannot be read: {error}"
                 _log.warning("cluster %s: %s", self.cluster, self.problem)
                 await asyncio.sleep(delay)

@@ -20,13 +20,13 @@ from quorate.protocol.metastore import (
     DamagedRow,
     Key,
     Metastore,
+    MetastoreUnavailable,
     NodeKey,
     OutcomeUnknown,
     Revision,
     Seen,
     ShardKey,
     Stored,
-    Unavailable,
     Value,
     WriteRefused,
     ZoneKey,
@@ -97,7 +97,7 @@ class Writer:
         """Make the next mastership's number higher than `master_term`."""
         try:
             await self._metastore.acquire_master_term(master_term)
-        except Unavailable as error:
+        except MetastoreUnavailable as error:
             _log.warning("cluster %s: masterships not counted: %s", self._leader.cluster, error)
 
     async def write(self, key: Key, value: Value | None) -> None:
@@ -159,7 +159,7 @@ class Writer:
             except InvariantError as broken:
                 self._leader.stop_for(broken)
                 return
-            except Unavailable as away:
+            except MetastoreUnavailable as away:
                 _log.warning("cluster %s: %s cannot be read: %s", self._leader.cluster, key, away)
                 delay = max(self._refused.failed(key, away), RETRY_S)
                 self._tell_blocked()
@@ -205,7 +205,7 @@ class Writer:
         try:
             stored = await self._metastore.read(key)
             check({key: stored} if stored is not None else {})
-        except Unavailable:
+        except MetastoreUnavailable:
             return  # the next full look, or the next write, will tell
         except InvariantError as error:
             self._leader.stop_for(error)
@@ -241,7 +241,7 @@ class Writer:
         try:
             stored = await self._metastore.load()
             check(stored)
-        except Unavailable:
+        except MetastoreUnavailable:
             return None  # the next look, or the next write, will tell
         except InvariantError as error:
             self._leader.stop_for(error)

@@ -15,6 +15,7 @@ from quorate.facts.zone import ZoneRecord
 from quorate.protocol.metastore import (
     Conflict,
     Key,
+    MetastoreUnavailable,
     NodeKey,
     OutcomeUnknown,
     ReadRefused,
@@ -22,7 +23,6 @@ from quorate.protocol.metastore import (
     Seen,
     ShardKey,
     Stored,
-    Unavailable,
     Value,
     WriteRefused,
     ZoneKey,
@@ -112,13 +112,13 @@ class KubernetesMetastore:
                     await self._api.replace(path, self._counter(term, recovering, revision))
             except ApiRefused as refused:
                 if refused.status != 409:
-                    raise Unavailable(str(refused)) from refused
+                    raise MetastoreUnavailable(str(refused)) from refused
             except (ApiUnclear, MandateLost, KeyError, ValueError) as error:
-                raise Unavailable(f"{path}: {error}") from error
+                raise MetastoreUnavailable(f"{path}: {error}") from error
             else:
                 self.recovering = recovering
                 return term
-        raise Unavailable(f"{path}: {_TERM_ATTEMPTS} others counted at the same time")
+        raise MetastoreUnavailable(f"{path}: {_TERM_ATTEMPTS} others counted at the same time")
 
     async def end_recovery(self) -> None:
         """End the recovery: every agent has told its zones, and these are stored.
@@ -165,7 +165,7 @@ class KubernetesMetastore:
                     loaded[key] = await self._named_anew(key, stored)
                 await self._api.delete(path_of(self._namespace, self._place(key)[0], name))
         except (ApiRefused, ApiUnclear, MandateLost) as error:
-            raise Unavailable(str(error)) from error
+            raise MetastoreUnavailable(str(error)) from error
         return loaded
 
     async def _named_anew(self, key: Key, stored: Stored) -> Stored:
@@ -200,10 +200,10 @@ class KubernetesMetastore:
             if refused.status == 404:
                 return None
             if isinstance(refused, ApiThrottled):
-                raise Unavailable(str(refused)) from refused
+                raise MetastoreUnavailable(str(refused)) from refused
             raise ReadRefused(str(refused)) from refused
         except ApiUnclear as unclear:
-            raise Unavailable(str(unclear)) from unclear
+            raise MetastoreUnavailable(str(unclear)) from unclear
         found = self._decode(item, plural)
         return found[1] if found is not None and found[0] == key else None
 

@@ -12,12 +12,12 @@ from quorate.facts.zone import ZoneRecord
 from quorate.protocol.metastore import (
     Conflict,
     Key,
+    MetastoreUnavailable,
     NodeKey,
     OutcomeUnknown,
     Revision,
     ShardKey,
     Stored,
-    Unavailable,
     Value,
     ZoneKey,
 )
@@ -114,7 +114,7 @@ class SqliteMetastore:
         try:
             return await self._store.run(job)
         except OutcomeUnknown as error:
-            raise Unavailable(str(error)) from error
+            raise MetastoreUnavailable(str(error)) from error
 
 
 async def recovering_clusters(store: EmbeddedStore) -> frozenset[str]:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from quorate.facts.topology import NodeRecord
-from quorate.protocol.metastore import Conflict, NodeKey, OutcomeUnknown, Unavailable
+from quorate.protocol.metastore import Conflict, MetastoreUnavailable, NodeKey, OutcomeUnknown
 from quorate_control_plane.control_plane import ControlPlane
 from quorate_operator.kube.access import read_kubeconfig
 from quorate_operator.kube.api import KubeApi, MandateLost, path_of
@@ -48,11 +48,11 @@ async def test_a_write_without_an_answer_is_unknown_and_reading_tells(
         began = time.monotonic()
         with pytest.raises(OutcomeUnknown):
             await metastore.write(KEY, NODE, first)
-        with pytest.raises(Unavailable):
+        with pytest.raises(MetastoreUnavailable):
             await metastore.read(KEY)
-        with pytest.raises(Unavailable):
+        with pytest.raises(MetastoreUnavailable):
             await metastore.load()
-        with pytest.raises(Unavailable):
+        with pytest.raises(MetastoreUnavailable):
             await metastore.acquire_master_term()
         assert time.monotonic() - began < 30  # every request is bounded
     finally:

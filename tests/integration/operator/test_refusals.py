@@ -16,10 +16,10 @@ from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.metastore import (
     Conflict,
+    MetastoreUnavailable,
     NodeKey,
     OutcomeUnknown,
     ShardKey,
-    Unavailable,
     WriteRefused,
     ZoneKey,
 )
@@ -85,7 +85,7 @@ async def test_rights_that_were_never_given_are_a_refusal_with_the_apis_sentence
     async with reached(access) as api:
         with pytest.raises(WriteRefused) as met:
             await store(api, namespace).write(KEY, NODE, None)
-        with pytest.raises(Unavailable, match="is forbidden"):
+        with pytest.raises(MetastoreUnavailable, match="is forbidden"):
             await store(api, namespace).read(KEY)
 
     assert met.value.reason == "Forbidden"

@@ -24,7 +24,7 @@ from quorate.protocol.messages.replication import Acks, FenceAck, HeartbeatAck
 from quorate.protocol.metastore import NodeKey, ShardKey, ZoneKey
 from quorate.protocol.settings import DEFAULTS
 from quorate.protocol.zone_master import ownership
-from quorate.protocol.zone_master.migration_commit import Part, decide
+from quorate.protocol.zone_master.migration_commit import PartitionState, decide
 from quorate_lone_master.world import LoneMaster
 from quorate_sim.disk import Image, SimStorage
 
@@ -294,7 +294,7 @@ def test_a_primary_of_which_it_is_only_known_that_it_never_serves_does_not_end_t
     """Both is noted as `activated`, so that the master does not wait."""
     world = led()
     world.connect("a", "b", "c")
-    part = Part(ROW, 0, resolved=True, activated=True, has_served=has_served)
+    part = PartitionState(ROW, 0, resolved=True, activated=True, has_served=has_served)
 
     row = decide(part, world.master.zones[ZONE.uid].nodes, ZONE.uid, 2, DEFAULTS, 0).row
 

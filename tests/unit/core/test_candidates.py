@@ -4,7 +4,7 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import Holder, Voter
 from quorate.protocol.messages.master import CopyReport
 from quorate.protocol.settings import DEFAULTS
-from quorate.protocol.zone_master.migration_commit import Part, decide
+from quorate.protocol.zone_master.migration_commit import PartitionState, decide
 from quorate_lone_master.agents import Agents
 
 VOTERS = tuple(Voter(node, f"store-{node}") for node in "abcd")
@@ -16,7 +16,7 @@ def _copy(last_term: int, lwm: int) -> CopyReport:
 
 
 def _chosen(reports: dict[str, CopyReport]) -> str:
-    part = Part(ROW, 0, resolved=True, activated=True)
+    part = PartitionState(ROW, 0, resolved=True, activated=True)
     row = decide(part, Agents("b", "c", "d", reports=reports), "uid-1", 1, DEFAULTS, 10_000).row
     assert row is not None
     assert row.primary is not None

@@ -3,7 +3,7 @@
 from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
 from quorate.facts.topology import Holder, Voter
 from quorate.protocol.settings import DEFAULTS
-from quorate.protocol.zone_master.migration_commit import Part, adopt_row, decide
+from quorate.protocol.zone_master.migration_commit import PartitionState, adopt_row, decide
 from quorate_lone_master.agents import Agents
 
 VOTERS = tuple(Voter(node, f"store-{node}") for node in "abc")
@@ -13,12 +13,14 @@ SWAP = Migration(
 ROW = PartitionRow(0, 6, 1, Holder("a", "store-a", 1), ("a", "b", "c"), VOTERS, SWAP)
 
 
-def _next_row(part: Part, agents: Agents) -> PartitionRow | None:
+def _next_row(part: PartitionState, agents: Agents) -> PartitionRow | None:
     return decide(part, agents, "uid-1", 1, DEFAULTS, 10_000).row
 
 
 def test_a_primary_that_froze_gets_a_new_term_when_no_quorum_is_left() -> None:
-    frozen = Part(ROW, 0, resolved=True, activated=True, caught_up_ms=4_000, freeze_ms=5_000)
+    frozen = PartitionState(
+        ROW, 0, resolved=True, activated=True, caught_up_ms=4_000, freeze_ms=5_000
+    )
 
     lost = _next_row(frozen, Agents())
 
@@ -31,7 +33,7 @@ def test_a_primary_that_froze_gets_a_new_term_when_no_quorum_is_left() -> None:
 
 
 def test_a_primary_that_was_not_asked_to_freeze_keeps_its_term() -> None:
-    running = Part(ROW, 0, resolved=True, activated=True)
+    running = PartitionState(ROW, 0, resolved=True, activated=True)
 
     lost = _next_row(running, Agents())
 

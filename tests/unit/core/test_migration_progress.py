@@ -13,7 +13,7 @@ from quorate.protocol.messages.master import (
     TransferProgress,
 )
 from quorate.protocol.settings import DEFAULTS
-from quorate.protocol.zone_master.migration_commit import Part
+from quorate.protocol.zone_master.migration_commit import PartitionState
 
 ZONE = ZoneRecord("uid-1", "books", 1, 2, scale_down_ms=10_000)
 STALL_MS = DEFAULTS.migration_stall_ms
@@ -35,7 +35,7 @@ class World:
         return Now(1_000_000 + self.ms, self.ms)
 
     @property
-    def part(self) -> Part:
+    def part(self) -> PartitionState:
         return self.master.zones[ZONE.uid].parts[0]
 
     @property

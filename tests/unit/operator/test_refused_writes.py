@@ -10,13 +10,13 @@ from quorate.protocol.messages.events import Event, Reason
 from quorate.protocol.metastore import (
     Conflict,
     Key,
+    MetastoreUnavailable,
     NodeKey,
     OutcomeUnknown,
     ReadRefused,
     Revision,
     ShardKey,
     Stored,
-    Unavailable,
     Value,
     WriteRefused,
     ZoneKey,
@@ -159,7 +159,7 @@ async def test_the_master_term_is_counted_once_however_often_reading_is_refused(
     world: World,
 ) -> None:
     metastore = Guarded()
-    metastore.loading = Unavailable("429: too many requests")
+    metastore.loading = MetastoreUnavailable("429: too many requests")
     runner = await world.lead(metastore=metastore)
     await until(lambda: "too many requests" in runner.problem, "says so")
     await asyncio.sleep(1)  # two more attempts
@@ -197,7 +197,7 @@ def test_how_long_each_kind_waits() -> None:
     assert waits(Conflict("another wrote"), 6) == [0, 0.2, 0.4, 0.8, 1.6, 2]
     assert waits(OutcomeUnknown("lost"), 3) == [0, 0.2, 0.4]
     assert waits(ReadRefused("403"), 7) == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8]
-    assert waits(Unavailable("away"), 6) == [0, 0.2, 0.4, 0.8, 1.6, 2]
+    assert waits(MetastoreUnavailable("away"), 6) == [0, 0.2, 0.4, 0.8, 1.6, 2]
     assert waits(WriteRefused("Throttled", "429", 5.0), 2) == [5, 5]
     assert waits(WriteRefused("Throttled", "429", 0.0), 6) == [0.2, 0.4, 0.8, 1.6, 2, 2]
 

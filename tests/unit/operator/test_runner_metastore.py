@@ -11,12 +11,12 @@ from quorate.protocol.messages.master import CopyReport, Inventory
 from quorate.protocol.metastore import (
     Conflict,
     Key,
+    MetastoreUnavailable,
     NodeKey,
     OutcomeUnknown,
     Revision,
     ShardKey,
     Stored,
-    Unavailable,
     Value,
     ZoneKey,
 )
@@ -53,7 +53,7 @@ class Faulty(MemoryMetastore):
     async def read(self, key: Key) -> Stored | None:
         self._reads += 1
         if self._reads % 3 == 1:
-            raise Unavailable("not now")
+            raise MetastoreUnavailable("not now")
         return await super().read(key)
 
 
@@ -92,7 +92,7 @@ async def test_a_lost_metastore_is_waited_for(world: World) -> None:
         async def load(self) -> dict[Key, Stored]:
             self.asked += 1
             if self.asked < 3:
-                raise Unavailable("not yet")
+                raise MetastoreUnavailable("not yet")
             return await super().load()
 
     runner = await world.lead(metastore=Late())

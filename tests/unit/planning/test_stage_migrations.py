@@ -4,7 +4,7 @@ import pytest
 
 from quorate.facts.errors import InvariantError
 from quorate.planning.stage_migrations import (
-    Stage,
+    PlannedStage,
     StageKind,
     stage_migrations,
     staged_row,
@@ -20,7 +20,7 @@ def row(text: str) -> Row:
     return tuple(None if word == "-" else word for word in text.split())
 
 
-def told(stages: tuple[Stage, ...]) -> list[str]:
+def told(stages: tuple[PlannedStage, ...]) -> list[str]:
     """Each stage as `KIND source>destination index`: the index that gets a new owner."""
     return [
         f"{stage.kind} {stage.source or '-'}>{stage.destination or '-'} "
@@ -87,17 +87,17 @@ def test_an_owner_that_nobody_replaces_is_cleared() -> None:
 
 def test_two_owners_change_places_in_one_stage_when_the_colder_place_is_free() -> None:
     assert stage_migrations(row("A - B"), row("B A -")) == (
-        Stage(StageKind.SHIFT_UP, "A", 0, 1, "B", 2, 0),
+        PlannedStage(StageKind.SHIFT_UP, "A", 0, 1, "B", 2, 0),
     )
 
 
 def test_a_copy_passes_moves_of_other_nodes_up_to_the_next_copy() -> None:
     stages = (
-        Stage(StageKind.COPY, destination="A", destination_to=0),
-        Stage(StageKind.COPY, destination="B", destination_to=1),
-        Stage(StageKind.MOVE, "C", 2, None, "D", None, 2),
-        Stage(StageKind.MOVE, "E", 3, None, "F", None, 3),
-        Stage(StageKind.COPY, destination="G", destination_to=4),
+        PlannedStage(StageKind.COPY, destination="A", destination_to=0),
+        PlannedStage(StageKind.COPY, destination="B", destination_to=1),
+        PlannedStage(StageKind.MOVE, "C", 2, None, "D", None, 2),
+        PlannedStage(StageKind.MOVE, "E", 3, None, "F", None, 3),
+        PlannedStage(StageKind.COPY, destination="G", destination_to=4),
     )
 
     assert told(with_copies_first(stages)) == [
@@ -114,9 +114,9 @@ def test_a_shift_up_passes_a_move_as_a_copy_does() -> None:
 
 
 def test_a_copy_passes_a_shift_down_to_a_colder_index_only() -> None:
-    down = Stage(StageKind.SHIFT_DOWN, "A", 0, 2, "B", None, 0)
-    hotter = Stage(StageKind.COPY, destination="C", destination_to=1)
-    colder = Stage(StageKind.COPY, destination="C", destination_to=3)
+    down = PlannedStage(StageKind.SHIFT_DOWN, "A", 0, 2, "B", None, 0)
+    hotter = PlannedStage(StageKind.COPY, destination="C", destination_to=1)
+    colder = PlannedStage(StageKind.COPY, destination="C", destination_to=3)
 
     assert with_copies_first((down, hotter)) == (hotter, down)
     assert with_copies_first((down, colder)) == (down, colder)
@@ -124,8 +124,8 @@ def test_a_copy_passes_a_shift_down_to_a_colder_index_only() -> None:
 
 @pytest.mark.parametrize("other", [("C", "D"), ("D", "C")])
 def test_a_copy_does_not_pass_a_move_of_its_own_node(other: tuple[str, str]) -> None:
-    move = Stage(StageKind.MOVE, other[0], 1, None, other[1], None, 1)
-    copy = Stage(StageKind.COPY, destination="C", destination_to=2)
+    move = PlannedStage(StageKind.MOVE, other[0], 1, None, other[1], None, 1)
+    copy = PlannedStage(StageKind.COPY, destination="C", destination_to=2)
 
     assert with_copies_first((move, copy)) == (move, copy)
 

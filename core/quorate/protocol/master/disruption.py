@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from quorate.planning.choose_leavers import AgentLoad, ClusterLoad, zone_load
 from quorate.planning.disruption import AgentNow, Disruption, ZoneNow, disruption
-from quorate.protocol.members.membership import Agent
+from quorate.protocol.members.membership import KnownAgent
 from quorate.protocol.zone_master.status import serves_clients
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def cluster_disruption(
-    agents: Mapping[str, Agent],
+    agents: Mapping[str, KnownAgent],
     zones: Iterable[ZoneMaster],
     gone: Set[str],
     restarted: Collection[str],
@@ -36,13 +36,13 @@ def cluster_disruption(
     return disruption([*known, *strangers], present, restarted)
 
 
-def disruption_facts(agents: Mapping[str, Agent], zones: Iterable[ZoneMaster]) -> object:
+def disruption_facts(agents: Mapping[str, KnownAgent], zones: Iterable[ZoneMaster]) -> object:
     """Return what `cluster_disruption` reads of agents and zones: cheap to compare."""
     there = [(each.record, each.online, each.gone) for _, each in sorted(agents.items())]
     return there, [(zone.record, zone.parts.changes, zone.nodes.refusals()) for zone in zones]
 
 
-def cluster_load(agents: Mapping[str, Agent], zones: Iterable[ZoneMaster]) -> ClusterLoad:
+def cluster_load(agents: Mapping[str, KnownAgent], zones: Iterable[ZoneMaster]) -> ClusterLoad:
     """Return what each agent holds, also those that only rows name."""
     totals: dict[str, tuple[int, int, int]] = {}
     copies = 0

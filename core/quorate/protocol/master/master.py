@@ -23,7 +23,7 @@ from quorate.planning.disruption import Disruption
 from quorate.protocol.master.disruption import cluster_disruption, disruption_facts
 from quorate.protocol.master.migration_queue import MigrationQueue
 from quorate.protocol.master.zone_ports import ZonePorts
-from quorate.protocol.members.membership import Agent
+from quorate.protocol.members.membership import KnownAgent
 from quorate.protocol.members.node_registry import NodeRegistry
 from quorate.protocol.members.told_places import ToldPlaces
 from quorate.protocol.messages.events import Event, Reason
@@ -98,7 +98,7 @@ class Master:
         self.recovering = recovering
         self.rebuilds = rebuilds
         self._headless: dict[str, list[tuple[PartitionRow, ...]]] = {}
-        self.agents: dict[str, Agent] = {}
+        self.agents: dict[str, KnownAgent] = {}
         self.zones: dict[str, ZoneMaster] = {}
         self.queue = MigrationQueue(self.zones, settings)
         self.ports = ZonePorts(self)
@@ -259,7 +259,7 @@ class Master:
         if self._due_zones is not None:
             self._due_zones.add(zone.record.uid)
 
-    def _take_inventory(self, node: str, agent: Agent, message: Inventory) -> None:
+    def _take_inventory(self, node: str, agent: KnownAgent, message: Inventory) -> None:
         uid = message.zone
         if uid:
             told = {copy.partition: copy for copy in message.copies}

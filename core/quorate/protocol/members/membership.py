@@ -18,7 +18,7 @@ from quorate.protocol.messages.handshake import Hello, RefusalCode, Refused
 from quorate.protocol.messages.master import CopyReport
 
 
-class Agent:
+class KnownAgent:
     """One registered (or registering) agent.
 
     - `record`: the registration that the metastore holds. `newest`: the one last written, perhaps
@@ -124,7 +124,7 @@ def record_of(hello: Hello) -> NodeRecord:
     )
 
 
-def refusal(agent: Agent | None, hello: Hello) -> Refused | None:
+def refusal(agent: KnownAgent | None, hello: Hello) -> Refused | None:
     """Return why this agent must not take part; None if it may."""
     known = None if agent is None else agent.pending or agent.record
     if agent is None or known is None:
@@ -226,7 +226,7 @@ class ZoneNodes:
     An agent that refuses the zone has nothing of it open: for the zone it has left.
     """
 
-    def __init__(self, agents: dict[str, Agent], zone: str, persistent: bool) -> None:
+    def __init__(self, agents: dict[str, KnownAgent], zone: str, persistent: bool) -> None:
         self._agents = agents
         self._zone = zone
         self._persistent = persistent

@@ -20,7 +20,7 @@ from quorate.facts.addresses import join_address
 from quorate.facts.partition_row import majority, quorum
 from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord, Voter
-from quorate.protocol.members.membership import Agent, left, older_image, record_of, refusal
+from quorate.protocol.members.membership import KnownAgent, left, older_image, record_of, refusal
 from quorate.protocol.messages.events import Reason
 from quorate.protocol.messages.handshake import Hello, RefusalCode, Refused
 from quorate.protocol.messages.master import AskInventory
@@ -46,7 +46,7 @@ class NodeRegistry:
 
     def load(self, record: NodeRecord, now: Now) -> None:
         """Take a registration that the metastore holds."""
-        agent = self._agents[record.name] = Agent(record, now.boot_ms)
+        agent = self._agents[record.name] = KnownAgent(record, now.boot_ms)
         if record.left_since_ms is not None:
             agent.left_ms = now.boot_ms - max(0, now.wall_ms - record.left_since_ms)
 
@@ -110,7 +110,7 @@ class NodeRegistry:
             self._master.send(hello.node, refused)
             return
         if agent is None:
-            agent = self._agents[hello.node] = Agent(None, now.boot_ms)
+            agent = self._agents[hello.node] = KnownAgent(None, now.boot_ms)
         agent.connected, agent.gone, agent.removing = True, False, False
         agent.heard_ms = now.boot_ms
         self._master.places.greeted(agent, hello)
@@ -136,7 +136,7 @@ class NodeRegistry:
         else:
             self._register(hello.node, agent, wanted)
 
-    def _welcome(self, node: str, agent: Agent) -> None:
+    def _welcome(self, node: str, agent: KnownAgent) -> None:
         """Let the agent take part: its incarnation is registered."""
         if agent.connected and not agent.online:
             self._master.event("", None, Reason.NODE_JOINED, f"{node} takes part")
@@ -164,7 +164,7 @@ class NodeRegistry:
             if agent.online or agent.left_ms < 0:
                 self._set_left(node, agent, now, "its process is gone")
 
-    def _set_left(self, node: str, agent: Agent, now: Now, why: str) -> None:
+    def _set_left(self, node: str, agent: KnownAgent, now: Now, why: str) -> None:
         agent.online = False
         agent.left_ms = now.boot_ms
         agent.forget_reports()
@@ -243,7 +243,7 @@ class NodeRegistry:
         if agent is not None and agent.newest is not None:
             self._write_wishes(node, agent, agent.newest)
 
-    def _write_wishes(self, node: str, agent: Agent, newest: NodeRecord) -> None:
+    def _write_wishes(self, node: str, agent: KnownAgent, newest: NodeRecord) -> None:
         newest = self._write_node(node, agent, newest)
         if agent.pending is not None:
             agent.pending = newest
@@ -271,11 +271,11 @@ class NodeRegistry:
 
     # --- writes ----------------------------------------------------------------------------------
 
-    def _register(self, node: str, agent: Agent, record: NodeRecord) -> None:
+    def _register(self, node: str, agent: KnownAgent, record: NodeRecord) -> None:
         """Write `record`; the agent takes part once it is written."""
         agent.pending = self._write_node(node, agent, record)
 
-    def _write_node(self, node: str, agent: Agent, record: NodeRecord) -> NodeRecord:
+    def _write_node(self, node: str, agent: KnownAgent, record: NodeRecord) -> NodeRecord:
         record = _with_wishes(record, agent)
         agent.newest = self.writes[node] = record
         return record
@@ -300,7 +300,7 @@ class NodeRegistry:
             self._welcome(node, agent)
         self.members_changed = True
 
-    def _take_record(self, agent: Agent, record: NodeRecord | None) -> None:
+    def _take_record(self, agent: KnownAgent, record: NodeRecord | None) -> None:
         before, was_draining, agent.record = agent.record, agent.draining, record
         self.members_changed |= record != before
         if record is not None and record.client_ports:
@@ -340,7 +340,7 @@ class NodeRegistry:
         elif agent.newest is not None and agent.newest != _with_wishes(agent.newest, agent):
             self._write_node(node, agent, agent.newest)
 
-    def _take_later(self, node: str, agent: Agent, record: NodeRecord) -> None:
+    def _take_later(self, node: str, agent: KnownAgent, record: NodeRecord) -> None:
         """Give up the earlier process that is known here: another master registered a later one.
 
         Nothing more is written of the earlier process. Otherwise the next master would take the
@@ -357,7 +357,7 @@ class NodeRegistry:
         )
         self._master.send(node, Refused(reason, RefusalCode.OLDER_PROCESS))
 
-    def _is_lost(self, agent: Agent) -> bool:
+    def _is_lost(self, agent: KnownAgent) -> bool:
         """Return whether a missing registration was not removed by this master."""
         is_meant = agent.newest is not None and agent.pending is None and not agent.removing
         return self._master.rebuilds and is_meant
@@ -388,7 +388,7 @@ class NodeRegistry:
         )
 
 
-def _with_wishes(record: NodeRecord, agent: Agent) -> NodeRecord:
+def _with_wishes(record: NodeRecord, agent: KnownAgent) -> NodeRecord:
     """Return the registration with what is wanted of the agent, whatever its process."""
     return msgspec.structs.replace(
         record,
@@ -398,7 +398,7 @@ def _with_wishes(record: NodeRecord, agent: Agent) -> NodeRecord:
     )
 
 
-def _is_past(record: NodeRecord | None, meant: NodeRecord, agent: Agent) -> bool:
+def _is_past(record: NodeRecord | None, meant: NodeRecord, agent: KnownAgent) -> bool:
     """Return whether `record`, as stored, is outdated by `meant`, the intended registration.
 
     That is so if it is of an earlier process, or if only one of the two says that the node has
@@ -412,7 +412,7 @@ def _is_past(record: NodeRecord | None, meant: NodeRecord, agent: Agent) -> bool
     return (record.left_since_ms is None) != (meant.left_since_ms is None)
 
 
-def _is_later(record: NodeRecord, agent: Agent) -> bool:
+def _is_later(record: NodeRecord, agent: KnownAgent) -> bool:
     """Return whether `record` is of a later process than the one known or about to be registered.
 
     That is so if its incarnation is higher, or if its store is another one and no registration of
@@ -424,7 +424,7 @@ def _is_later(record: NodeRecord, agent: Agent) -> bool:
     return record.incarnation > agent.newest.incarnation
 
 
-def _agent_state(agent: Agent) -> str:
+def _agent_state(agent: KnownAgent) -> str:
     if agent.draining:
         return "Draining"
     if agent.leaving:

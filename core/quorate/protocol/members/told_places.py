@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from quorate.protocol.members.membership import Agent
+from quorate.protocol.members.membership import KnownAgent
 from quorate.protocol.messages.handshake import Hello
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class ToldPlaces:
                 agent.told_domain = domain
                 self._master.wishes_changed(node)
 
-    def greeted(self, agent: Agent, hello: Hello) -> None:
+    def greeted(self, agent: KnownAgent, hello: Hello) -> None:
         """Take an agent's external host and failure domain from its Hello.
 
         The agent announces its external host, or leaves that to the operator, or has no external

@@ -63,7 +63,7 @@ class Ended(NamedTuple):
     refusal: bytes = b""
 
 
-class Stage(enum.Enum):
+class AttemptStage(enum.Enum):
     """The stage of a transaction attempt."""
 
     PREPARING = "preparing"
@@ -89,7 +89,7 @@ class Coordinator:
         self.resp3 = resp3
         self.cargo = cargo
         self.deadline_ms = deadline_ms
-        self.stage = Stage.PREPARING
+        self.stage = AttemptStage.PREPARING
         self._replicas = replicas
         self._prepared: list[PartPrepared] = []
         self._answers_bytes = 0
@@ -106,12 +106,15 @@ class Coordinator:
     @property
     def is_over(self) -> bool:
         """Whether the transaction was aborted and no part is left to clean up."""
-        return self.stage is Stage.ABORTING and not self._to_abort
+        return self.stage is AttemptStage.ABORTING and not self._to_abort
 
     def prepared(self, message: PartPrepared) -> Ended | None:
         """Take in the reply of a part; return the end if it ends the transaction."""
         at = len(self._prepared)
-        if self.stage is not Stage.PREPARING or message.partition != self.wanted[at].partition:
+        if (
+            self.stage is not AttemptStage.PREPARING
+            or message.partition != self.wanted[at].partition
+        ):
             return None  # a repeated reply
         if message.refusal:
             return self.abort(Outcome.REFUSED, message.refusal)
@@ -120,11 +123,11 @@ class Coordinator:
             return self.abort(Outcome.TOO_LARGE)
         self._prepared.append(message)
         if not message.counter:
-            self.stage = Stage.ABORTING  # nothing was locked
+            self.stage = AttemptStage.ABORTING  # nothing was locked
             return self.committed()
         self._asked_ms = -1
         if len(self._prepared) == len(self.wanted):
-            self.stage = Stage.DECIDING
+            self.stage = AttemptStage.DECIDING
         return None
 
     def committed(self) -> Ended:
@@ -147,7 +150,7 @@ class Coordinator:
     def abort(self, outcome: Outcome, refusal: bytes = b"") -> Ended:
         """Abort the transaction, before any Decide was sent; its parts are to release their
         locks."""
-        self.stage = Stage.ABORTING
+        self.stage = AttemptStage.ABORTING
         asked = self.wanted[: len(self._prepared) + 1]
         self._to_abort = {part.partition: None for part in asked}
         self._asked_ms = -1
@@ -160,20 +163,20 @@ class Coordinator:
     def look(self, now_ms: int, send: Callable[[str, TransactionMessage], None]) -> Ended | None:
         """Send the next message if it is due; return the end when the time is over."""
         if now_ms >= self.deadline_ms:
-            if self.stage is Stage.PREPARING:
+            if self.stage is AttemptStage.PREPARING:
                 return self.abort(Outcome.NOT_EXECUTED)
             grace = self._replicas.settings.park_bound_ms
             if now_ms >= self.deadline_ms + grace:
-                if self.stage is Stage.DECIDING:
+                if self.stage is AttemptStage.DECIDING:
                     return Ended(self.cargo, Outcome.UNKNOWN)
                 self._to_abort.clear()  # its parts ask the home and are aborted
                 return None
         match self.stage:
-            case Stage.PREPARING:
+            case AttemptStage.PREPARING:
                 self._ask(now_ms, send, self.wanted[len(self._prepared)].partition)
-            case Stage.DECIDING:
+            case AttemptStage.DECIDING:
                 self._ask(now_ms, send, self.home)
-            case Stage.ABORTING:
+            case AttemptStage.ABORTING:
                 if self._is_due(now_ms, ""):
                     for partition in self._to_abort:
                         send(self._replicas.primary_of(partition), self._finish(partition))
@@ -185,7 +188,7 @@ class Coordinator:
         node = self._replicas.primary_of(partition)
         if not node:
             return
-        if self.stage is Stage.DECIDING:
+        if self.stage is AttemptStage.DECIDING:
             if self._is_due(now_ms, node):
                 self.decides += 1
                 send(node, self._decide())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from quorate.facts.partition_row import Migration, PartitionRow, is_committed
 from quorate.protocol.messages.events import Reason
 from quorate.protocol.zone_master.causes import Why
-from quorate.protocol.zone_master.migration_commit import Part
+from quorate.protocol.zone_master.migration_commit import PartitionState
 from quorate.protocol.zone_master.rebalance import Rebalance
 from quorate.protocol.zone_master.status import Moved, way_out_of_loss
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class ZoneEvents:
     """Reports the events of one zone. `parts` are the zone's own."""
 
-    def __init__(self, master: Master, uid: str, parts: Mapping[int, Part]) -> None:
+    def __init__(self, master: Master, uid: str, parts: Mapping[int, PartitionState]) -> None:
         self._master = master
         self._uid = uid
         self._parts = parts
@@ -49,7 +49,7 @@ class ZoneEvents:
             told = f": {why.sentence}" if why is not None else ""
             self._tell(row.partition, Reason.MIGRATION_REVERTED, f"{_named(old)}{told}")
 
-    def caught_up(self, part: Part) -> None:
+    def caught_up(self, part: PartitionState) -> None:
         """Report once that the destination holds everything that was answered."""
         active = part.row.active
         if active is not None and not part.caught_up:

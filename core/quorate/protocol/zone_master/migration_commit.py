@@ -49,7 +49,7 @@ class Nodes(Protocol):
         """Return whether neither of the two has reported that it does not reach the other."""
 
 
-class Part(msgspec.Struct, frozen=True):
+class PartitionState(msgspec.Struct, frozen=True):
     """Everything the master knows of one partition, with its row.
 
     The flags are about `row.active` and `row.term`. They are reset with every new row that changes
@@ -108,21 +108,21 @@ class Part(msgspec.Struct, frozen=True):
         return is_on_its_way and self.row.replicas[0] is not None
 
 
-class Decision(NamedTuple):
+class RowDecision(NamedTuple):
     """Nothing, or a row to write and the reason, or messages and the part that notes them."""
 
     row: PartitionRow | None = None
     why: Why | None = None
-    part: Part | None = None
+    part: PartitionState | None = None
     sends: tuple[tuple[str, Message], ...] = ()
 
 
-NOTHING = Decision()
+NOTHING = RowDecision()
 NO_OWNER = 99
 """Index of a voter that is no owner, behind every owner's."""
 
 
-def adopt_row(part: Part, row: PartitionRow, now_ms: int) -> Part:
+def adopt_row(part: PartitionState, row: PartitionRow, now_ms: int) -> PartitionState:
     """Return the part after its row was written or read, without facts about an older term."""
     before = part.row
     same_migration = (
@@ -132,7 +132,7 @@ def adopt_row(part: Part, row: PartitionRow, now_ms: int) -> Part:
     )
     if row.term != before.term:
         handed_over = before.active is not None and row == committed_row(before)
-        return Part(
+        return PartitionState(
             row, now_ms, tried=part.tried, resolved=row.active is None, handed_over=handed_over
         )
     kept = msgspec.structs.replace(
@@ -161,8 +161,13 @@ def adopt_row(part: Part, row: PartitionRow, now_ms: int) -> Part:
 
 
 def decide(
-    part: Part, nodes: Nodes, zone: str, master_term: int, settings: ProtocolSettings, now_ms: int
-) -> Decision:
+    part: PartitionState,
+    nodes: Nodes,
+    zone: str,
+    master_term: int,
+    settings: ProtocolSettings,
+    now_ms: int,
+) -> RowDecision:
     """Return the next thing to do for this partition."""
     row = part.row
     stores = {voter.node: voter.store for voter in row.voters}
@@ -174,18 +179,18 @@ def decide(
     primary = row.primary
     unseated = primary is not None and row.replicas[0] is None and primary.node not in left
     if primary is not None and unseated and nodes.holder(primary.node) == primary:
-        return Decision(ownership.with_owner(row, primary.node), Why(Cause.PRIMARY_BACK))
+        return RowDecision(ownership.with_owner(row, primary.node), Why(Cause.PRIMARY_BACK))
     if not part.activated:
         return _decide_activation(part, nodes, settings, now_ms, left)
     if part.stuck:
         return _decide_stuck(part, nodes, settings, now_ms, left)
     if row.sets and part.has_served:
-        return Decision(ownership.with_one_set(row), Why(Cause.ONE_SET))
+        return RowDecision(ownership.with_one_set(row), Why(Cause.ONE_SET))
     if left:
-        return Decision(ownership.without_owners(row, left), _left(left))
+        return RowDecision(ownership.without_owners(row, left), _left(left))
     for node in part.ready:
         if node not in row.replicas and node in row.voter_nodes and _is_same(nodes, row, node):
-            return Decision(ownership.with_owner(row, node), Why(Cause.OWNS_AGAIN, (node,)))
+            return RowDecision(ownership.with_owner(row, node), Why(Cause.OWNS_AGAIN, (node,)))
     return NOTHING
 
 
@@ -205,7 +210,7 @@ def _is_same(nodes: Nodes, row: PartitionRow, node: str) -> bool:
     )
 
 
-def _candidates(part: Part, nodes: Nodes) -> list[Holder]:
+def _candidates(part: PartitionState, nodes: Nodes) -> list[Holder]:
     """Return the online voters, best candidate first.
 
     First those that reach a quorum, that were not tried, that have reported what they hold, and
@@ -248,13 +253,13 @@ def is_cut_off(nodes: Nodes, row: PartitionRow, node: str) -> bool:
 
 
 def _decide_primary(
-    part: Part,
+    part: PartitionState,
     nodes: Nodes,
     settings: ProtocolSettings,
     now_ms: int,
     left: frozenset[str],
     why: str,
-) -> Decision:
+) -> RowDecision:
     """Put another voter, or a new incarnation of the same, at index 0 in a new term."""
     row = part.row
     if any(_is_awaited(part, nodes, voter.node, settings, now_ms) for voter in row.voters):
@@ -264,18 +269,18 @@ def _decide_primary(
         if left and row.owners:
             # A primary that froze for the migration that ends here serves again only in a new term.
             after = ownership.without_owners(row, left, new_term=part.freeze_ms >= 0)
-            return Decision(after, _left(left, Cause.LEFT_NO_QUORUM))
+            return RowDecision(after, _left(left, Cause.LEFT_NO_QUORUM))
         return NOTHING
     chosen = candidates[0]
     for candidate in candidates:
         if part.better and candidate.node == part.better:
             chosen = candidate
     taken_over = Why(Cause.TAKEN_OVER, (why, chosen.node))
-    return Decision(ownership.activated(row, chosen, left), taken_over)
+    return RowDecision(ownership.activated(row, chosen, left), taken_over)
 
 
 def _is_awaited(
-    part: Part, nodes: Nodes, node: str, settings: ProtocolSettings, now_ms: int
+    part: PartitionState, nodes: Nodes, node: str, settings: ProtocolSettings, now_ms: int
 ) -> bool:
     """Return whether an election waits for the voter's report, to find the freshest copy.
 
@@ -290,8 +295,12 @@ def _is_awaited(
 
 
 def _decide_stuck(
-    part: Part, nodes: Nodes, settings: ProtocolSettings, now_ms: int, left: frozenset[str]
-) -> Decision:
+    part: PartitionState,
+    nodes: Nodes,
+    settings: ProtocolSettings,
+    now_ms: int,
+    left: frozenset[str],
+) -> RowDecision:
     """Decide about a primary that reports that it is stuck.
 
     Without a quorum it would be stuck in a new term, too, so others are preferred. After a freeze,
@@ -309,8 +318,12 @@ def _decide_stuck(
 
 
 def _decide_activation(
-    part: Part, nodes: Nodes, settings: ProtocolSettings, now_ms: int, left: frozenset[str]
-) -> Decision:
+    part: PartitionState,
+    nodes: Nodes,
+    settings: ProtocolSettings,
+    now_ms: int,
+    left: frozenset[str],
+) -> RowDecision:
     assert part.row.primary is not None
     node = part.row.primary.node
     bound = settings.activation_bound_ms * min(1 + len(part.tried), 6)
@@ -325,14 +338,14 @@ def _decide_activation(
 
 
 def _decide_migration(
-    part: Part,
+    part: PartitionState,
     nodes: Nodes,
     zone: str,
     master_term: int,
     settings: ProtocolSettings,
     now_ms: int,
     left: frozenset[str],
-) -> Decision:
+) -> RowDecision:
     row = part.row
     migration = row.active
     assert migration is not None
@@ -344,7 +357,7 @@ def _decide_migration(
     if part.prepared and (
         destination is None or destination.node not in nodes.dead_voters(committed_row(row))
     ):
-        return Decision(committed_row(row), Why(Cause.COMMITTED, (migration.migration_id,)))
+        return RowDecision(committed_row(row), Why(Cause.COMMITTED, (migration.migration_id,)))
     if primary is None or _primary_lost(row, nodes):
         return _decide_primary(part, nodes, settings, now_ms, left, "the primary has left")
     changes_primary = migration.replicas[0] != primary.node
@@ -365,12 +378,12 @@ def _decide_migration(
     if part.unwanted and not part.caught_up and part.prepare_ms < 0:
         # Later, going on is cheaper than going back: the copy is complete, or clients wait.
         unwanted = Why(Cause.UNWANTED, (migration.migration_id,))
-        return Decision(ownership.failed(row, new_term=part.freeze_ms >= 0), unwanted)
+        return RowDecision(ownership.failed(row, new_term=part.freeze_ms >= 0), unwanted)
     leaver = migration.source
     others = left - {leaver} if leaver is not None else left
     if others:
         after = ownership.without_owners(row, left, new_term=part.freeze_ms >= 0)
-        return Decision(after, _left(left))
+        return RowDecision(after, _left(left))
     if not part.caught_up:
         still_ms = now_ms - max(part.progress_ms, part.since_ms)
         if part.activated and still_ms > settings.migration_stall_ms:
@@ -390,9 +403,9 @@ def _decide_migration(
             freeze_sent_ms=now_ms,
         )
         freeze = Freeze(master_term, zone, row.partition, migration.migration_id, row.term)
-        return Decision(part=noted, sends=((primary.node, freeze),))
+        return RowDecision(part=noted, sends=((primary.node, freeze),))
     if destination is None:
-        return Decision(committed_row(row), Why(Cause.COMMITTED, (migration.migration_id,)))
+        return RowDecision(committed_row(row), Why(Cause.COMMITTED, (migration.migration_id,)))
     if part.prepare_sent_ms >= 0 and now_ms - part.prepare_sent_ms < settings.retry_ms:
         return NOTHING
     noted = msgspec.structs.replace(
@@ -401,10 +414,10 @@ def _decide_migration(
         prepare_sent_ms=now_ms,
     )
     prepared = PreparedRow(master_term, zone, migration.migration_id, committed_row(row))
-    return Decision(part=noted, sends=((destination.node, prepared),))
+    return RowDecision(part=noted, sends=((destination.node, prepared),))
 
 
-def is_known(part: Part, nodes: Nodes) -> bool:
+def is_known(part: PartitionState, nodes: Nodes) -> bool:
     """Return whether a quorum of the voters has this migration's row durably, or no voter changes.
 
     Only then is it committed. So a quorum of the voters of any row knows of every later committed
@@ -423,13 +436,13 @@ def _left(nodes: frozenset[str], cause: Cause = Cause.LEFT) -> Why:
     return Why(cause, (", ".join(sorted(nodes)),))
 
 
-def _give_up(row: PartitionRow, part: Part, why: str) -> Decision:
+def _give_up(row: PartitionRow, part: PartitionState, why: str) -> RowDecision:
     assert row.active is not None
     given_up = Why(Cause.GIVEN_UP, (row.active.migration_id, why))
-    return Decision(ownership.failed(row, new_term=part.freeze_ms >= 0), given_up)
+    return RowDecision(ownership.failed(row, new_term=part.freeze_ms >= 0), given_up)
 
 
-def _resolve(part: Part, nodes: Nodes) -> Decision:
+def _resolve(part: PartitionState, nodes: Nodes) -> RowDecision:
     """Decide about a migration that another master started.
 
     It is committed if its destination stored the prepared row, else rolled back. Each partition
@@ -457,6 +470,6 @@ def _resolve(part: Part, nodes: Nodes) -> Decision:
         ):
             noted = msgspec.structs.replace(part, resolved=True, prepared=True)
             found = Why(Cause.FOUND_PREPARED, (migration.migration_id,))
-            return Decision(committed_row(row), found, part=noted)
+            return RowDecision(committed_row(row), found, part=noted)
     rolled_back = Why(Cause.ROLLED_BACK, (migration.migration_id,))
-    return Decision(ownership.failed(row, new_term=True), rolled_back)
+    return RowDecision(ownership.failed(row, new_term=True), rolled_back)

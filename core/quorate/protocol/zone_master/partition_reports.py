@@ -19,7 +19,7 @@ from quorate.protocol.messages.master import (
     TroubleKind,
 )
 from quorate.protocol.zone_master.events import ZoneEvents
-from quorate.protocol.zone_master.migration_commit import Part
+from quorate.protocol.zone_master.migration_commit import PartitionState
 from quorate.protocol.zone_master.status import Parts
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class PartitionReports:
         self._parts[partition] = msgspec.structs.replace(self._parts[partition], **changes)
         self._dirty.add(partition)
 
-    def _of_term(self, node: str, partition: int, term: int) -> Part | None:
+    def _of_term(self, node: str, partition: int, term: int) -> PartitionState | None:
         part = self._parts.get(partition)
         if part is None or part.row.term != term or part.row.primary is None:
             return None
@@ -72,7 +72,7 @@ class PartitionReports:
         if part is not None and not part.activated:
             self.note(message.partition, better=message.better)
 
-    def _of_migration(self, partition: int, migration_id: str) -> Part | None:
+    def _of_migration(self, partition: int, migration_id: str) -> PartitionState | None:
         part = self._parts.get(partition)
         if part is None or part.row.active is None:
             return None

@@ -7,7 +7,7 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.messages.master import RowsStored
-from quorate.protocol.zone_master.migration_commit import Part
+from quorate.protocol.zone_master.migration_commit import PartitionState
 
 if TYPE_CHECKING:
     from quorate.protocol.master.master import Master
@@ -32,7 +32,7 @@ class RowPublisher:
             waiting.update({row.partition: row.version for row in rows})
         self._master.publish(sorted(self._master.agents), message)
 
-    def resend(self, zone: ZoneRecord, parts: Mapping[int, Part], now: Now) -> None:
+    def resend(self, zone: ZoneRecord, parts: Mapping[int, PartitionState], now: Now) -> None:
         """Send unconfirmed rows again, every `RESEND_MS`."""
         if now.boot_ms - self._resent_ms < RESEND_MS:
             return

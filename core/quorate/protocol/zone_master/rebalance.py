@@ -22,11 +22,11 @@ from quorate.planning.next_migration import next_migration
 from quorate.planning.plan_migrations import PlannedMigration
 from quorate.planning.plan_staged import reachable_target
 from quorate.planning.retries import Retries
-from quorate.protocol.members.membership import Agent, ZoneNodes
+from quorate.protocol.members.membership import KnownAgent, ZoneNodes
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.zone_master import ownership
 from quorate.protocol.zone_master.causes import Cause, Why
-from quorate.protocol.zone_master.migration_commit import Part, is_cut_off
+from quorate.protocol.zone_master.migration_commit import PartitionState, is_cut_off
 
 
 class Rebalance:
@@ -34,9 +34,9 @@ class Rebalance:
 
     def __init__(
         self,
-        agents: dict[str, Agent],
+        agents: dict[str, KnownAgent],
         nodes: ZoneNodes,
-        parts: dict[int, Part],
+        parts: dict[int, PartitionState],
         settings: ProtocolSettings,
     ) -> None:
         self.target: Distribution | None = None
@@ -75,7 +75,7 @@ class Rebalance:
             nodes.append(DataNode(name, agent.record.weight, agent.record.failure_domain, there))
         return nodes
 
-    def _state_of(self, agent: Agent, record: ZoneRecord, now: Now) -> str:
+    def _state_of(self, agent: KnownAgent, record: ZoneRecord, now: Now) -> str:
         if agent.record is None or agent.removing:
             return "unregistered"
         if agent.draining:

@@ -8,19 +8,19 @@ from quorate.protocol.members.membership import ZoneNodes
 from quorate.protocol.messages.events import LOST_NAMED_MAX
 from quorate.protocol.messages.master import TransferProgress
 from quorate.protocol.status import MigrationStatus, ZoneStatus
-from quorate.protocol.zone_master.migration_commit import Part
+from quorate.protocol.zone_master.migration_commit import PartitionState
 from quorate.protocol.zone_master.rebalance import Rebalance
 
 UNAVAILABLE_NAMED_MAX = 100
 LOST_SHOWN_MAX = 8
 
 
-class Parts(dict[int, Part]):
+class Parts(dict[int, PartitionState]):
     """A zone's parts by partition, with a count of changes, so that readers can cache results."""
 
     changes = 0
 
-    def __setitem__(self, partition: int, part: Part) -> None:
+    def __setitem__(self, partition: int, part: PartitionState) -> None:
         self.changes += 1
         super().__setitem__(partition, part)
 
@@ -85,7 +85,7 @@ class Moved:
             self.migrations_done += 1
 
 
-def roles(parts: Mapping[int, Part]) -> tuple[dict[str, int], dict[str, int]]:
+def roles(parts: Mapping[int, PartitionState]) -> tuple[dict[str, int], dict[str, int]]:
     """Return the number of primaries, and of copies, that each node has."""
     primaries: dict[str, int] = {}
     owners: dict[str, int] = {}
@@ -111,7 +111,7 @@ def way_out_of_loss(record: ZoneRecord) -> str:
 
 def zone_status(
     record: ZoneRecord,
-    parts: Mapping[int, Part],
+    parts: Mapping[int, PartitionState],
     nodes: ZoneNodes,
     rebalance: Rebalance,
     moved: Moved,
@@ -228,7 +228,7 @@ def _named(partitions: Sequence[int]) -> str:
     return ", ".join(map(str, partitions[:LOST_SHOWN_MAX])) + more
 
 
-def serves_clients(part: Part, nodes: ZoneNodes) -> bool:
+def serves_clients(part: PartitionState, nodes: ZoneNodes) -> bool:
     """Return whether the partition's clients are served, as far as the master knows.
 
     In a planned hand-over they wait for a moment. The row alone does not tell: it names a primary
@@ -239,7 +239,7 @@ def serves_clients(part: Part, nodes: ZoneNodes) -> bool:
     return is_there and not part.stuck and (part.serves or part.is_being_handed_over)
 
 
-def _migrations(parts: Mapping[int, Part], moved: Moved) -> tuple[MigrationStatus, ...]:
+def _migrations(parts: Mapping[int, PartitionState], moved: Moved) -> tuple[MigrationStatus, ...]:
     found: list[MigrationStatus] = []
     for partition in sorted(parts):
         active = parts[partition].row.active
@@ -260,7 +260,7 @@ def _migrations(parts: Mapping[int, Part], moved: Moved) -> tuple[MigrationStatu
     return tuple(found)
 
 
-def _phase(part: Part) -> str:
+def _phase(part: PartitionState) -> str:
     if part.prepared:
         return "committing"
     if part.prepare_ms >= 0:

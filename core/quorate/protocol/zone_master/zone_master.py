@@ -37,7 +37,7 @@ from quorate.protocol.status import ZoneStatus
 from quorate.protocol.zone_master.causes import Cause, Why
 from quorate.protocol.zone_master.events import ZoneEvents
 from quorate.protocol.zone_master.first_placement import FirstPlacement
-from quorate.protocol.zone_master.migration_commit import Part, adopt_row, decide
+from quorate.protocol.zone_master.migration_commit import PartitionState, adopt_row, decide
 from quorate.protocol.zone_master.partition_reports import PartitionReports
 from quorate.protocol.zone_master.preview import zone_preview
 from quorate.protocol.zone_master.publish_rows import RowPublisher
@@ -90,7 +90,7 @@ class ZoneMaster:
         """Take rows read from the metastore."""
         for row in rows:
             check_row(row)
-            self.parts[row.partition] = Part(
+            self.parts[row.partition] = PartitionState(
                 row, now.boot_ms, resolved=row.active is None, unheard=True
             )
         self._stored = True
@@ -478,11 +478,11 @@ class ZoneMaster:
             decided = changed.get(row.partition)
             ours = decided is not None and decided[0] == row
             if part is None and ours:
-                self.parts[row.partition] = Part(row, now.boot_ms, resolved=True)
+                self.parts[row.partition] = PartitionState(row, now.boot_ms, resolved=True)
                 if self._rebalance.target is not None:
                     self._rebalance.look_again(row.partition)
             elif part is None:
-                self.parts[row.partition] = Part(
+                self.parts[row.partition] = PartitionState(
                     row, now.boot_ms, resolved=row.active is None, unheard=True
                 )
                 self._decided.pop(row.partition, None)  # decided as if there was no row
@@ -490,7 +490,9 @@ class ZoneMaster:
             elif ours:
                 self.parts[row.partition] = adopt_row(part, row, now.boot_ms)
             else:
-                self.parts[row.partition] = Part(row, now.boot_ms, resolved=row.active is None)
+                self.parts[row.partition] = PartitionState(
+                    row, now.boot_ms, resolved=row.active is None
+                )
                 self._decided.pop(row.partition, None)  # it was decided from a row that is gone
             why = decided[1] if decided is not None and ours else None
             self._events.row_changed(before, row, why)

@@ -16,7 +16,7 @@ from quorate_agent.resp.command import Command, Scope
 from quorate_agent.resp.reading.scan_arguments import ScanArguments, parse_cursor, parse_scan
 from quorate_agent.resp.replies import INVALID_CURSOR, array, bulk, bulks
 from quorate_agent.resp.scan import OVERLAP_S, Place, place_of, scan_page
-from quorate_agent.resp.session import Agent, Session
+from quorate_agent.resp.session import AgentServices, Session
 from quorate_agent.resp.transaction import Call
 from quorate_agent.resp.values.value import Damaged, kind_of
 
@@ -53,7 +53,9 @@ class PartOfScan:
 
     __slots__ = ("_agent", "_asked", "_place", "words")
 
-    def __init__(self, agent: Agent, place: Place, asked: ScanArguments, args: list[bytes]) -> None:
+    def __init__(
+        self, agent: AgentServices, place: Place, asked: ScanArguments, args: list[bytes]
+    ) -> None:
         self._agent = agent
         self._asked = asked
         self._place = place
@@ -89,7 +91,7 @@ def run_inside(session: Session, command: Command, args: list[bytes]) -> bytes:
     return part.nothing()
 
 
-def _part(agent: Agent, place: Place, asked: ScanArguments) -> bytes:
+def _part(agent: AgentServices, place: Place, asked: ScanArguments) -> bytes:
     """Return a page of one partition; at its end the cursor leads to the next."""
     only = (place.partition,)
     to, keys = scan_page(place, asked.count, only, agent.scan, agent.scan_positions)
@@ -98,7 +100,7 @@ def _part(agent: Agent, place: Place, asked: ScanArguments) -> bytes:
     return _page(agent, to, keys, asked)
 
 
-def _page(agent: Agent, to: Place | None, keys: list[bytes], asked: ScanArguments) -> bytes:
+def _page(agent: AgentServices, to: Place | None, keys: list[bytes], asked: ScanArguments) -> bytes:
     if (matches := asked.matcher()) is not None:
         keys = [key for key in keys if matches(key)]
     if asked.type_name is not None:
