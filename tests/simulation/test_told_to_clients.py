@@ -14,10 +14,11 @@ HOLDS = 0.5
 HELD = (51, 26)
 """An agent gets a forwarded command, or still has it parked, when it may serve and the client has
 been told that nobody knows; in the last one it serves when the command comes."""
-HELD_PAST = (44, 2360233980139)
-"""The first was of that kind, too, and draws another story now.  In the other a former master wrote
-the registration of an earlier process over that of a later one, and the next master dropped a copy
-in memory that was there (I-1)."""
+HELD_PAST = (44, 2360233980139, 2000490040170)
+"""The first was of that kind, too, and draws another story now.  In the second a former master
+wrote the registration of an earlier process over that of a later one, and the next master dropped a
+copy in memory that was there (I-1).  In the third an agent had no room for what it had forwarded,
+and said so, when the partition was its own again; the agent that had the command executed it."""
 QUICK = 10
 FRESH = 240
 BLOCK = 40

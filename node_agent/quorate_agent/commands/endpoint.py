@@ -92,7 +92,7 @@ class ZoneEndpoint:
             why_full,
         )
         self._touched: dict[ClientConnection, None] = {}
-        self._outcomes = Outcomes(replicas, metrics, self.full)
+        self._outcomes = Outcomes(replicas, metrics, self.full, self.forwards.may_be_executed)
         self._listener = Listener(self)
         replicas.clients_have_work = self.has_work
 

@@ -143,13 +143,23 @@ class Forwards:
             self._requests[slot] = self._by_number[message.number] = request
             if command.is_write:
                 key = request_key(self._process, message.number)
-                no_room = self._endpoint.no_room
-                slot.command = remembering(command, key, no_room)
+                slot.command = remembering(command, key, partial(self._no_room, request))
         request.node = primary
         left_ms = (slot.deadline_ms - boot_ms()) * RATE_PERCENT_MIN // 100
         heard_ms = self._replicas.leases.heard(primary)
         attempt = msgspec.structs.replace(request.message, heard_ms=heard_ms, left_ms=left_ms)
         self._send(primary, attempt)
+
+    def _no_room(self, request: _Request) -> bytes:
+        """Return the error reply to a request that is executed here, if there is no room; else
+        b""."""
+        problem = self._endpoint.no_room()
+        return replies.UNKNOWN_OUTCOME if problem and request.uncertain else problem
+
+    def may_be_executed(self, slot: Slot) -> bool:
+        """Return whether another agent has or had the slot's command and may execute it."""
+        request = self._requests.get(slot)
+        return request is not None and request.uncertain
 
     def _message(self, slot: Slot) -> Forward:
         number, self._next = self._next, self._next + 1

@@ -18,14 +18,22 @@ if TYPE_CHECKING:
 
 
 class Outcomes:
-    """The outcomes of one zone's copies; `full` returns the error reply when there is no room."""
+    """The outcomes of one zone's copies.
+
+    `full` returns the error reply when there is no room; `may_be_executed` whether another agent
+    may execute a slot's command, too."""
 
     def __init__(
-        self, replicas: Replicas, metrics: AgentMetrics, full: Callable[[], bytes]
+        self,
+        replicas: Replicas,
+        metrics: AgentMetrics,
+        full: Callable[[], bytes],
+        may_be_executed: Callable[[Slot], bool],
     ) -> None:
         self._replicas = replicas
         self._metrics = metrics
         self._full = full
+        self._may_be_executed = may_be_executed
 
     def take(self, touched: dict[ClientConnection, None]) -> list[Slot]:
         """Finish what the replicas have finished, and add the connections concerned to `touched`.
@@ -40,14 +48,17 @@ class Outcomes:
                 self._replicas.transactions.told(waiter)
             elif isinstance(waiter, PartOfFlush) and waiter.ended():
                 touched[waiter.slot.connection] = None
-        for waiter in finished.unknown:
-            self._metrics.unknown.inc(waiter.count if isinstance(waiter, Slot) else 1)
-            _end(waiter, replies.UNKNOWN_OUTCOME, touched)
         for waiter in finished.refused:
             if isinstance(waiter, Telling):
                 self._replicas.transactions.refused(waiter, self._full())
             _forget_watched(waiter)
-            _end(waiter, self._full(), touched)
+            if isinstance(waiter, Slot) and self._may_be_executed(waiter):
+                finished.unknown.append(waiter)
+            else:
+                _end(waiter, self._full(), touched)
+        for waiter in finished.unknown:
+            self._metrics.unknown.inc(waiter.count if isinstance(waiter, Slot) else 1)
+            _end(waiter, replies.UNKNOWN_OUTCOME, touched)
         again: list[Slot] = []
         for waiter in finished.again:
             # Also for half-closed clients: they are answered, and then closed.

@@ -61,6 +61,31 @@ def test_no_room_is_not_passed_on_for_what_may_have_been_executed(agent: Agent) 
     assert not any("OOM" in str(each) for each in told), told
 
 
+def test_no_room_is_not_said_here_of_what_another_may_execute(agent: Agent) -> None:
+    """The first attempt is on its way still when the partition comes home, and there is no room;
+    the client was told so, and the next primary executed it."""
+    client = agent.writer()
+    agent.give(OTHER, range(4))
+    assert client.ask(b"INCR", b"k") == []
+    agent.is_full = True
+    agent.give(agent.me, range(4))
+    (told,) = client.told()
+    assert str(told).startswith("UNKNOWN")
+
+
+def test_no_room_is_said_here_of_what_no_other_has_executed(agent: Agent) -> None:
+    client = agent.writer()
+    agent.give(OTHER, range(4))
+    assert client.ask(b"INCR", b"k") == []
+    (first,) = _forwards(agent)
+    declined = Forwarded(ZONE.uid, first.process, first.number, replies.CLUSTERDOWN)
+    agent.endpoint.forwards.take_reply("b", declined)
+    agent.is_full = True
+    agent.give(agent.me, range(4))
+    (told,) = client.told()
+    assert str(told).startswith("OOM")
+
+
 def _pair() -> tuple[Agent, Agent]:
     """An agent that forwards everything, and the one that is primary."""
     forwarding, primary = Agent(), Agent()
@@ -131,8 +156,8 @@ def test_an_attempt_that_was_left_behind_does_not_happen_after_another_was_answe
     assert primary.writer().ask(b"GET", b"k") == [None]
 
 
-def _give_and_hold(agent: Agent, holder: Holder) -> None:
-    """As `Agent.give`, but what is written by then is not durable yet."""
+def _give_and_serve(agent: Agent, holder: Holder) -> None:
+    """As `Agent.give`, but what parked commands write is still in the agent's turn."""
     agent._version += 1
     version = agent._version
     voters = (Voter(holder.node, holder.store),)
@@ -143,7 +168,6 @@ def _give_and_hold(agent: Agent, holder: Holder) -> None:
     agent.endpoint.table_changed()
     agent.written()
     agent.synced()  # it serves: commands that were parked are executed
-    agent.written()
 
 
 def test_exec_that_came_home_and_goes_again_is_still_exec(agent: Agent) -> None:
@@ -153,10 +177,25 @@ def test_exec_that_came_home_and_goes_again_is_still_exec(agent: Agent) -> None:
     somebody.ask(b"SET", b"k", b"1")
     client.send((b"MULTI",), (b"SETNX", b"k", b"v"), (b"EXEC",))
     assert _forwards(agent)[-1].transaction
-    _give_and_hold(agent, agent.me)  # both come home, are executed, and wait to be durable
+    _give_and_serve(agent, agent.me)  # both come home and are executed
+    agent.written()  # and wait to be durable
     agent.give(OTHER, range(4))
     *_, told = client.told()  # what it had to say was written here
     assert "UNKNOWN" in str(told)
+
+
+def test_no_room_for_the_update_is_not_said_of_what_another_may_execute(agent: Agent) -> None:
+    """There seemed to be room until the turn was written."""
+    client = agent.writer()
+    agent.give(OTHER, range(4))
+    assert client.ask(b"INCR", b"k") == []
+    _give_and_serve(agent, agent.me)
+    role = agent.replicas.primaries[_p(b"k")]
+    assert role is not None
+    agent.replicas.finished.refused.extend(role.take_undone(0))
+    agent.endpoint.settle()
+    (told,) = client.told()
+    assert str(told).startswith("UNKNOWN")
 
 
 @pytest.mark.parametrize(
