@@ -181,9 +181,12 @@ class RareEvents:
         """The operator starts again and again and ends before it greets anybody.  An agent that is
         away, and hears of the next one only, does not believe its number by itself."""
         cluster = self._cluster
-        known = max((agent.disk.master_term for agent in cluster.living()), default=0)
+        heard = [agent.disk.master_term for agent in cluster.living()]
+        known = max(heard, default=0)
         if not known or cluster.metastore.master_term > known:
             return  # of those that went by before, no agent has heard yet
+        if heard.count(known) < 2:
+            return  # the disk of the only one that could vouch for the next number may be lost
         cluster.coverage.struck("masterships unheard", [])
         self._world.trace("metastore", f"counts {UNHEARD} masterships that reach no agent")
         self._end_masters()

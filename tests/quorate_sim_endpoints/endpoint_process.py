@@ -42,7 +42,9 @@ class EndpointProcess(AgentProcess):
         self._metrics = AgentMetrics()
         self._settles = False
         super().__init__(*arguments)
-        self._process = f"{Random(self.label).getrandbits(64):016x}"
+        # A wiped agent counts its processes anew: with the store their words are different ones.
+        word = Random(f"{self.label} {self.hello().store}")
+        self._process = f"{word.getrandbits(64):016x}"
 
     @property
     def has_waiting(self) -> bool:

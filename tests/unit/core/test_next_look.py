@@ -268,6 +268,37 @@ def test_a_zone_with_something_under_way_is_visited_with_every_tick(
     assert next_look_ms(zone, agent.now) == agent.ms + IDLE_LOOK_MS
 
 
+def test_a_copy_that_missed_more_while_it_was_repaired_is_looked_at_until_it_has_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The zone rested, and the copy asked again up to ten seconds late."""
+    agent = OneAgent(1, monkeypatch)
+    zone, copy = agent.core.zones["zone-0"], _role(agent).copy
+    zone.roles.pop(copy.partition)  # it follows
+    copy.hwm = copy.lwm + 1
+    zone.upkeep.tick(agent.now)
+    agent.ms += DEFAULTS.repair_ms
+    zone.upkeep.tick(agent.now)
+    assert zone.fills  # it has asked
+    zone.fills.clear()  # and got what it asked for, while there was more
+    assert next_look_ms(zone, agent.now) == agent.ms
+    copy.hwm = copy.lwm
+    zone.upkeep.tick(agent.now)
+    assert next_look_ms(zone, agent.now) > agent.ms
+
+
+def test_a_copy_that_is_gone_keeps_no_zone_awake(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = OneAgent(1, monkeypatch)
+    zone, copy = agent.core.zones["zone-0"], _role(agent).copy
+    zone.roles.pop(copy.partition)
+    copy.hwm = copy.lwm + 1
+    zone.upkeep.tick(agent.now)
+    assert not zone.upkeep.is_idle
+    del zone.copies[copy.partition]
+    zone.upkeep.tick(agent.now)
+    assert zone.upkeep.is_idle
+
+
 # --- zones that are awake ------------------------------------------------------------------------
 
 

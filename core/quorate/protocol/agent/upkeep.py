@@ -85,6 +85,8 @@ class Upkeep:
         replicas = self._replicas
         if replicas.is_short_of_room:
             return
+        for partition in [each for each in self._stalled if each not in replicas.copies]:
+            del self._stalled[partition]
         for partition, copy in list(replicas.copies.items()):
             if copy.lwm >= copy.hwm or partition in replicas.roles:
                 self._stalled.pop(partition, None)
@@ -95,7 +97,8 @@ class Upkeep:
             if lwm != copy.lwm:
                 self._stalled[partition] = (copy.lwm, now.boot_ms)
             elif now.boot_ms - since >= replicas.settings.repair_ms:
-                del self._stalled[partition]
+                # Kept: the copy may miss more meanwhile, and the zone must not rest over that.
+                self._stalled[partition] = (lwm, now.boot_ms)
                 transfer.repair(replicas, copy, copy.promise_holder.node)
 
     def _expire(self, now: Now) -> None:
