@@ -5,14 +5,16 @@ interpret messages.
 """
 
 from quorate_link.endpoint import DialedPeer, Endpoint
-from quorate_link.handler import BaseHandler, Handler, LinkCounters, LinkSettings
-from quorate_link.link import Link
+from quorate_link.handler import BaseHandler, Handler
+from quorate_link.link import Dialer, Link
 from quorate_link.secret import ClusterSecret, RoleKeys, SecretRefused
+from quorate_link.settings import LinkCounters, LinkSettings
 
 __all__ = [
     "BaseHandler",
     "ClusterSecret",
     "DialedPeer",
+    "Dialer",
     "Endpoint",
     "Handler",
     "Link",

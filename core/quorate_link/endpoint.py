@@ -9,9 +9,10 @@ from contextlib import suppress
 from quorate.facts.addresses import join_address
 from quorate.protocol.messages.handshake import Hello, RefusalCode, Refused
 from quorate_link.dialed_hosts import DialedHosts
-from quorate_link.handler import Handler, LinkCounters, LinkSettings
+from quorate_link.handler import Handler
 from quorate_link.link import Link
 from quorate_link.secret import RoleKeys
+from quorate_link.settings import LinkCounters, LinkSettings
 from quorate_link.strangers import Strangers
 
 _log = logging.getLogger("quorate.link")

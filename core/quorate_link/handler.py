@@ -1,124 +1,49 @@
-"""The calls of an endpoint to its owner, its settings, and its counters."""
+"""The calls of an endpoint to its owner."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from quorate.protocol.messages.formats import SPOKEN, Formats
-from quorate.protocol.messages.handshake import FRAME_BYTES_MAX, Hello, Refused
+from quorate.protocol.messages.handshake import Hello, Refused
 from quorate.protocol.messages.message import Message
-from quorate_link.handshake import OPENING_BYTES_MAX
-
-if TYPE_CHECKING:
-    from quorate_link.link import Link
+from quorate_link.link import Link
 
 
 class Handler(Protocol):
     """The owner of an endpoint. Calls come on the event loop, never from inside `send`."""
 
-    def on_up(self, link: "Link", hello: Hello) -> None:
+    def on_up(self, link: Link, hello: Hello) -> None:
         """Both sides said Hello and accepted: messages may flow."""
 
-    def on_message(self, link: "Link", message: Message) -> None:
+    def on_message(self, link: Link, message: Message) -> None:
         """A message other than Hello and Refused has come."""
 
-    def on_down(self, link: "Link", refused: Refused | None) -> None:
+    def on_down(self, link: Link, refused: Refused | None) -> None:
         """The link is lost; once per on_up. `refused`: the reason that the other side gave."""
 
-    def on_gone(self, link: "Link") -> None:
+    def on_gone(self, link: Link) -> None:
         """The redial of a lost dialed link was refused by the peer's host.
 
         Called after on_down and before the next on_up. Together with the loss it is evidence that
         the process is gone.
         """
 
-    def on_refused(self, link: "Link", refused: Refused) -> None:
+    def on_refused(self, link: Link, refused: Refused) -> None:
         """A dialed peer refused our Hello, or its own was not acceptable. It is dialed again."""
 
 
 class BaseHandler:
     """A handler that does nothing, for owners that need only some of the calls."""
 
-    def on_up(self, link: "Link", hello: Hello) -> None:
+    def on_up(self, link: Link, hello: Hello) -> None:
         """Ignore."""
 
-    def on_message(self, link: "Link", message: Message) -> None:
+    def on_message(self, link: Link, message: Message) -> None:
         """Ignore."""
 
-    def on_down(self, link: "Link", refused: Refused | None) -> None:
+    def on_down(self, link: Link, refused: Refused | None) -> None:
         """Ignore."""
 
-    def on_gone(self, link: "Link") -> None:
+    def on_gone(self, link: Link) -> None:
         """Ignore."""
 
-    def on_refused(self, link: "Link", refused: Refused) -> None:
+    def on_refused(self, link: Link, refused: Refused) -> None:
         """Ignore."""
-
-
-@dataclass(frozen=True, slots=True)
-class LinkSettings:
-    """Limits and delays of an endpoint's links."""
-
-    hello_timeout_ms: int = 5_000
-    """From the connection to the other side's proof and Hello; then the connection is closed."""
-
-    opening_bytes_max: int = OPENING_BYTES_MAX
-    """Largest frame before the proof, so that an unknown side can occupy only little memory."""
-
-    formats: Formats = SPOKEN
-    """The formats of frames that this side speaks. The other side must speak one of them."""
-
-    strangers_max: int = 512
-    """The most accepted connections without a proof, beside `links_max`. When one more comes, the
-    oldest one of the host with the most of them is closed. So a host that opens many keeps out no
-    other host, and on the host itself no connection whose handshake takes a few round trips."""
-
-    frame_bytes_max: int = FRAME_BYTES_MAX
-    """Largest frame after the proof."""
-
-    pending_bytes_max: int = 192 * 1024 * 1024
-    """Bytes that a peer has not taken yet. Above this the peer is too slow and the link is dropped.
-    It must have room for two of the largest frames, or large values could never pass."""
-
-    connect_timeout_ms: int = 2_000
-    """Time for one attempt to reach a host that does not answer."""
-
-    redial_first_ms: int = 50
-    redial_max_ms: int = 500
-    """Pauses between attempts, doubled from first to max. The first attempt after a loss is
-    immediate. They are short, so that a restarted agent is found fast; a refused attempt on a LAN
-    costs nothing."""
-
-    links_max: int = 4_096
-    """The most connections that were dialed, or accepted and proven. More are refused."""
-
-    window_bytes: int = 256 * 1024
-    """Frames are written only while less than this waits in the transport. So an urgent message
-    waits behind at most this and one frame. A long message is many frames."""
-
-    kernel_bytes: int = 512 * 1024
-    """What the kernel is asked to buffer of a connection, on each side. Nothing overtakes that.
-    Linux takes twice as much, or less if its net.core.*mem_max are lower. By default it would take
-    megabytes, which a busy peer needs seconds to read. About this much goes through in one round
-    trip."""
-
-
-@dataclass(slots=True)
-class LinkCounters:
-    """Counters of an endpoint since it was made (for metrics)."""
-
-    bytes_in: int = 0
-    bytes_out: int = 0
-    frames_in: int = 0
-    frames_out: int = 0
-    links_opened: int = 0
-    links_lost: int = 0
-    dials_refused: int = 0
-    """By a host where no process listens."""
-    garbage: int = 0
-    refused: int = 0
-    slow_dropped: int = 0
-    hello_timeouts: int = 0
-    unspoken: int = 0
-    """Messages that were not sent because the other side's format does not have them."""
-    strangers: int = 0
-    """Connections closed because the other side did not prove that it knows the secret."""

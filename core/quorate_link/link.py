@@ -11,8 +11,8 @@ import asyncio
 import logging
 import socket
 from collections import deque
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, cast
 
 from quorate.facts.addresses import join_address
 from quorate.facts.errors import WireError
@@ -22,9 +22,8 @@ from quorate.protocol.messages.message import Message
 from quorate.wire.frames import FrameReader, decoder_of, encode_frame, encode_to_send
 from quorate.wire.long_frames import LongFrame
 from quorate_link.handshake import Handshake, Unproven
-
-if TYPE_CHECKING:
-    from quorate_link.endpoint import DialedPeer, Endpoint
+from quorate_link.secret import RoleKeys
+from quorate_link.settings import LinkCounters, LinkSettings
 
 _log = logging.getLogger("quorate.link")
 
@@ -33,10 +32,68 @@ PASSED_WINDOWS = 4
 reaches a peer to which ordinary messages never end."""
 
 
+class Receiver(Protocol):
+    """Takes the messages of links."""
+
+    def on_message(self, link: "Link", message: Message) -> None:
+        """A message other than Hello and Refused has come."""
+
+
+class Dialer(Protocol):
+    """Dials one peer, and is told of the links to it."""
+
+    address: tuple[str, int]
+
+    def judge(self, hello: Hello) -> Refused | None:
+        """Return a refusal if another node than the expected one answers."""
+
+    def link_up(self, link: "Link") -> None:
+        """Note that the handshake is done."""
+
+    def link_lost(self, link: "Link", refused: Refused | None) -> None:
+        """Note that the connection has ended, after a handshake or before one."""
+
+
+class LinkEndpoint(Protocol):
+    """The endpoint, as far as its links need it."""
+
+    hello: Callable[[], Hello]
+    accept: Callable[[Hello], Refused | None]
+    keys: RoleKeys
+    settings: LinkSettings
+    counters: LinkCounters
+    loop: asyncio.AbstractEventLoop
+
+    @property
+    def handler(self) -> Receiver:
+        """The owner, which gets the messages."""
+
+    def admit(self, link: "Link") -> bool:
+        """Take one more connection. False: this endpoint is closed."""
+
+    def why_full(self) -> Refused | None:
+        """Return why there is no place for an accepted and proven connection, or None."""
+
+    def stranger(self, link: "Link", reason: str) -> None:
+        """Count and log a connection whose other side has not proven that it knows the secret."""
+
+    def proven(self, link: "Link") -> None:
+        """Count a connection as a member's."""
+
+    def link_up(self, link: "Link", hello: Hello) -> None:
+        """Note that the handshake is done."""
+
+    def link_lost(self, link: "Link", refused: Refused | None) -> None:
+        """Note that the connection has ended."""
+
+    def flush_later(self, link: "Link") -> None:
+        """Flush this link at the end of the turn."""
+
+
 class Link(asyncio.Protocol):
     """One connection. `data` belongs to the owner. Public attributes may be read at any time."""
 
-    def __init__(self, endpoint: "Endpoint", peer: "DialedPeer | None") -> None:
+    def __init__(self, endpoint: LinkEndpoint, peer: Dialer | None) -> None:
         self.peer = peer
         self.peer_hello: Hello | None = None
         self.up = False

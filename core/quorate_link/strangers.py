@@ -7,12 +7,9 @@ any.
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from quorate_link.handler import LinkCounters
-
-if TYPE_CHECKING:
-    from quorate_link.link import Link
+from quorate_link.link import Link
+from quorate_link.settings import LinkCounters
 
 _log = logging.getLogger("quorate.link")
 
@@ -32,7 +29,7 @@ class Strangers:
         self._said_at_s = now_s() - SAID_S
         self._unsaid = 0
 
-    def add(self, link: "Link") -> "Link | None":
+    def add(self, link: Link) -> Link | None:
         """Count `link` from now on. Return the one that is to be closed for it, if any."""
         self._by_host.setdefault(link.host, {})[link] = None
         self._count += 1
@@ -43,7 +40,7 @@ class Strangers:
         self.close(oldest, "others came that have proven nothing either")
         return oldest
 
-    def discard(self, link: "Link") -> bool:
+    def discard(self, link: Link) -> bool:
         """Stop counting `link`, which is proven or gone. Return whether it was counted."""
         links = self._by_host.get(link.host, {})
         if link not in links:
@@ -54,7 +51,7 @@ class Strangers:
             del self._by_host[link.host]
         return True
 
-    def lost(self, link: "Link") -> None:
+    def lost(self, link: Link) -> None:
         """Note that the connection has ended. Without a proof that is counted but not logged.
 
         A health probe hangs up like this.
@@ -62,7 +59,7 @@ class Strangers:
         if self.discard(link):
             self._counters.strangers += 1
 
-    def close(self, link: "Link", reason: str) -> None:
+    def close(self, link: Link, reason: str) -> None:
         """Count `link` as closed without a proof, and log the reason, at most once in SAID_S."""
         self.discard(link)
         self._counters.strangers += 1

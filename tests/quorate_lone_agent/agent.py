@@ -147,7 +147,7 @@ class Agent:
         """The other agent has answered the command that the client waits for."""
         slot = client.connection.queue[0]
         assert isinstance(slot, Slot)
-        self.endpoint.fulfil(client.connection, slot, reply)
+        self.endpoint.answers.fulfil(client.connection, slot, reply)
         self.endpoint.settle()
 
     def client(self, *options: bytes, resp3: bool = True) -> KeptClient:

@@ -16,13 +16,12 @@ from __future__ import annotations
 
 import ctypes
 import logging
+from asyncio import WriteTransport
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from quorate_agent.resp.replies import error
-
-if TYPE_CHECKING:
-    from quorate_agent.clients.connection import ClientConnection
+from quorate_agent.resp.session import Connection
 
 _log = logging.getLogger("quorate.agent.memory")
 
@@ -37,6 +36,27 @@ UNLIMITED = 1 << 62
 SETTING = "--client-memory-share"
 
 
+class Holder(Protocol):
+    """A connection, as far as the budget needs it.  `charged`: the bytes counted for it."""
+
+    charged: int
+
+    @property
+    def state(self) -> Connection:
+        """The connection as its commands see it."""
+
+    @property
+    def transport(self) -> WriteTransport:
+        """Its socket."""
+
+    def held_bytes(self) -> int:
+        """Return the bytes that the agent holds for this connection: unanswered commands and
+        replies."""
+
+    def admitted_bytes(self) -> int:
+        """Return the bytes it holds of large commands that the memory budget has admitted."""
+
+
 class ClientMemory:
     """The budget and what counts in it.  `named`: the budget in words, with its source."""
 
@@ -46,10 +66,10 @@ class ClientMemory:
         self.refused = 0
         self.closed = 0
         self._named = named
-        self._watched: dict[ClientConnection, None] = {}
+        self._watched: dict[Holder, None] = {}
         self._most = 0  # the highest `held` since memory was given back
 
-    def admit(self, client: ClientConnection, more: int) -> bytes:
+    def admit(self, client: Holder, more: int) -> bytes:
         """Count `more` bytes of a large command that is arriving.
 
         Returns b"", or the error reply that refuses the command."""
@@ -65,11 +85,11 @@ class ClientMemory:
         self._count(client, client.charged + more)
         return b""
 
-    def watch(self, client: ClientConnection) -> None:
+    def watch(self, client: Holder) -> None:
         """Count what the connection holds, for as long as that is more than `WATCHED_BYTES`."""
         self._measure(client)
 
-    def forget(self, client: ClientConnection) -> None:
+    def forget(self, client: Holder) -> None:
         """Stop counting a connection that has ended."""
         self._count(client, 0)
 
@@ -109,11 +129,11 @@ class ClientMemory:
         self._most = self.held
         return True
 
-    def _measure(self, client: ClientConnection) -> None:
+    def _measure(self, client: Holder) -> None:
         held = client.held_bytes()
         self._count(client, held if held > WATCHED_BYTES else 0)
 
-    def _count(self, client: ClientConnection, size: int) -> None:
+    def _count(self, client: Holder, size: int) -> None:
         if size:
             self._watched[client] = None
         else:

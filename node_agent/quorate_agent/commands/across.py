@@ -8,28 +8,24 @@ command.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterable, Mapping
 
 from quorate.facts.keyspace import key_slot, slot_shift
 from quorate.facts.time import Now
-from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.messages.transactions import PreparePart, Watched
 from quorate.protocol.storage import ROW_OVERHEAD_BYTES
 from quorate.protocol.transactions.coordinator import Ended, Outcome, PartWanted
 from quorate.protocol.transactions.parts import Evaluated
 from quorate_agent.clients.connection import ClientConnection, Slot, boot_ms
+from quorate_agent.commands.answers import Answers
 from quorate_agent.commands.parking import Parking
+from quorate_agent.metrics import AgentMetrics
 from quorate_agent.resp import replies
 from quorate_agent.resp.command import Command
 from quorate_agent.resp.tables.table import resolve_all
 from quorate_agent.resp.transaction import TOO_LARGE, Execution, Watching, seen
 from quorate_agent.resp.view import View
-
-if TYPE_CHECKING:
-    from quorate_agent.metrics import AgentMetrics
-
 
 PART_BYTES_MAX = 72 * 1024 * 1024
 """Bound on what is asked of a part, and on what its row holds: both fit into a frame between
@@ -39,33 +35,15 @@ WORD_BYTES = 8
 """Overhead of a word, in bytes."""
 
 
-class AcrossEndpoint(Protocol):
-    """The endpoint, as far as it is needed here."""
-
-    replicas: Replicas
-    parking: Parking
-
-    def fulfil(self, client: ClientConnection, slot: Slot | None, reply: bytes) -> None:
-        """Answer."""
-
-    def no_room(self) -> bytes:
-        """Return the error reply while nothing may grow, else b""."""
-
-    def expire(self, role: Primary, keys: Iterable[bytes], now_ms: int) -> None:
-        """Have clients told which of these keys have expired, before the keys are shown."""
-
-
 class Across:
     """The transactions over several partitions of one zone's endpoint."""
 
-    def __init__(
-        self, endpoint: AcrossEndpoint, turn: Callable[[], None], metrics: AgentMetrics
-    ) -> None:
-        self._endpoint = endpoint
-        self._turn = turn
-        self._transactions = endpoint.replicas.transactions
+    def __init__(self, answers: Answers, parking: Parking, metrics: AgentMetrics) -> None:
+        self._answers = answers
+        self._parking = parking
+        self._transactions = answers.replicas.transactions
         self._transactions.parts.evaluate = self._evaluate
-        zone = endpoint.replicas.zone
+        zone = answers.replicas.zone
         self._shift = slot_shift(zone.partitions)
         self._row_overhead = 0 if zone.persistent else ROW_OVERHEAD_BYTES
         self._view = View()
@@ -88,13 +66,13 @@ class Across:
         if command.name == b"exec" and len({key_slot(key) >> self._shift for key in args[1:]}) == 1:
             return key_slot(args[1])
         if not isinstance(execution, Execution):
-            self._endpoint.fulfil(client, slot, replies.CROSSSLOT)
+            self._answers.fulfil(client, slot, replies.CROSSSLOT)
             return -1
         wanted = _wanted(execution, self._shift)
         if any(part.byte_count > PART_BYTES_MAX for part in wanted):
-            self._endpoint.fulfil(client, slot, TOO_LARGE)
+            self._answers.fulfil(client, slot, TOO_LARGE)
             return -1
-        slot = self._endpoint.parking.place(client, command, args, now, slot)
+        slot = self._parking.place(client, command, args, now, slot)
         if slot is not None:
             self._begin(wanted, slot)
         return -1
@@ -102,7 +80,7 @@ class Across:
     def _begin(self, wanted: tuple[PartWanted, ...], slot: Slot) -> None:
         now = Now(time.time_ns() // 1_000_000, boot_ms())
         self._transactions.begin(wanted, slot.connection.state.resp3, slot, slot.deadline_ms, now)
-        self._turn()
+        self._answers.turn()
 
     def may_look(self, command: Command, slot: int) -> bool:
         """Return whether `command` is a WATCH that this agent may execute for keys it does not
@@ -132,12 +110,12 @@ class Across:
             client = slot.connection
             watching = slot.command.handler
             if isinstance(watching, Watching):
-                self._endpoint.fulfil(client, slot, _watched(watching, slot, each))
+                self._answers.fulfil(client, slot, _watched(watching, slot, each))
                 continue
             self._metrics.transactions.labels(each.outcome.value).inc()
             if each.outcome is Outcome.COMMITTED:
                 client.last_write = (None, key_slot(slot.args[1]) >> self._shift)
-            self._endpoint.fulfil(client, slot, self._reply(slot, each))
+            self._answers.fulfil(client, slot, self._reply(slot, each))
 
     def _reply(self, slot: Slot, ended: Ended) -> bytes:
         match ended.outcome:
@@ -160,7 +138,7 @@ class Across:
         view.now_ms = time.time_ns() // 1_000_000
         view.resp3 = ask.resp3
         view.copy = role.copy
-        self._endpoint.expire(role, ask.keys, view.now_ms)
+        self._answers.expire(role, ask.keys, view.now_ms)
         view.is_pending, view.waits = role.is_pending if role.waiters else None, False
         if ask.looks:
             looked = tuple([b"%d %d" % seen(view, key) for key in ask.keys])
@@ -169,7 +147,7 @@ class Across:
         found = resolve_all(ask.commands)
         if isinstance(found, bytes):
             return Evaluated((), (), found)
-        if any(command.grows for command, _ in found) and (problem := self._endpoint.no_room()):
+        if any(command.grows for command, _ in found) and (problem := self._answers.no_room()):
             return Evaluated((), (), problem)
         watched = {key: (term, counter) for key, term, counter in ask.watched}
         answers = Execution(found, watched, _no_plain).answers(view)

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from quorate.facts.keyspace import slot_shift
 from quorate.protocol.agent.replicas import Replicas
-from quorate.protocol.copies.primary import Primary
 from quorate.protocol.messages.message import Message
 from quorate_agent.clients.addresses import ClientAddresses
 from quorate_agent.clients.connection import ClientConnection, Slot, boot_ms
@@ -22,7 +20,7 @@ from quorate_agent.clients.listener import Listener
 from quorate_agent.clients.memory import ClientMemory
 from quorate_agent.clients.turn_share import QUANTUM, TurnShare
 from quorate_agent.commands.across import Across
-from quorate_agent.commands.alike import shows_expiry
+from quorate_agent.commands.answers import Answers
 from quorate_agent.commands.execution import CommandExecution
 from quorate_agent.commands.forwards import Forwards
 from quorate_agent.commands.joined_reads import read_one
@@ -34,13 +32,11 @@ from quorate_agent.commands.parking import Parking
 from quorate_agent.commands.redirects import Redirects
 from quorate_agent.commands.waits import Waits
 from quorate_agent.machine.descriptors import Descriptors
+from quorate_agent.metrics import AgentMetrics
 from quorate_agent.notices.hand_overs import HandOvers
 from quorate_agent.resp import replies
 from quorate_agent.resp.transaction import Call
 from quorate_agent.resp.view import View
-
-if TYPE_CHECKING:
-    from quorate_agent.metrics import AgentMetrics
 
 
 class ZoneEndpoint:
@@ -68,31 +64,36 @@ class ZoneEndpoint:
         self._clients: dict[int, ClientConnection] = {}
         self.overview = ZoneOverview(replicas, node, nodes, is_up, self._clients, process)
         self._tracking = self.overview.tracking
-        self.forwards = Forwards(self, process, send)
         self._metrics = metrics
-        self._why_full = why_full
         self._shift = slot_shift(replicas.zone.partitions)
         self._primaries = replicas.primaries
         self._view = View()
         self._next_id = 1
-        self.parking = Parking(replicas.settings.park_bound_ms, metrics)
-        self.across = Across(self, turn, metrics)
+        self.answers = answers = Answers(replicas, self._tracking, metrics, turn, why_full)
+        self.parking = parking = Parking(replicas.settings.park_bound_ms, metrics)
+        self.forwards = Forwards(
+            answers, parking, self, self.overview, self.execute_forwarded, process, send
+        )
+        self.across = across = Across(answers, parking, metrics)
         self.hand_overs = HandOvers(replicas, self._clients.values, nodes)
-        self._waits = Waits(replicas, self.fulfil)
-        self._key_lists = KeyLists(replicas, self.overview.scan, self.fulfil)
+        self._waits = Waits(replicas, answers.fulfil)
+        self._key_lists = KeyLists(replicas, self.overview.scan, answers.fulfil)
         self._share = share or TurnShare()
+        redirects = Redirects(
+            answers, parking, self.forwards, across, self.overview, nodes, is_up, metrics
+        )
         self._execution = CommandExecution(
-            self,
+            answers,
+            parking,
+            across,
+            self.overview,
             self._view,
-            Redirects(self, nodes, is_up, metrics),
+            redirects,
             self._waits,
             self._key_lists,
             self._share,
-            turn,
-            why_full,
         )
-        self._touched: dict[ClientConnection, None] = {}
-        self._outcomes = Outcomes(replicas, metrics, self.full, self.forwards.may_be_executed)
+        self._outcomes = Outcomes(answers, metrics, self.forwards.may_be_executed)
         self._listener = Listener(self)
         replicas.clients_have_work = self.has_work
 
@@ -122,7 +123,7 @@ class ZoneEndpoint:
         """Give a new client its state and session."""
         self.replicas.wake()
         if not self._clients:
-            self._share.begin(self._touched)  # a zone at rest has not begun its turns
+            self._share.begin(self.answers.touched)  # a zone at rest has not begun its turns
         client.open(self._next_id, self.overview)
         self._clients[self._next_id] = client
         self.overview.clients[self._next_id] = client.state
@@ -199,7 +200,7 @@ class ZoneEndpoint:
 
     def go_on(self, client: ClientConnection) -> None:
         """Have the turn's end execute the backlog of a connection that is no longer blocked."""
-        self._touched[client] = None
+        self.answers.touched[client] = None
         self._turn()
 
     def _run_backlog(self, client: ClientConnection) -> None:
@@ -214,7 +215,7 @@ class ZoneEndpoint:
             client.refuse(replies.CLUSTERDOWN)
         while backlog and not client.blocked and not client.state.closing:
             if not left:
-                self._touched[client] = None  # other connections go first
+                self.answers.touched[client] = None  # other connections go first
                 return
             arrived, some = client.take_backlog(left)
             self.parking.arrived_ms = arrived
@@ -241,50 +242,6 @@ class ZoneEndpoint:
         view.resp3 = client.state.resp3
         return boot_ms()
 
-    # --- answers ---------------------------------------------------------------------------------
-
-    def expire(self, role: Primary, keys: Iterable[bytes], now_ms: int) -> None:
-        """Have clients told which of these keys have expired, before the keys are shown."""
-        if shows_expiry(role, now_ms):
-            self._tracking.expire(role, keys, now_ms)
-            self._turn()
-
-    def no_room(self) -> bytes:
-        """Return the error reply while nothing may grow, else b""."""
-        return self.full() if self._why_full() else b""
-
-    def full(self) -> bytes:
-        """Return the error reply to commands that need room while there is none."""
-        if not self.replicas.zone.persistent:
-            return replies.OOM
-        return replies.misconf(self.replicas.me.node, self._why_full())
-
-    def fulfil(self, client: ClientConnection, slot: Slot | None, reply: bytes) -> None:
-        """Answer at once, or in `slot` if the reply is waited for there."""
-        if slot is None:
-            client.answer(reply)
-            return
-        slot.reply = reply
-        slot.done = True
-        self._touched[client] = None
-        self.unblock(slot)
-        if reply == replies.CLUSTERDOWN:
-            self._metrics.clusterdown.inc()
-        if client.half_closed_ms and reply in (replies.CLUSTERDOWN, replies.UNKNOWN_OUTCOME):
-            client.refuse(replies.CLUSTERDOWN)  # the commands behind it are too late as well
-
-    def unblock(self, slot: Slot) -> None:
-        """Let later commands of the slot's connection no longer wait for it."""
-        client = slot.connection
-        if slot.deadline_ms:
-            slot.deadline_ms = 0
-            client.blocked -= 1
-            self._touched[client] = None
-
-    def touch(self, client: ClientConnection) -> None:
-        """Have the turn's end look at the connection."""
-        self._touched[client] = None
-
     # --- the turn --------------------------------------------------------------------------------
 
     def has_work(self) -> bool:
@@ -294,7 +251,7 @@ class ZoneEndpoint:
         commands need no check here: their clients are clients of their own zone."""
         return bool(
             self._clients
-            or self._touched
+            or self.answers.touched
             or self.parking
             or self.forwards.has_waiting
             or self.hand_overs.has_news
@@ -307,7 +264,7 @@ class ZoneEndpoint:
         ready."""
         if self._tracking.has_to_tell:
             self._tracking.tell(boot_ms())
-        again = self._outcomes.take(self._touched)
+        again = self._outcomes.take()
         now = boot_ms()
         if again:
             self._view.now_ms = time.time_ns() // 1_000_000
@@ -331,10 +288,9 @@ class ZoneEndpoint:
             self.forwards.tick(now)
         if self._large.running or self._large.waiting:  # calling its __bool__ each turn costs more
             self._large.look(now)
-        self._share.begin(self._touched)
-        while self._touched:
-            batch, self._touched = self._touched, {}
-            for client in batch:
+        self._share.begin(self.answers.touched)
+        while self.answers.touched:
+            for client in self.answers.take_touched():
                 client.take_ready()
                 if client.paused and client.backlog:
                     client.waits_no_more(now)  # notes when the client closed its side

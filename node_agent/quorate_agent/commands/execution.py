@@ -8,19 +8,21 @@ sets the time they see.
 from __future__ import annotations
 
 from binascii import crc_hqx
-from collections.abc import Callable, Iterable
-from typing import Protocol
 
 from quorate.facts.keyspace import TAG, is_reserved, key_slot, slot_shift
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.storage import Operation
 from quorate_agent.clients.connection import ClientConnection, Slot
 from quorate_agent.clients.turn_share import TurnShare
+from quorate_agent.commands.across import Across
+from quorate_agent.commands.answers import Answers
 from quorate_agent.commands.flush import flush_all, may_flush
 from quorate_agent.commands.joined_reads import join_reads
 from quorate_agent.commands.joined_writes import join_puts, join_writes
 from quorate_agent.commands.key_lists import KeyLists, may_list
-from quorate_agent.commands.redirects import RedirectingEndpoint, Redirects
+from quorate_agent.commands.overview import ZoneOverview
+from quorate_agent.commands.parking import Parking
+from quorate_agent.commands.redirects import Redirects
 from quorate_agent.commands.waits import Waits
 from quorate_agent.resp import replies
 from quorate_agent.resp.command import Command, command_slot
@@ -35,22 +37,6 @@ LONG_BYTES = 64 * 1024
 """After a reply longer than this, execution goes on only if the client reads."""
 
 
-class Answerer(RedirectingEndpoint, Protocol):
-    """The endpoint, as far as it is needed here."""
-
-    def unblock(self, slot: Slot) -> None:
-        """Let later commands of the slot's connection no longer wait for it."""
-
-    def touch(self, client: ClientConnection) -> None:
-        """Have the turn's end look at the connection."""
-
-    def expire(self, role: Primary, keys: Iterable[bytes], now_ms: int) -> None:
-        """Have clients told which of these keys have expired, before the keys are shown."""
-
-    def full(self) -> bytes:
-        """Return the error reply to commands that need room while there is none."""
-
-
 class CommandExecution:
     """Executes one zone's commands on this agent.
 
@@ -58,32 +44,34 @@ class CommandExecution:
 
     def __init__(
         self,
-        endpoint: Answerer,
+        answers: Answers,
+        parking: Parking,
+        across: Across,
+        overview: ZoneOverview,
         view: View,
         redirects: Redirects,
         waits: Waits,
         key_lists: KeyLists,
         share: TurnShare,
-        turn: Callable[[], None],
-        why_full: Callable[[], str],
     ) -> None:
-        replicas = endpoint.replicas
+        replicas = answers.replicas
         self._replicas = replicas
         self._primaries = replicas.primaries
         self._shift = slot_shift(replicas.zone.partitions)
-        self._overview = endpoint.overview
-        self._tracking = endpoint.overview.tracking
-        self._parking = endpoint.parking
-        self._across = endpoint.across
-        self._fulfil, self._unblock, self._touch = endpoint.fulfil, endpoint.unblock, endpoint.touch
-        self._expire, self._full = endpoint.expire, endpoint.full
+        self._answers = answers
+        self._overview = overview
+        self._tracking = overview.tracking
+        self._parking = parking
+        self._across = across
+        self._fulfil, self._unblock = answers.fulfil, answers.unblock
+        self._expire, self._full = answers.expire, answers.full
         self._view = view
         self._redirects = redirects
         self._waits = waits
         self._key_lists = key_lists
         self._share = share
-        self._turn = turn
-        self._why_full = why_full
+        self._turn = answers.turn
+        self._why_full = answers.why_full
 
     def execute_all(self, client: ClientConnection, commands: list[list[bytes]], now: int) -> None:
         """Execute commands from the end of the list, and remove them, until one blocks or ends the
@@ -334,7 +322,7 @@ class CommandExecution:
             return
         self._tracking.flushed()
         flush_all(self._replicas, slot, now)
-        self._touch(client)
+        self._answers.touched[client] = None
         self._turn()
 
 

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 import msgspec
 
-from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.messages.clients import Forward, Forwarded
 from quorate.protocol.messages.message import Message
 from quorate_agent.clients.connection import ClientConnection, ClientEndpoint, Slot, boot_ms
+from quorate_agent.commands.answers import Answers
 from quorate_agent.commands.parking import Parking
 from quorate_agent.resp import replies
 from quorate_agent.resp.command import Command
@@ -41,26 +40,6 @@ REPLY_BYTES_MAX = 65 * 1024 * 1024
 _TOO_LARGE = replies.error(b"ERR the command was executed; its reply is too large to be forwarded")
 
 
-class ForwardingEndpoint(ClientEndpoint, Protocol):
-    """The endpoint, as far as forwarding needs it."""
-
-    replicas: Replicas
-    parking: Parking
-
-    @property
-    def overview(self) -> AgentServices:
-        """The agent, as commands without keys ask it."""
-
-    def execute_forwarded(self, client: ClientConnection, call: Call) -> None:
-        """Execute a command for a client of another agent."""
-
-    def fulfil(self, client: ClientConnection, slot: Slot | None, reply: bytes) -> None:
-        """Answer."""
-
-    def no_room(self) -> bytes:
-        """Return the error reply while nothing may grow, else b""."""
-
-
 class _Request:
     """One forwarded command.  `uncertain`: an earlier attempt may have been executed."""
 
@@ -80,13 +59,27 @@ class _Request:
 
 
 class Forwards:
-    """The commands that one zone's endpoint has forwarded, and executes for other agents."""
+    """The commands that one zone's endpoint has forwarded, and executes for other agents.
+
+    `execute(client, call)` executes a command for a client of another agent, whose `endpoint` and
+    `services` are those of clients here."""
 
     def __init__(
-        self, endpoint: ForwardingEndpoint, process: str, send: Callable[[str, Message], None]
+        self,
+        answers: Answers,
+        parking: Parking,
+        endpoint: ClientEndpoint,
+        services: AgentServices,
+        execute: Callable[[ClientConnection, Call], None],
+        process: str,
+        send: Callable[[str, Message], None],
     ) -> None:
+        self._answers = answers
+        self._parking = parking
         self._endpoint = endpoint
-        self._replicas = endpoint.replicas
+        self._services = services
+        self._execute = execute
+        self._replicas = answers.replicas
         self._process = process  # a word that no other process has
         self._send = send
         self.is_leaving = False  # this agent is about to end: clients are redirected
@@ -153,7 +146,7 @@ class Forwards:
     def _no_room(self, request: _Request) -> bytes:
         """Return the error reply to a request that is executed here, if there is no room; else
         b""."""
-        problem = self._endpoint.no_room()
+        problem = self._answers.no_room()
         return replies.UNKNOWN_OUTCOME if problem and request.uncertain else problem
 
     def may_be_executed(self, slot: Slot) -> bool:
@@ -206,12 +199,12 @@ class Forwards:
             client = request.slot.connection
             if request.is_write:
                 client.last_write = (None, request.partition)
-            self._endpoint.fulfil(client, request.slot, reply)
+            self._answers.fulfil(client, request.slot, reply)
 
     def _ask_again(self, request: _Request, executed: bool) -> None:
         request.node, request.again_ms = "", 0
         request.uncertain |= executed and request.is_write
-        self._endpoint.parking.park_again(request.slot)
+        self._parking.park_again(request.slot)
 
     def peer_down(self, node: str) -> None:
         """Ask again for everything sent to this agent: its answers are lost with the link."""
@@ -250,7 +243,7 @@ class Forwards:
             self._forget(request)
             if request.uncertain:
                 reply = replies.UNKNOWN_OUTCOME
-        self._endpoint.fulfil(slot.connection, slot, reply)
+        self._answers.fulfil(slot.connection, slot, reply)
 
     def client_gone(self, client: ClientConnection) -> None:
         """Forget the requests of a client that is gone; they go on, their answers are dropped."""
@@ -283,16 +276,16 @@ class Forwards:
         if until_ms <= boot_ms() or not leases.sent_heartbeat(node, message.heard_ms):
             respond(replies.CLUSTERDOWN)  # not executed, so the other agent may ask again
             return
-        client = ForwardedClient(self._endpoint, node, respond, message, until_ms)
+        client = ForwardedClient(self._endpoint, self._services, node, respond, message, until_ms)
         call = _call(message, client.session)
         if isinstance(call, bytes):
             respond(call)
             return
         if call.command.is_write:
             key = request_key(message.process, message.number)
-            no_room = self._endpoint.no_room
+            no_room = self._answers.no_room
             call = Call(remembering(call.command, key, no_room), call.args)
-        self._endpoint.execute_forwarded(client, call)
+        self._execute(client, call)
 
 
 class ForwardedClient(ClientConnection):
@@ -304,7 +297,8 @@ class ForwardedClient(ClientConnection):
 
     def __init__(
         self,
-        endpoint: ForwardingEndpoint,
+        endpoint: ClientEndpoint,
+        services: AgentServices,
         agent: str,
         respond: Callable[[bytes], None],
         message: Forward,
@@ -318,7 +312,7 @@ class ForwardedClient(ClientConnection):
         self.state.resp3 = message.resp3
         self.state.external = message.external
         self.state.is_agents = True
-        self.session = Session(self.state, endpoint.overview)
+        self.session = Session(self.state, services)
 
     def waits_no_more(self, now_ms: int) -> bool:
         """Return whether the other agent has given up on the command by now."""

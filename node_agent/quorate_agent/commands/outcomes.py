@@ -3,42 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.primary import Waiter
 from quorate.protocol.transactions.parts import Telling
 from quorate_agent.clients.connection import ClientConnection, Slot
+from quorate_agent.commands.answers import Answers
 from quorate_agent.commands.flush import PartOfFlush
+from quorate_agent.metrics import AgentMetrics
 from quorate_agent.resp import replies
 from quorate_agent.resp.transaction import Watching
-
-if TYPE_CHECKING:
-    from quorate_agent.metrics import AgentMetrics
 
 
 class Outcomes:
     """The outcomes of one zone's copies.
 
-    `full` returns the error reply when there is no room; `may_be_executed` whether another agent
-    may execute a slot's command, too."""
+    `may_be_executed` returns whether another agent may execute a slot's command, too."""
 
     def __init__(
-        self,
-        replicas: Replicas,
-        metrics: AgentMetrics,
-        full: Callable[[], bytes],
-        may_be_executed: Callable[[Slot], bool],
+        self, answers: Answers, metrics: AgentMetrics, may_be_executed: Callable[[Slot], bool]
     ) -> None:
-        self._replicas = replicas
+        self._answers = answers
+        self._replicas = answers.replicas
         self._metrics = metrics
-        self._full = full
         self._may_be_executed = may_be_executed
 
-    def take(self, touched: dict[ClientConnection, None]) -> list[Slot]:
-        """Finish what the replicas have finished, and add the connections concerned to `touched`.
-
-        Returns the commands that are to be executed again."""
+    def take(self) -> list[Slot]:
+        """Finish what the replicas have finished; return the commands to execute again."""
+        touched = self._answers.touched
         finished = self._replicas.take_finished()
         for waiter in finished.answered:
             if type(waiter) is Slot:
@@ -50,12 +41,12 @@ class Outcomes:
                 touched[waiter.slot.connection] = None
         for waiter in finished.refused:
             if isinstance(waiter, Telling):
-                self._replicas.transactions.refused(waiter, self._full())
+                self._replicas.transactions.refused(waiter, self._answers.full())
             _forget_watched(waiter)
             if isinstance(waiter, Slot) and self._may_be_executed(waiter):
                 finished.unknown.append(waiter)
             else:
-                _end(waiter, self._full(), touched)
+                _end(waiter, self._answers.full(), touched)
         for waiter in finished.unknown:
             self._metrics.unknown.inc(waiter.count if isinstance(waiter, Slot) else 1)
             _end(waiter, replies.UNKNOWN_OUTCOME, touched)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from quorate.protocol.copies.primary import Primary
 from quorate_agent.clients.connection import ClientConnection, Slot
+from quorate_agent.metrics import AgentMetrics
 from quorate_agent.resp import replies
 from quorate_agent.resp.command import Command
-
-if TYPE_CHECKING:
-    from quorate_agent.metrics import AgentMetrics
 
 
 class Parking:

@@ -9,39 +9,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
 
 from quorate.facts.keyspace import is_reserved, slot_shift
-from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.copy import Copy
 from quorate_agent.clients.addresses import ClientAddresses
 from quorate_agent.clients.connection import ClientConnection, Slot, boot_ms
 from quorate_agent.commands.across import Across
+from quorate_agent.commands.answers import Answers
 from quorate_agent.commands.forwards import Forwards
 from quorate_agent.commands.overview import ZoneOverview
 from quorate_agent.commands.parking import Parking
+from quorate_agent.metrics import AgentMetrics
 from quorate_agent.resp import replies
 from quorate_agent.resp.command import Command, command_slot
 from quorate_agent.resp.transaction import Transaction
-
-if TYPE_CHECKING:
-    from quorate_agent.metrics import AgentMetrics
-
-
-class RedirectingEndpoint(Protocol):
-    """The endpoint, as far as it is needed here."""
-
-    replicas: Replicas
-    overview: ZoneOverview
-    parking: Parking
-    forwards: Forwards
-    across: Across
-
-    def fulfil(self, client: ClientConnection, slot: Slot | None, reply: bytes) -> None:
-        """Answer."""
-
-    def no_room(self) -> bytes:
-        """Return the error reply while nothing may grow, else b""."""
 
 
 class Redirects:
@@ -49,16 +30,22 @@ class Redirects:
 
     def __init__(
         self,
-        endpoint: RedirectingEndpoint,
+        answers: Answers,
+        parking: Parking,
+        forwards: Forwards,
+        across: Across,
+        overview: ZoneOverview,
         nodes: ClientAddresses,
         is_up: Callable[[str], bool],
         metrics: AgentMetrics,
     ) -> None:
-        self._endpoint = endpoint
-        self._replicas = endpoint.replicas
-        self._node = endpoint.overview.node
-        self._forwards = endpoint.forwards
-        self._shift = slot_shift(endpoint.replicas.zone.partitions)
+        self._answers = answers
+        self._parking = parking
+        self._forwards = forwards
+        self._across = across
+        self._overview = overview
+        self._replicas = answers.replicas
+        self._shift = slot_shift(answers.replicas.zone.partitions)
         self._nodes = nodes
         self._is_up = is_up
         self._metrics = metrics
@@ -80,24 +67,24 @@ class Redirects:
         slot: Slot | None,
     ) -> None:
         """Forward or redirect the command if another node that is up is primary; else park it."""
-        endpoint, forwards = self._endpoint, self._forwards
+        forwards = self._forwards
         partition = number >> self._shift
         elsewhere = self._elsewhere(client, partition)
         if not elsewhere or forwards.came_before_its_row(client, elsewhere):
-            endpoint.parking.park(client, command, args, now, slot)
-        elif endpoint.across.may_look(command, number):
-            slot = endpoint.parking.place(client, command, args, now, slot)
+            self._parking.park(client, command, args, now, slot)
+        elif self._across.may_look(command, number):
+            slot = self._parking.place(client, command, args, now, slot)
             if slot is not None:
-                endpoint.across.look(slot, partition)
+                self._across.look(slot, partition)
         elif forwards.is_known(slot) or forwards.may(client, command, args, partition, now):
-            slot = endpoint.parking.place(client, command, args, now, slot)
+            slot = self._parking.place(client, command, args, now, slot)
             if slot is not None:
                 self._metrics.forwarded.inc()
                 forwards.take_on(slot, partition, elsewhere)
         else:
             if command.name == b"watch":
                 client.state.watch_moved = True
-            endpoint.fulfil(client, slot, self._moved(client, number))
+            self._answers.fulfil(client, slot, self._moved(client, number))
 
     def queue(self, client: ClientConnection, command: Command | bytes, args: list[bytes]) -> bytes:
         """Keep a command after MULTI for EXEC, unless it is wrong or belongs to another node.
@@ -129,7 +116,7 @@ class Redirects:
         number = command_slot(command, args)
         if number < 0:
             return replies.CROSSSLOT
-        if command.grows and (problem := self._endpoint.no_room()):
+        if command.grows and (problem := self._answers.no_room()):
             return problem
         partition = number >> self._shift
         if transaction.slot < 0:
@@ -145,7 +132,7 @@ class Redirects:
 
     def _moved(self, client: ClientConnection, number: int) -> bytes:
         self._metrics.moved.inc()
-        return self._endpoint.overview.cluster(client.state.external).moved(number)
+        return self._overview.cluster(client.state.external).moved(number)
 
     def _elsewhere(self, client: ClientConnection, partition: int) -> str:
         """Return the primary's node if it is another one, is up, and can be reached by this client;
@@ -154,6 +141,6 @@ class Redirects:
         if row is None or row.primary is None:
             return ""
         node = row.primary.node
-        if node == self._node or not self._is_up(node):
+        if node == self._overview.node or not self._is_up(node):
             return ""
         return node if node in self._nodes(client.state.external) else ""

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Mapping
 
 from quorate.facts.topology import NodeRecord
-from quorate_link import DialedPeer, Endpoint, Link
+from quorate_link import DialedPeer, Dialer, Endpoint, Link
 
 GREETING_S = 2.0
 """How long an agent that is no member is dialed; the master asks again."""
@@ -71,10 +71,11 @@ class Peers:
         if link.peer is not None and link.peer in self._greeted.values():
             self._has_greeted(link.peer)
 
-    def _has_greeted(self, peer: DialedPeer) -> None:
-        if self._greeted.get(peer.address) is peer:
+    def _has_greeted(self, peer: Dialer) -> None:
+        greeted = self._greeted.get(peer.address)
+        if greeted is peer:
             del self._greeted[peer.address]
-            self._links.undial(peer)
+            self._links.undial(greeted)
 
 
 def _is_followed(link: Link, record: NodeRecord) -> bool:

@@ -14,7 +14,7 @@ from quorate.facts.addresses import join_address, split_address
 from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord
 from quorate.protocol.master.master import Master
-from quorate_link import DialedPeer, Endpoint, Link
+from quorate_link import DialedPeer, Dialer, Endpoint, Link
 
 _log = logging.getLogger("quorate.dialing")
 
@@ -97,7 +97,7 @@ class Dialing:
         return address_of(link.peer) if link is not None and link.peer is not None else None
 
 
-def address_of(peer: DialedPeer) -> str:
+def address_of(peer: Dialer) -> str:
     """Return HOST:PORT as users write it."""
     return join_address(*peer.address)
 

@@ -130,7 +130,7 @@ def test_what_waited_for_long_is_not_executed_also_where_the_end_was_not_read(
         assert isinstance(waiting, Slot)
         if not client.paused:
             await _until(agent, lambda: client.half_closed_ms > 0)
-        agent.endpoint.fulfil(client, waiting, b":0\r\n")
+        agent.endpoint.answers.fulfil(client, waiting, b":0\r\n")
         await _until(agent, client.transport.is_closing)
 
     _play(agent, story)

@@ -172,7 +172,7 @@ def _waits_for_copies(agent: Agent, client: KeptClient) -> Callable[[], None]:
 def _end_wait(agent: Agent, client: KeptClient) -> None:
     slot = client.connection.queue[0]
     assert isinstance(slot, Slot)
-    agent.endpoint.fulfil(client.connection, slot, b":1\r\n")
+    agent.endpoint.answers.fulfil(client.connection, slot, b":1\r\n")
     agent.written()
 
 

@@ -133,7 +133,7 @@ def test_what_waited_behind_another_command_for_long_is_not_executed_for_one_tha
     assert isinstance(waiting, Slot)
     later = boot_ms() + 60_000
     monkeypatch.setattr(endpoint, "boot_ms", lambda: later)
-    agent.endpoint.fulfil(client.connection, waiting, b":0\r\n")
+    agent.endpoint.answers.fulfil(client.connection, waiting, b":0\r\n")
     agent.turn()
     assert [str(each) for each in client.told()] == ["0", NOBODY]
 
@@ -195,7 +195,7 @@ def test_what_had_waited_for_long_when_its_client_closed_its_side_is_not_execute
         assert not each.socket.closed
         (waiting,) = each.connection.queue
         assert isinstance(waiting, Slot)
-        agent.endpoint.fulfil(each.connection, waiting, b":0\r\n")
+        agent.endpoint.answers.fulfil(each.connection, waiting, b":0\r\n")
     agent.turn()
     assert [str(each) for each in client.told()] == ["0"] + [NOBODY] * 4
     assert soon.told() == [0, b"OK"]

@@ -1,0 +1,78 @@
+"""How the commands of one zone's clients are answered: what each part that handles them shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from quorate.protocol.agent.replicas import Replicas
+from quorate.protocol.copies.primary import Primary
+from quorate_agent.clients.connection import ClientConnection, Slot
+from quorate_agent.commands.alike import shows_expiry
+from quorate_agent.metrics import AgentMetrics
+from quorate_agent.notices.tracking import Tracking
+from quorate_agent.resp import replies
+
+
+class Answers:
+    """Answers of one zone's clients.
+
+    `touched`: the connections that the turn's end looks at.  `turn()` asks for a turn's end;
+    `why_full()` says why nothing may grow, "" if it may."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        tracking: Tracking,
+        metrics: AgentMetrics,
+        turn: Callable[[], None],
+        why_full: Callable[[], str],
+    ) -> None:
+        self.touched: dict[ClientConnection, None] = {}
+        self.turn = turn
+        self.why_full = why_full
+        self.replicas = replicas
+        self._tracking = tracking
+        self._metrics = metrics
+
+    def fulfil(self, client: ClientConnection, slot: Slot | None, reply: bytes) -> None:
+        """Answer at once, or in `slot` if the reply is waited for there."""
+        if slot is None:
+            client.answer(reply)
+            return
+        slot.reply = reply
+        slot.done = True
+        self.touched[client] = None
+        self.unblock(slot)
+        if reply == replies.CLUSTERDOWN:
+            self._metrics.clusterdown.inc()
+        if client.half_closed_ms and reply in (replies.CLUSTERDOWN, replies.UNKNOWN_OUTCOME):
+            client.refuse(replies.CLUSTERDOWN)  # the commands behind it are too late as well
+
+    def unblock(self, slot: Slot) -> None:
+        """Let later commands of the slot's connection no longer wait for it."""
+        client = slot.connection
+        if slot.deadline_ms:
+            slot.deadline_ms = 0
+            client.blocked -= 1
+            self.touched[client] = None
+
+    def take_touched(self) -> dict[ClientConnection, None]:
+        """Return the connections to look at, and begin to gather the next ones."""
+        touched, self.touched = self.touched, {}
+        return touched
+
+    def expire(self, role: Primary, keys: Iterable[bytes], now_ms: int) -> None:
+        """Have clients told which of these keys have expired, before the keys are shown."""
+        if shows_expiry(role, now_ms):
+            self._tracking.expire(role, keys, now_ms)
+            self.turn()
+
+    def no_room(self) -> bytes:
+        """Return the error reply while nothing may grow, else b""."""
+        return self.full() if self.why_full() else b""
+
+    def full(self) -> bytes:
+        """Return the error reply to commands that need room while there is none."""
+        if not self.replicas.zone.persistent:
+            return replies.OOM
+        return replies.misconf(self.replicas.me.node, self.why_full())
