@@ -4,17 +4,14 @@ from typing import Protocol
 
 from quorate.protocol.messages.handshake import Hello, Refused
 from quorate.protocol.messages.message import Message
-from quorate_link.link import Link
+from quorate_link.link import Link, Receiver
 
 
-class Handler(Protocol):
+class Handler(Receiver, Protocol):
     """The owner of an endpoint. Calls come on the event loop, never from inside `send`."""
 
     def on_up(self, link: Link, hello: Hello) -> None:
         """Both sides said Hello and accepted: messages may flow."""
-
-    def on_message(self, link: Link, message: Message) -> None:
-        """A message other than Hello and Refused has come."""
 
     def on_down(self, link: Link, refused: Refused | None) -> None:
         """The link is lost; once per on_up. `refused`: the reason that the other side gave."""

@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.simulation, pytest.mark.timeout(600)]
 PAST = (66, 79, 257, 325, 5500000004982)
 """Forwarded commands happened twice: one was told that there is no room, and had been executed.  In
 the fourth an agent was told of no rows: a master that had stood still had written that it left.  In
-the last two processes of the simulation had one name, and got each other's replies."""
+the last, two processes of the simulation had one name and got each other's replies."""
 HOLDS = 0.5
 HELD = (51, 26)
 """An agent gets a forwarded command, or still has it parked, when it may serve and the client has

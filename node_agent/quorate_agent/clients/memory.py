@@ -36,7 +36,7 @@ UNLIMITED = 1 << 62
 SETTING = "--client-memory-share"
 
 
-class Holder(Protocol):
+class CountedConnection(Protocol):
     """A connection, as far as the budget needs it.  `charged`: the bytes counted for it."""
 
     charged: int
@@ -66,10 +66,10 @@ class ClientMemory:
         self.refused = 0
         self.closed = 0
         self._named = named
-        self._watched: dict[Holder, None] = {}
+        self._watched: dict[CountedConnection, None] = {}
         self._most = 0  # the highest `held` since memory was given back
 
-    def admit(self, client: Holder, more: int) -> bytes:
+    def admit(self, client: CountedConnection, more: int) -> bytes:
         """Count `more` bytes of a large command that is arriving.
 
         Returns b"", or the error reply that refuses the command."""
@@ -85,11 +85,11 @@ class ClientMemory:
         self._count(client, client.charged + more)
         return b""
 
-    def watch(self, client: Holder) -> None:
+    def watch(self, client: CountedConnection) -> None:
         """Count what the connection holds, for as long as that is more than `WATCHED_BYTES`."""
         self._measure(client)
 
-    def forget(self, client: Holder) -> None:
+    def forget(self, client: CountedConnection) -> None:
         """Stop counting a connection that has ended."""
         self._count(client, 0)
 
@@ -129,11 +129,11 @@ class ClientMemory:
         self._most = self.held
         return True
 
-    def _measure(self, client: Holder) -> None:
+    def _measure(self, client: CountedConnection) -> None:
         held = client.held_bytes()
         self._count(client, held if held > WATCHED_BYTES else 0)
 
-    def _count(self, client: Holder, size: int) -> None:
+    def _count(self, client: CountedConnection, size: int) -> None:
         if size:
             self._watched[client] = None
         else:

@@ -79,9 +79,7 @@ class ZoneEndpoint:
         self._waits = Waits(replicas, answers.fulfil)
         self._key_lists = KeyLists(replicas, self.overview.scan, answers.fulfil)
         self._share = share or TurnShare()
-        redirects = Redirects(
-            answers, parking, self.forwards, across, self.overview, nodes, is_up, metrics
-        )
+        redirects = Redirects(answers, parking, self.forwards, across, self.overview, metrics)
         self._execution = CommandExecution(
             answers,
             parking,

@@ -118,6 +118,11 @@ class ZoneOverview:
             self._external_address = known or self._external_address
         return not external or self._external_address is not None
 
+    def is_reachable(self, node: str, external: bool) -> bool:
+        """Return whether `node` is another agent, is up, and has an address for this listener's
+        clients."""
+        return node != self.node and self._is_up(node) and node in self._nodes(external)
+
     def _build_cluster(self, external: bool) -> ClusterView:
         nodes = self._nodes(external)
         names = sorted(nodes)

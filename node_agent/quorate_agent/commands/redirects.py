@@ -8,11 +8,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from quorate.facts.keyspace import is_reserved, slot_shift
 from quorate.protocol.copies.copy import Copy
-from quorate_agent.clients.addresses import ClientAddresses
 from quorate_agent.clients.connection import ClientConnection, Slot, boot_ms
 from quorate_agent.commands.across import Across
 from quorate_agent.commands.answers import Answers
@@ -35,8 +32,6 @@ class Redirects:
         forwards: Forwards,
         across: Across,
         overview: ZoneOverview,
-        nodes: ClientAddresses,
-        is_up: Callable[[str], bool],
         metrics: AgentMetrics,
     ) -> None:
         self._answers = answers
@@ -46,8 +41,6 @@ class Redirects:
         self._overview = overview
         self._replicas = answers.replicas
         self._shift = slot_shift(answers.replicas.zone.partitions)
-        self._nodes = nodes
-        self._is_up = is_up
         self._metrics = metrics
 
     def readable(self, client: ClientConnection, command: Command, partition: int) -> Copy | None:
@@ -141,6 +134,4 @@ class Redirects:
         if row is None or row.primary is None:
             return ""
         node = row.primary.node
-        if node == self._overview.node or not self._is_up(node):
-            return ""
-        return node if node in self._nodes(client.state.external) else ""
+        return node if self._overview.is_reachable(node, client.state.external) else ""
