@@ -1,7 +1,7 @@
 """What keeps tests apart that run at the same time, in several pytests: the lanes of a run.
 
 A pytest plugin.  `tools/run-tests` names one file to all lanes of processes, and other ports to
-each of them: `--lane-lock FILE --lane-ports 18000-24999`.  While a test marked `alone` runs in one
+each of them: `--lane-lock FILE --lane-ports 18000-23999`.  While a test marked `alone` runs in one
 lane, none runs in the others: it judges how soon something happens, or takes all processors.
 
 The lane at idle priority is told `--lane-computes`: beside busy lanes its tests may wait long for a

@@ -11,14 +11,13 @@ import pytest
 from quorate_cluster.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
+WAITING = ("first", "second", "third")
+LANES = (*WAITING, "computing")
 
 # In the place of pytest: notes what it was told, and does what the test says.
 PROGRAM = """#!/usr/bin/env bash
-case "$*" in
-  *--ignore=*) lane=second ;;
-  *--lane-lock*) lane=first ;;
-  *) lane=computing ;;
-esac
+lane=${{!#}} # --left-over=FOLDER/LANE
+lane=${{lane##*/}}
 printf '%s\\n' "$@" >"{folder}/$lane"
 {does}
 """
@@ -61,15 +60,15 @@ def test_each_folder_is_run_by_one_lane(tmp_path: Path) -> None:
     done = _run(tmp_path, "true")
 
     assert done.returncode == 0, done.stderr
-    lanes = {lane: _told(tmp_path, lane) for lane in ("first", "second", "computing")}
+    lanes = {lane: _told(tmp_path, lane) for lane in LANES}
     for told in lanes.values():
         assert told[0] == "-m"
         assert told[told.index("--minutes") + 1] == "7"
     assert [lane for lane, told in lanes.items() if "--lane-computes" in told] == ["computing"]
-    named = [*lanes["first"], *lanes["computing"]]
+    named = [*lanes["first"], *lanes["second"], *lanes["computing"]]
     elsewhere = sorted(each for each in named if each.startswith("tests/"))
-    assert "tests" in lanes["second"]
-    ignored = [each.removeprefix("--ignore=") for each in lanes["second"] if "--ignore=" in each]
+    assert "tests" in lanes["third"]
+    ignored = [each.removeprefix("--ignore=") for each in lanes["third"] if "--ignore=" in each]
     assert sorted(ignored) == elsewhere
     for folder in elsewhere:
         assert (ROOT / folder).is_dir(), folder
@@ -79,14 +78,14 @@ def test_lanes_of_processes_share_a_lock_and_no_port(tmp_path: Path) -> None:
     _run(tmp_path, "true")
 
     locks, ports = [], []
-    for lane in ("first", "second"):
+    for lane in WAITING:
         told = _told(tmp_path, lane)
         [lock] = [each for each in told if each.startswith("--lane-lock=")]
         locks.append(lock.removeprefix("--lane-lock="))
         first, last = told[told.index("--lane-ports") + 1].split("-")
         ports.append(range(int(first), int(last) + 1))
-    assert locks[0] == locks[1]
-    assert not {*ports[0]} & {*ports[1]}
+    assert len(set(locks)) == 1
+    assert len({port for each in ports for port in each}) == sum(map(len, ports))
     assert not Path(locks[0]).parent.exists()
 
 
@@ -94,7 +93,7 @@ def test_pytest_knows_every_option_also_when_the_files_named_are_there(tmp_path:
     # As in a second run, whose lanes begin at different times.
     kept = tmp_path / "quorate" / "left-over"
     kept.mkdir(parents=True)
-    for lane in ("first", "second", "computing"):
+    for lane in LANES:
         (kept / lane).touch()
     pytest_itself = tmp_path / "pytest"
     pytest_itself.write_text(
@@ -115,7 +114,7 @@ exec {sys.executable} -m pytest --markers "$@" >/dev/null
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("failed", ["first", "second", "computing"])
+@pytest.mark.parametrize("failed", LANES)
 def test_a_run_ends_as_its_worst_lane_and_shows_at_last_what_all_of_them_found(
     tmp_path: Path, failed: str
 ) -> None:
@@ -129,28 +128,32 @@ def test_a_run_ends_as_its_worst_lane_and_shows_at_last_what_all_of_them_found(
         "---------------- the machine ----------------",
         "as second saw it",
         "---------------- the machine ----------------",
+        "as third saw it",
+        "---------------- the machine ----------------",
         "as computing saw it",
         "50 slowest:",
         "60.25s call     tests/second.py::test",
+        "50.25s call     tests/third.py::test",
         "50.25s call     tests/first.py::test",
         "FAILED tests/second.py::test - it is wrong",
         "first: 12 passed in first",
         "second: 12 passed in second",
+        "third: 12 passed in third",
         "computing: 12 passed in computing",
     ]
 
 
 def test_what_interrupts_the_run_ends_every_lane(tmp_path: Path) -> None:
     command = ["bash", "tools/run-tests", str(_program(tmp_path, WAITS))]
-    lanes = ("first", "second", "computing")
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as run:
-        wait_until(lambda: all((tmp_path / f"{lane}-waits").exists() for lane in lanes), "lanes")
+        wait_until(lambda: all((tmp_path / f"{lane}-waits").exists() for lane in LANES), "lanes")
         os.killpg(run.pid, signal.SIGINT)  # as a terminal does
         said, _ = run.communicate()
 
     assert run.returncode == 130
     assert "what first found" in said
     assert "what second found" in said
-    assert all((tmp_path / f"{lane}-is-told").exists() for lane in lanes)
+    assert "what third found" in said
+    assert all((tmp_path / f"{lane}-is-told").exists() for lane in LANES)
