@@ -25,8 +25,8 @@ from quorate_differential.raw_replies import encode_command
 pytestmark = [pytest.mark.process, pytest.mark.alone, pytest.mark.timeout(300)]
 
 MIB = 1 << 20
-WAITED_S_MAX = 8.0
-"""By others: on a quiet machine well below one second."""
+WAITED_S_MAX = 2.0
+"""By others, seconds: one is promised, 0.2 to 0.4 were measured."""
 
 
 def _alone(start_cluster: StartCluster, budget_bytes: int) -> tuple[Agent, int]:
@@ -189,7 +189,7 @@ def _received(connection: socket.socket, size: int) -> bytes:
 # of CPU.  Others are clients of other partitions; a write of the same partition keeps its order, so
 # it waits until the value is on disk there and at another agent.
 @pytest.mark.parametrize(
-    ("size", "waited_s_max", "neighbours_s_max"), [(16 * MIB, 2.0, 4.0), (64 * MIB, 4.0, 8.0)]
+    ("size", "waited_s_max", "neighbours_s_max"), [(16 * MIB, 2.0, 4.0), (64 * MIB, 3.0, 6.0)]
 )
 def test_long_values_written_at_the_same_time_follow_each_other(
     start_cluster: StartCluster,

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
@@ -24,7 +25,7 @@ from quorate.protocol.metastore import (
 from quorate_loopback.runner_world import World, is_available, state_of
 from quorate_loopback.waiting import until
 from quorate_operator.mastership import refused_writes
-from quorate_operator.mastership.refused_writes import RefusedWrites
+from quorate_operator.mastership.refused_writes import RETRY_S, RefusedWrites
 from quorate_operator.mastership.runner import Runner
 from quorate_operator.metastores.memory import MemoryMetastore
 
@@ -39,14 +40,16 @@ class Guarded(MemoryMetastore):
     def __init__(self) -> None:
         super().__init__()
         self.refusal: Callable[[Key], Exception | None] = lambda key: None
-        self.attempts: dict[Key, int] = {}
+        self.attempted: dict[Key, list[float]] = {}
+        """When a write of this key was refused, in seconds of the loop."""
         self.reading: Exception | None = None
         self.loading: Exception | None = None
+        self.loads = 0
 
     async def write(self, key: Key, value: Value | None, expected: Revision | None) -> Revision:
         error = self.refusal(key)
         if error is not None:
-            self.attempts[key] = self.attempts.get(key, 0) + 1
+            self.attempted.setdefault(key, []).append(asyncio.get_running_loop().time())
             raise error
         return await super().write(key, value, expected)
 
@@ -56,6 +59,7 @@ class Guarded(MemoryMetastore):
         return await super().read(key)
 
     async def load(self) -> dict[Key, Stored]:
+        self.loads += 1
         if self.loading is not None:
             raise self.loading
         return await super().load()
@@ -86,15 +90,16 @@ async def test_refused_writes_become_rare_and_are_told_once(world: World) -> Non
     metastore.refusal = lambda key: FORBIDDEN
 
     await world.agents["agent-1"].die()
-    await until(lambda: runner.refusal() is not None, "says so")
-    await asyncio.sleep(1.5)  # time in which it tries again
+    await until(lambda: max(map(len, metastore.attempted.values()), default=0) == 4, "attempts")
 
+    for times in metastore.attempted.values():
+        pauses = [later - earlier for earlier, later in pairwise(times)]
+        assert all(pause >= RETRY_S * 2**index for index, pause in enumerate(pauses)), pauses
     assert runner.is_leading
     refusal = runner.refusal("uid-1")
     assert refusal == ("Forbidden", SENTENCE)
     assert runner.not_ready == f"blocked: {SENTENCE}"
     assert not serves(runner)
-    assert max(metastore.attempts.values()) <= 5  # 0, 0.2, 0.6, 1.4 s
     [event] = said(told, Reason.WRITES_REFUSED)
     assert (event.kind, event.message) == (
         "Warning",
@@ -112,7 +117,7 @@ async def test_all_goes_on_when_the_first_write_is_taken_again(
     metastore.refusal = lambda key: FORBIDDEN
     await world.agents["agent-1"].die()
     # The registration and both shards wait: the first one to be tried calls the others.
-    await until(lambda: len(metastore.attempts) == 3, "all are refused")
+    await until(lambda: len(metastore.attempted) == 3, "all are refused")
 
     metastore.refusal = lambda key: None
 
@@ -162,7 +167,7 @@ async def test_the_master_term_is_counted_once_however_often_reading_is_refused(
     metastore.loading = MetastoreUnavailable("429: too many requests")
     runner = await world.lead(metastore=metastore)
     await until(lambda: "too many requests" in runner.problem, "says so")
-    await asyncio.sleep(1)  # two more attempts
+    await until(lambda: metastore.loads >= 3, "two more attempts")
 
     metastore.loading = None
 
