@@ -36,15 +36,14 @@ from quorate.planning.preview import Preview
 from quorate.protocol.master.disruption import cluster_load
 from quorate.protocol.master.master import Master
 from quorate.protocol.messages.events import ROUTINE, Event, Reason, ToldEvent
-from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, RefusalCode, Refused
-from quorate.protocol.messages.master import Greet
-from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, Refused
 from quorate.protocol.metastore import DamagedRow, Key, Metastore, MetastoreUnavailable, Seen, Value
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus, ZoneStatus
-from quorate_link import BaseHandler, ClusterSecret, Endpoint, Link, SecretRefused
+from quorate_link import ClusterSecret, Endpoint, SecretRefused
+from quorate_operator.mastership.agent_handler import AgentHandler
 from quorate_operator.mastership.agent_links import AgentLinks
-from quorate_operator.mastership.agent_refusals import AgentRefusals, judge
+from quorate_operator.mastership.agent_refusals import AgentRefusals
 from quorate_operator.mastership.decisions import gather, summary
 from quorate_operator.mastership.dialing import Dialing
 from quorate_operator.mastership.event_log import EventLog, states
@@ -64,7 +63,7 @@ STARTING = "starting"
 LOOK_AT_DIALED_MS = 500
 
 
-class Runner(BaseHandler):
+class Runner:
     """Leads one cluster.  All methods belong to the event loop's thread.
 
     `on_failed`: called once, with a sentence, if a lost mandate has ended it; its process must then
@@ -119,12 +118,14 @@ class Runner(BaseHandler):
         self._on_defect = on_defect or on_failed
         self._on_overtaken = on_overtaken
         self._clock = Clock()
-        self._master: Master | None = None
+        self.master: Master | None = None
+        """What decides; None until the metastore was read."""
         self._endpoint: Endpoint | None = None
         self._addresses: tuple[str, ...] = ()
         self._refusals = AgentRefusals(self.cluster)
         self._links = AgentLinks(self._refusals, 2 * settings.failure_detection_ms)
         self.dialing = Dialing(self.cluster, self._links.by_node)
+        self._handler = AgentHandler(self, self._links, self._refusals, self.dialing, self._clock)
         self._dialing_looked_ms = 0
         self._zones: dict[str, ZoneRecord] = {}
         self._status: ClusterStatus | None = None  # as of the last step; None until asked for
@@ -177,19 +178,19 @@ class Runner(BaseHandler):
             port=record.port,
         ):
             return
-        if self._master is not None:
-            self._step(lambda master: master.set_zone(record, self._clock.now()))
+        if self.master is not None:
+            self.step(lambda master: master.set_zone(record, self._clock.now()))
 
     def set_external(
         self, hosts: Mapping[str, str], ports: Mapping[str, Mapping[str, int]]
     ) -> None:
         """Set where external clients reach agents: hosts by node, ports by zone uid and node."""
         if self.is_leading:
-            self._step(lambda master: master.places.tell(hosts, ports))
+            self.step(lambda master: master.places.tell(hosts, ports))
 
     def is_zone_gone(self, uid: str) -> bool:
         """Return whether nothing of the zone is left where an agent is online."""
-        return self._master is not None and self._master.is_zone_gone(uid)
+        return self.master is not None and self.master.is_zone_gone(uid)
 
     def forget_zone(self, uid: str) -> None:
         """Forget a zone whose object is gone."""
@@ -197,13 +198,13 @@ class Runner(BaseHandler):
 
     def known_zones(self) -> dict[str, ZoneRecord]:
         """Return the zones that the metastore holds, by uid; empty while not leading."""
-        if self._master is None:
+        if self.master is None:
             return {}
-        return {uid: zone.record for uid, zone in sorted(self._master.zones.items())}
+        return {uid: zone.record for uid, zone in sorted(self.master.zones.items())}
 
     def known_zone(self, uid: str) -> ZoneRecord | None:
         """Return the zone as the metastore holds it, or is about to; None if there is none."""
-        zone = self._master.zones.get(uid) if self._master is not None else None
+        zone = self.master.zones.get(uid) if self.master is not None else None
         return zone.record if zone is not None else None
 
     async def drain(self, node: str, draining: bool) -> str:
@@ -224,43 +225,43 @@ class Runner(BaseHandler):
 
         Raises OutcomeUnknown if neither is known in time.
         """
-        if self._master is not None and node not in self._master.agents:
+        if self.master is not None and node not in self.master.agents:
             return ""
         refused = self._ask(lambda master: master.forget(node, self._clock.now()))
         return refused or await self._registrations.removed(node)
 
     def zones_naming(self, node: str) -> tuple[str, ...]:
         """Return the names of the zones of which a row names the node."""
-        zones = self._master.zones.values() if self._master is not None else ()
+        zones = self.master.zones.values() if self.master is not None else ()
         return tuple(sorted(zone.record.name for zone in zones if zone.names(node)))
 
     def registration(self, node: str) -> NodeRecord | None:
         """Return the registration that the master wants for the node, if any."""
-        return self._master.registration(node) if self._master is not None else None
+        return self.master.registration(node) if self.master is not None else None
 
     def preview(self, uid: str, without: Sequence[str], more: int) -> Preview | None:
         """Return the migrations a zone would have; None while it is not led.
 
         Raises ValueError with the reason if there can be none.
         """
-        zone = self._master.zones.get(uid) if self._master is not None else None
+        zone = self.master.zones.get(uid) if self.master is not None else None
         return zone.preview(without, more, self._clock.now()) if zone is not None else None
 
     def disruption(self, gone: Collection[str] = (), restarted: Collection[str] = ()) -> Disruption:
         """Judge which agents may restart or go now (Master.disruption); none while not leading."""
-        if self._master is None or self._stopped:
+        if self.master is None or self._stopped:
             return Disruption((), (), 0)
-        return self._master.disruption(gone, restarted)
+        return self.master.disruption(gone, restarted)
 
     def load(self) -> ClusterLoad:
         """Return what each agent holds; nothing while not leading."""
-        master = self._master
+        master = self.master
         return cluster_load(master.agents, master.zones.values()) if master else ClusterLoad()
 
     def take_node_facts(self, cordoned: Collection[str], domains: Mapping[str, str]) -> None:
         """Take failure domains, and agents on cordoned nodes: the last choice as primaries."""
-        self._step(lambda master: master.keep_primaries_off(cordoned, self._clock.now()))
-        self._step(lambda master: master.places.tell_domains(domains))
+        self.step(lambda master: master.keep_primaries_off(cordoned, self._clock.now()))
+        self.step(lambda master: master.places.tell_domains(domains))
 
     @property
     def is_stopped(self) -> bool:
@@ -269,17 +270,17 @@ class Runner(BaseHandler):
 
     def status(self) -> ClusterStatus:
         """Return the current status; empty before it leads, the last one after a defect."""
-        if self._master is None or self.has_failed:
+        if self.master is None or self.has_failed:
             return self._last_status
         if self._status is None:
-            self._status = self._last_status = self._master.status()
+            self._status = self._last_status = self.master.status()
         return self._status
 
     def zone_status(self, uid: str) -> ZoneStatus | None:
         """Return a zone's current status; None while it is not led.  Cheap while it is at rest."""
         if self.has_failed:
             return next((zone for zone in self._last_status.zones if zone.uid == uid), None)
-        zone = self._master.zones.get(uid) if self._master is not None else None
+        zone = self.master.zones.get(uid) if self.master is not None else None
         return zone.status() if zone is not None else None
 
     def states(self) -> list[ToldEvent]:
@@ -294,12 +295,12 @@ class Runner(BaseHandler):
     @property
     def has_recovered(self) -> bool:
         """Whether all agents are linked and have told all, and every partition has its row."""
-        return self._master is not None and not self.unreached() and self._master.has_recovered
+        return self.master is not None and not self.unreached() and self.master.has_recovered
 
     @property
     def has_heard_all(self) -> bool:
         """Whether all agents are linked and have told all they have; rows may still be missing."""
-        return self._master is not None and not self.unreached() and self._master.has_heard_all
+        return self.master is not None and not self.unreached() and self.master.has_heard_all
 
     @property
     def recovery(self) -> str:
@@ -317,18 +318,18 @@ class Runner(BaseHandler):
 
     def keepers(self, uid: str) -> list[str]:
         """Return the agents that have reported data of the zone."""
-        agents = self._master.agents if self._master is not None else {}
+        agents = self.master.agents if self.master is not None else {}
         return sorted(node for node, agent in agents.items() if uid in agent.kept)
 
     def end_recovery(self) -> None:
         """End the recovery: from now on zones are those that are declared."""
         self._recovering = False
-        self._step(lambda master: master.end_recovery())
+        self.step(lambda master: master.end_recovery())
 
     @property
     def is_leading(self) -> bool:
         """Whether it has begun to decide and has not ended."""
-        return self._master is not None and not self._stopped
+        return self.master is not None and not self._stopped
 
     @property
     def not_ready(self) -> str:
@@ -365,15 +366,15 @@ class Runner(BaseHandler):
         master.load({key: each.value for key, each in stored.items()}, now)
         for key, each in stored.items():
             master.damaged(key, each.damaged)
-        self._master = master
+        self.master = master
         self.events.begin(term)
         self.problem = ""
         _log.info("cluster %s: master in term %d (%s)", self.cluster, term, self._word)
-        self._endpoint = Endpoint(self._hello, self, keys)
+        self._endpoint = Endpoint(self._hello, self._handler, keys)
         self.set_addresses(self._addresses)
         for record in list(self._zones.values()):
             self.set_zone(record)
-        self._step(lambda master: master.tick(self._clock.now()))
+        self.step(lambda master: master.tick(self._clock.now()))
         if self._changes is not None:
             self._perform(self._writer.follow(self._changes()))
             return  # the watch tells what another process writes
@@ -383,10 +384,10 @@ class Runner(BaseHandler):
 
     async def look_again(self) -> None:
         """Take what another process has stored since the last read."""
-        told = dict(self._master.told_newer) if self._master is not None else {}
+        told = dict(self.master.told_newer) if self.master is not None else {}
         stored = await self._writer.look_again()
         if stored is not None:
-            self._step(lambda master: master.looked_again(told, stored))
+            self.step(lambda master: master.looked_again(told, stored))
 
     def _look_soon(self) -> None:
         """Look again: agents know newer rows than were read.
@@ -411,12 +412,12 @@ class Runner(BaseHandler):
 
     def written(self, key: Key, value: Value | None) -> None:
         """Take the news that the metastore holds what was wanted."""
-        self._step(lambda master: master.written(key, value, self._clock.now()))
+        self.step(lambda master: master.written(key, value, self._clock.now()))
         self._registrations.stored(key, value)
 
     def reloaded(self, key: Key, value: Value | None, damaged: Sequence[DamagedRow] = ()) -> None:
         """Take what the metastore holds instead of what was wanted; `damaged`: its invalid rows."""
-        self._step(lambda master: master.reloaded(key, value, self._clock.now(), damaged))
+        self.step(lambda master: master.reloaded(key, value, self._clock.now(), damaged))
         self._registrations.stored(key, value)
 
     def blocked(self, refusal: Refusal | None) -> None:
@@ -430,7 +431,7 @@ class Runner(BaseHandler):
         return self._writer.blocked(uid)
 
     def _hello(self) -> Hello:
-        term = self._master.master_term if self._master is not None else 0
+        term = self.master.master_term if self.master is not None else 0
         return Hello(FORMAT_VERSION, "master", self._name, master_term=term, master_word=self._word)
 
     def _end(self, why: str) -> None:
@@ -451,7 +452,7 @@ class Runner(BaseHandler):
             self._end(f"{text}; {self._way_out()}")
             _log.error("cluster %s: %s", self.cluster, self.problem)
 
-    def _end_overtaken(self, refused: Refused) -> None:
+    def overtaken(self, refused: Refused) -> None:
         """End: another process led in this mastership's number or a higher one.
 
         That says nothing of the rows; the next mastership is counted above both.
@@ -495,13 +496,13 @@ class Runner(BaseHandler):
 
     # --- turns ------------------------------------------------------------------------------------
 
-    def _step(self, act: Callable[[Master], object]) -> None:
+    def step(self, act: Callable[[Master], object]) -> None:
         """Have the master take one input; its outputs are performed at the end of the turn."""
-        if self._stopped or self._master is None:
+        if self._stopped or self.master is None:
             return
         self._status = None
         try:
-            act(self._master)
+            act(self.master)
         except Exception as error:
             self.fail(error)
             return
@@ -511,31 +512,31 @@ class Runner(BaseHandler):
 
     def _ask(self, act: Callable[[Master], str]) -> str:
         answers: list[str] = []
-        self._step(lambda master: answers.append(act(master)))
+        self.step(lambda master: answers.append(act(master)))
         return answers[0] if answers else f"cluster {self.cluster} is not led: {self.problem}"
 
     @ends_with_a_defect
     def _pump(self) -> None:
         self._pump_scheduled = False
-        if self._master is None or not self.may_act():
+        if self.master is None or not self.may_act():
             return
-        outputs = self._master.take_outputs()
+        outputs = self.master.take_outputs()
         for key, value in outputs.writes:
             self._perform(self._writer.write(key, value))
-        if self._master.outdated:
-            self._end_outdated(self._master.outdated)
+        if self.master.outdated:
+            self._end_outdated(self.master.outdated)
             return
-        if self._master.told_newer:
+        if self.master.told_newer:
             self._look_soon()
         self._links.send(outputs.sends)
         if outputs.events:
             self.tell(outputs.events)
-        self._links.tell_news(self._master.master_term, self._clock.now().boot_ms)
-        self._set_timer(self._master.next_deadline_ms)
+        self._links.tell_news(self.master.master_term, self._clock.now().boot_ms)
+        self._set_timer(self.master.next_deadline_ms)
 
     def tell(self, events: Sequence[Event]) -> None:
         """Tell events to users: to agents, metrics, the log and the owner."""
-        zones = self._master.zones if self._master is not None else {}
+        zones = self.master.zones if self.master is not None else {}
         names = {uid: record.name for uid, record in self._zones.items()}
         names |= {uid: zone.record.name for uid, zone in zones.items()}
         self._links.add_news(self.events.add(events, names, self._clock.now().wall_ms))
@@ -565,11 +566,11 @@ class Runner(BaseHandler):
     def _tick(self) -> None:
         now = self._clock.now()
         self._links.abort_silent(now.boot_ms)
-        self._step(lambda master: master.tick(now))
+        self.step(lambda master: master.tick(now))
         endpoint = self._endpoint
         if endpoint is not None and now.boot_ms - self._dialing_looked_ms >= LOOK_AT_DIALED_MS:
             self._dialing_looked_ms = now.boot_ms
-            self._step(lambda master: self.dialing.look(master, endpoint, now))
+            self.step(lambda master: self.dialing.look(master, endpoint, now))
 
     def may_act(self) -> bool:
         """Return whether this process may write and publish at this moment."""
@@ -579,60 +580,3 @@ class Runner(BaseHandler):
             self._end("the mandate is lost: another operator may be the master")
             self._on_failed(f"cluster {self.cluster}: {self.problem}")
         return not self._stopped
-
-    # --- agents -----------------------------------------------------------------------------------
-
-    @ends_with_a_defect
-    def on_up(self, link: Link, hello: Hello) -> None:
-        """See Handler."""
-        refused = judge(hello, self._links.by_node, self._master)
-        if refused is not None:
-            self._links.refuse(link, refused)
-            return
-        self._refusals.forget(link)
-        self.dialing.reached(link, hello.node)
-        self._links.take(link, hello.node, self._clock.now().boot_ms)
-        self._step(lambda master: master.agent_connected(hello, self._clock.now()))
-
-    @ends_with_a_defect
-    def on_message(self, link: Link, message: Message) -> None:
-        """See Handler."""
-        now = self._clock.now()
-        node = self._links.heard(link, now.boot_ms)
-        if node is not None:
-            self._step(lambda master: master.receive(node, message, now))
-
-    @ends_with_a_defect
-    def on_down(self, link: Link, refused: Refused | None) -> None:
-        """See Handler."""
-        if refused is not None:
-            self._take_refusal(link, refused)
-        node = self._links.ended(link)
-        if node is not None:
-            # A goodbye counts like a host that refuses connections.
-            gone = refused is not None and refused.code == RefusalCode.GOODBYE
-            self._step(lambda master: master.agent_disconnected(node, gone, self._clock.now()))
-
-    @ends_with_a_defect
-    def on_gone(self, link: Link) -> None:
-        """See Handler."""
-        node = link.data
-        if node is not None and node not in self._links.by_node:
-            self._step(lambda master: master.agent_disconnected(node, True, self._clock.now()))
-
-    @ends_with_a_defect
-    def on_refused(self, link: Link, refused: Refused) -> None:
-        """See Handler."""
-        self._take_refusal(link, refused)
-
-    def _take_refusal(self, link: Link, refused: Refused) -> None:
-        self._refusals.note(link, refused.reason)
-        if refused.code == RefusalCode.STALE_MASTER and self.may_act():
-            self._end_overtaken(refused)
-        if refused.code == RefusalCode.TERM_AHEAD and self.may_act():
-            self._have_it_greeted(link)
-
-    def _have_it_greeted(self, link: Link) -> None:
-        """Have every agent that obeys this mastership greet the agent that refuses its term."""
-        if self._master is not None and link.peer is not None:
-            self._links.send_to_all(Greet(self._master.master_term, *link.peer.address))

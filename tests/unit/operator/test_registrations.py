@@ -170,7 +170,7 @@ async def test_a_drain_of_a_node_that_came_back_outlives_its_removal(world: Worl
     runner = await with_a_node_that_left(world, metastore)
     removal = await removal_under_way(runner, metastore)
     hello = Hello(FORMAT_VERSION, "agent", "main", "agent-4", "store-4", 2, 0, "h", 9, "h")
-    runner._step(lambda master: master.agent_connected(hello, runner._clock.now()))
+    runner.step(lambda master: master.agent_connected(hello, runner._clock.now()))
     await until(lambda: is_wanted(runner, "agent-4"), "registration")
     drained = asyncio.create_task(runner.drain("agent-4", True))
     await asyncio.sleep(0)  # it is asked for
