@@ -49,7 +49,7 @@ class LinkSettings:
     waits behind at most this and one frame. A long message is many frames."""
 
     kernel_bytes: int = 512 * 1024
-    """What the kernel is asked to buffer of a connection, on each side. Nothing overtakes that.
+    """Bytes that the kernel is asked to buffer of a connection, each side. Nothing overtakes these.
     Linux takes twice as much, or less if its net.core.*mem_max are lower. By default it would take
     megabytes, which a busy peer needs seconds to read. About this much goes through in one round
     trip."""

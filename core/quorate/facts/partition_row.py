@@ -17,7 +17,7 @@ REPLICAS_MAX = 7
 
 
 class MigrationKind(enum.StrEnum):
-    """What one migration does to a row (the names are Hazelcast's, SWAP and DROP are ours)."""
+    """How one migration changes a row (the names are Hazelcast's; SWAP and DROP are ours)."""
 
     MOVE = "MOVE"
     COPY = "COPY"

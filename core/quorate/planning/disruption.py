@@ -133,7 +133,7 @@ def disruption(
 
 
 class _Findings:
-    """What was found, gathered partition by partition."""
+    """The findings so far, gathered partition by partition."""
 
     def __init__(self, agents: Sequence[AgentNow]) -> None:
         self._agents = {agent.name: agent for agent in agents}

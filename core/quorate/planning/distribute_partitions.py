@@ -43,7 +43,7 @@ class DataNode(msgspec.Struct, frozen=True):
 
 
 class NodeLoad(msgspec.Struct, frozen=True):
-    """What one online node was given. `fair_copies`: its exact share of the copies."""
+    """The share of one online node. `fair_copies`: its exact share of the copies."""
 
     name: str
     copies: int

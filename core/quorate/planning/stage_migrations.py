@@ -31,7 +31,7 @@ Row = Sequence[str | None]
 
 
 class StageKind(enum.StrEnum):
-    """What one stage does. A SHIFT_UP with a source takes the place of that node."""
+    """One stage of a migration. A SHIFT_UP with a source takes the place of that node."""
 
     CLEAR = "CLEAR"
     COPY = "COPY"

@@ -1,1 +1,1 @@
-"""What master and copies do on each event (docs/protocol.md)."""
+"""The protocol of master and copies: how each reacts to each event (docs/protocol.md)."""

@@ -63,7 +63,7 @@ def boot_ms() -> int:
 
 
 class ClientEndpoint(Protocol):
-    """What a connection needs of the zone's endpoint, which executes its commands."""
+    """The part of a zone's endpoint that a connection uses: it executes the commands."""
 
     memory: ClientMemory
 

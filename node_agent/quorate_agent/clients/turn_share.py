@@ -30,7 +30,7 @@ A heartbeat may wait for a turn here, for one at the agent that answers it, and 
 Together with the other work of these turns, on a busy machine, that must stay far below a lease."""
 
 FEW = 16
-"""So many commands, or fewer, may use a second share when the turn's share is used up."""
+"""Connections with at most this many commands get a second share once the turn's is used up."""
 
 CUT_BYTES_PER_TURN = 256 * 1024
 """Bytes of long reads, of all connections: thousands of small commands, some 10 ms."""
@@ -42,8 +42,8 @@ OVERLOADED = error(b"OOM this agent has as many commands waiting as it holds: tr
 
 
 class TurnShare:
-    """What one zone's clients may still execute in this turn, and which connections wait for the
-    next."""
+    """The commands that one zone's clients may still execute in this turn, and the connections that
+    wait for the next."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -1,1 +1,1 @@
-"""What happens to a zone's commands: executed, joined, forwarded, redirected or parked."""
+"""The way of a zone's commands: executed, joined, forwarded, redirected or parked."""

@@ -1,4 +1,4 @@
-"""What INFO tells of this process and its machine, in Redis' terms."""
+"""The facts about this process and its machine that INFO reports, in Redis' terms."""
 
 import os
 import resource

@@ -1,4 +1,4 @@
-"""What happens to a command whose partition this agent does not serve at present.
+"""Decides about commands whose partition this agent does not serve at present.
 
 - Another agent is primary: the command is forwarded while this agent was primary recently; else its
   client gets MOVED.

@@ -59,7 +59,7 @@ class DiskRoom:
 
     @property
     def words(self) -> str:
-        """What was seen last, as the end of a sentence."""
+        """The last observation, as the end of a sentence."""
         return (
             f"{self.free // MIB} MiB left on the disk, {self.reserve // MIB} MiB are kept free"
             " (--disk-reserve)"

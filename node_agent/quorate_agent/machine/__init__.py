@@ -1,1 +1,1 @@
-"""What the process uses of its machine: memory, descriptors, time for garbage collection."""
+"""The process's use of its machine: memory, descriptors, time for garbage collection."""

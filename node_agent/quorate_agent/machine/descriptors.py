@@ -30,8 +30,8 @@ CLIENTS_MIN = 32
 """Descriptors that zones leave to clients."""
 
 DATABASE = 7
-"""What RocksDB has open of an empty database: two folders, LOCK, LOG, manifest, log; and the next
-log while the previous one becomes a table."""
+"""Descriptors that RocksDB has open of an empty database: two folders, LOCK, LOG, manifest, log,
+and the next log while the previous one becomes a table."""
 
 TABLES_MIN = 10
 """RocksDB keeps at least so many tables open, if there are so many."""

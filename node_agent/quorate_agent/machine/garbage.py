@@ -27,7 +27,7 @@ YOUNG_MIN = 50_000
 together; as garbage they would be some 10 MB."""
 
 YOUNG_MAX = 5_000_000
-"""So many new containers are a leak, or will be; they are collected whatever the load."""
+"""This many new containers mean a leak; they are collected whatever the load."""
 
 
 class Garbage:

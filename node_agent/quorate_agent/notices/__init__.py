@@ -1,1 +1,1 @@
-"""What clients are sent without asking: invalidations, hand-overs, events."""
+"""Messages that clients get without asking: invalidations, hand-overs, events."""

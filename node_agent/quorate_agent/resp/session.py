@@ -1,4 +1,4 @@
-"""What commands without keys see: their connection, and the agent."""
+"""The context of commands without keys: their connection, and the agent."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

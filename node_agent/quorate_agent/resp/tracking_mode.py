@@ -1,4 +1,4 @@
-"""What a connection set by CLIENT TRACKING: which reads it caches, who gets invalidations."""
+"""A connection's CLIENT TRACKING: which reads it caches, and who gets the invalidations."""
 
 
 class TrackingMode:

@@ -1,4 +1,4 @@
-"""What a keyed command sees and does: the live rows of one partition, at one moment.
+"""The rows that a keyed command reads and changes: the live rows of one partition, at one moment.
 
 A row is live if it is not a tombstone and has not expired: expires_at 0, or >= now (as in Redis,
 where a key is expired once now > at).  Handlers touch each key at most once with `put` or `delete`,

@@ -8,4 +8,4 @@ class DatabaseRefused(QuorateError):
 
 
 class StorageBroken(QuorateError):
-    """What is on disk is unknown: the only way out is to stop the process and start it again."""
+    """The state on disk is unknown: the only way out is to stop the process and start it again."""

@@ -51,7 +51,7 @@ FLUSH_BYTES: Final = 32 << 20
 WRITE_BUFFER_BYTES: Final = 16 << 20
 ALL_WRITE_BUFFERS_BYTES: Final = 64 << 20
 EMPTY_BUFFER_BYTES: Final = 256 << 10
-"""What the write buffer of a database takes before anything is written: mostly the filter.
+"""Bytes that the write buffer of a database takes before anything is written: mostly the filter.
 
 Each database adds this to ALL_WRITE_BUFFERS_BYTES.  Otherwise many empty ones would fill that
 bound, and every write would flush."""
@@ -59,7 +59,7 @@ ARENA_BLOCK_BYTES: Final = 64 << 10
 BLOCK_CACHE_BYTES: Final = 96 << 20
 TABLES_OPEN: Final = 246
 _OWN_FILES: Final = 10
-"""So many of `max_open_files` RocksDB reserves for itself; the others are tables."""
+"""RocksDB reserves this many of `max_open_files` for itself; the others are for tables."""
 PROBE_SECONDS: Final = 0.5
 STALL_POLL_SECONDS: Final = 0.005
 _STALLED: Final = "Write stall"

@@ -1,4 +1,4 @@
-"""What an agent needs to open a zone: descriptors, a client port, a usable storage.
+"""Gets what a zone needs to open: descriptors, a client port, a usable storage.
 
 If anything is missing, only this zone is refused, with a reason; all that it was given is returned,
 and the other zones go on.

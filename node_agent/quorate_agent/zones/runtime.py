@@ -31,7 +31,7 @@ Engine = MemoryStorage | RocksStorage
 
 
 class ZoneRuntime:
-    """What belongs to one zone besides the core's `Replicas`."""
+    """The parts of one zone on an agent, besides the core's `Replicas`."""
 
     def __init__(
         self,

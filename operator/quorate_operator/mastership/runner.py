@@ -119,7 +119,7 @@ class Runner:
         self._on_overtaken = on_overtaken
         self._clock = Clock()
         self.master: Master | None = None
-        """What decides; None until the metastore was read."""
+        """The deciding core; None until the metastore was read."""
         self._endpoint: Endpoint | None = None
         self._addresses: tuple[str, ...] = ()
         self._refusals = AgentRefusals(self.cluster)

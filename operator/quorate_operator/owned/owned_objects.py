@@ -99,7 +99,7 @@ class _Seen:
         self.view: ManagedView | None = None
         self.gone: set[str] = set()
         self.looked: object = None
-        """What its objects depend on, as of the last look or the last work."""
+        """The state that its objects depend on, as of the last look or the last work."""
         self.watching: asyncio.Task[None] | None = None
         self.tell_no_eviction_s: float | None = None
         """When an Event is due that says why no pod may be evicted; None if none is."""

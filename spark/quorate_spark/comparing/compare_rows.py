@@ -40,7 +40,7 @@ def digest(value: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What was known of a partition before its rows were read.
+    """The facts about a partition from before its rows were read.
 
     `nodes`: the owners, hottest first; `settled_upto`: c, the counter up to which all of them hold
     all updates.

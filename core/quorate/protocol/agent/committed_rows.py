@@ -1,4 +1,4 @@
-"""What a committed row changes on an agent: its copy of the partition, and whether it is primary.
+"""Applies a committed row on an agent: to its copy of the partition, and to its role as primary.
 
 Source: docs/protocol.md, sections 2 and 4.
 """

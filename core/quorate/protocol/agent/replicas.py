@@ -1,4 +1,4 @@
-"""What one agent's copies of one zone do in a turn of the event loop.
+"""Runs one agent's copies of one zone through a turn of the event loop.
 
 The shell passes in rows, messages, commands and the time, then calls `flush` once per turn.
 `flush` writes the batch and returns what to send now and what to send once the batch is durable

@@ -1,4 +1,4 @@
-"""What a voter or a destination does for a primary and the master: promise, keep, prepare.
+"""The part of a voter or a destination: it promises, keeps and prepares for primary and master.
 
 Source: docs/protocol.md, sections 4 to 6.
 """

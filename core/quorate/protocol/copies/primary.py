@@ -1,4 +1,4 @@
-"""What a copy does as primary: activation, counting acknowledgements, joint mode, freezing.
+"""A copy's role as primary: activation, counting acknowledgements, joint mode, freezing.
 
     FENCING --majority promised--> GATHERING --nothing missing--> ADOPTING
     ADOPTING --majority adopted--> WAITING (leases of earlier terms) --> SERVING --Freeze--> frozen
@@ -538,7 +538,7 @@ class Primary:
 
 
 class GatherPlan:
-    """What an activation fetches before it adopts.
+    """The log entries and copies that an activation fetches before it adopts.
 
     - `undo`: keys whose rows `supplier` gives; None: the own log cannot tell which keys
     - `wanted`: node -> the counter ranges to fetch from it

@@ -23,7 +23,7 @@ class ServingUntil:
 
 
 class Grants(NamedTuple):
-    """What a role's lease depends on, besides the leases themselves.
+    """Everything that a role's lease depends on, besides the leases themselves.
 
     - `nodes`: the other voters; `promised`: whether each has promised the role's term
     - `votes`: whether the role's own node votes

@@ -63,7 +63,7 @@ PASSES_MAX = 16
 
 
 class Outputs(NamedTuple):
-    """What the shell must do. The sends do not depend on the writes beside them."""
+    """The work that a step leaves to the shell. Sends do not depend on the writes beside them."""
 
     writes: list[tuple[Key, Value | None]]
     sends: list[tuple[str, Message]]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ToldPlaces:
-    """What the operator has told one master."""
+    """The places that the operator has told one master."""
 
     def __init__(self, master: Master) -> None:
         self._master = master

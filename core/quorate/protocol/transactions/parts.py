@@ -1,4 +1,4 @@
-"""What a primary does for transactions across partitions: lock, prepare, decide, finish.
+"""A primary's part in transactions across partitions: lock, prepare, decide, finish.
 
 A prepared part is a row of its partition, written by an ordinary update, and so are the decision
 and its removal.  They are replicated, moved, taken over by the next primary and undone like any

@@ -36,7 +36,7 @@ class Parts(dict[int, PartitionState]):
 
 
 class Moved:
-    """What was moved since this master took over, and what is moving, as agents report it."""
+    """Migrations and bytes since this master took over, and those under way, as agents report."""
 
     def __init__(self) -> None:
         self.migrations_done = 0

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ZoneDeletion:
-    """What is left of a zone. `shards_left` is None until the deletion of its rows begins."""
+    """The remains of a zone being deleted. `shards_left`: None until its rows are deleted."""
 
     def __init__(self, master: "Master", uid: str) -> None:
         self.shards_left: set[int] | None = None

@@ -27,7 +27,7 @@ _LISTPACK_ENTRIES_MAX = 512
 _LISTPACK_BYTES_MAX = 64
 _INTSET_ENTRIES_MAX = 512
 
-# What a row takes in CPython besides the bytes of its key and value.
+# Overhead of a row in CPython, in bytes, besides its key and value.
 _ROW_BYTES = 300
 
 _NO_FREQUENCY = error(

@@ -23,7 +23,7 @@ _NEGATIVE_TIMEOUT = error(b"ERR timeout is negative")
 _TIMEOUT_NOT_AN_INTEGER = error(b"ERR timeout is not an integer or out of range")
 _RANDOM_ROWS = 1_000
 
-# What CONFIG GET knows: the settings that clients and benchmark tools ask for, in Redis' terms.
+# Settings that CONFIG GET knows: those that clients and benchmark tools ask for, in Redis' terms.
 APPEND_ONLY = b"appendonly"
 CONFIG: dict[bytes, bytes] = {
     APPEND_ONLY: b"yes",  # "no" where the zone is in memory

@@ -27,7 +27,7 @@ _unpacked = Unpacked()
 
 
 class Collection(NamedTuple, Generic[Items]):
-    """What a key holds; empty if the key does not exist."""
+    """The value of a key; empty if the key does not exist."""
 
     items: Items
     exists: bool
