@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from quorate.protocol.members.node_registry import STALL_MS
+from quorate.protocol.master.node_registry import STALL_MS
 from quorate.protocol.messages.events import ToldEvent
 from quorate.protocol.messages.handshake import Refused
 from quorate.protocol.messages.master import EventsTold

@@ -6,7 +6,8 @@ import pytest
 
 from quorate.facts.time import Now
 from quorate.facts.zone import StorageKind, ZoneRecord
-from quorate.protocol.master.master import DECIDE_MS, PASSES_MAX, Master
+from quorate.protocol.master.master import DECIDE_MS, Master
+from quorate.protocol.members.cluster import PASSES_MAX, Cluster
 from quorate.protocol.messages.master import Inventory, TransferProgress
 from quorate.protocol.zone_master import first_placement
 from quorate.protocol.zone_master.zone_master import QUIET_PASS_MS, ZoneMaster
@@ -26,10 +27,10 @@ class Turns:
         self.placed: list[int] = []
         self._placed = 0
         distribute = first_placement.distribute_partitions
-        may_pass, turn, decide = Master.may_pass, Master.decide, ZoneMaster.decide
+        may_pass, turn, decide = Cluster.may_pass, Master.decide, ZoneMaster.decide
 
-        def counted(master: Master) -> bool:
-            may = may_pass(master)
+        def counted(cluster: Cluster) -> bool:
+            may = may_pass(cluster)
             self._now += may
             return may
 
@@ -51,7 +52,7 @@ class Turns:
             return distribute(*arguments)
 
         monkeypatch.setattr(first_placement, "distribute_partitions", placed)
-        monkeypatch.setattr(Master, "may_pass", counted)
+        monkeypatch.setattr(Cluster, "may_pass", counted)
         monkeypatch.setattr(Master, "decide", in_turn)
         monkeypatch.setattr(ZoneMaster, "decide", noted)
 

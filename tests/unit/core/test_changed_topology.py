@@ -22,7 +22,7 @@ def half_joined() -> LoneMaster:
     world.fills = lambda zone, partition, node: node != "e"
     world.connect("e")
     for _ in range(8):
-        world.master.queue.retries.succeeded("any", 0, "e")
+        world.master.retries.succeeded("any", 0, "e")
     world.pass_time(1_000)
     assert len(under_way(world)) >= 6
     for partition in under_way(world):

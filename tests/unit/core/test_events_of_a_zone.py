@@ -135,7 +135,7 @@ def test_another_master_goes_on_with_what_it_finds_under_way() -> None:
     assert world.said(Reason.ZONE_CREATED) == []
     # Neither end is to blame for the change of masters.
     assert world.said(Reason.MIGRATION_FAILED) == []
-    retries = world.master.queue.retries
+    retries = world.master.retries
     assert not any(retries.is_held_back(ZONE.uid, p, "d", world.ms) for p in under_way)
 
 

@@ -52,7 +52,7 @@ def _copies(row: PartitionRow) -> bool:
 def trust(world: LoneMaster, node: str) -> None:
     """As it is after many transfers to the node."""
     for _ in range(8):
-        world.master.queue.retries.succeeded("any", 0, node)
+        world.master.retries.succeeded("any", 0, node)
 
 
 def joined(*zones: ZoneRecord, limit: int = 4) -> LoneMaster:

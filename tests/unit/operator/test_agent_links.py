@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any, cast
 
-from quorate.protocol.members.node_registry import STALL_MS
+from quorate.protocol.master.node_registry import STALL_MS
 from quorate.protocol.messages.events import ToldEvent
 from quorate.protocol.messages.handshake import RefusalCode, Refused
 from quorate.protocol.messages.master import EventsTold, MasterPing

@@ -1,17 +1,12 @@
 """Which agents may restart or go now, and what each holds, from what their master knows."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Set
-from typing import TYPE_CHECKING
 
 from quorate.planning.choose_leavers import AgentLoad, ClusterLoad, zone_load
 from quorate.planning.disruption import AgentNow, Disruption, ZoneNow, disruption
 from quorate.protocol.members.membership import KnownAgent
 from quorate.protocol.zone_master.status import serves_clients
-
-if TYPE_CHECKING:
-    from quorate.protocol.zone_master.zone_master import ZoneMaster
+from quorate.protocol.zone_master.zone_master import ZoneMaster
 
 
 def cluster_disruption(

@@ -7,10 +7,8 @@ depend on a write are handed out only after that. Decisions about one partition 
 publishes them. Source: docs/protocol.md, section 7.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -22,20 +20,18 @@ from quorate.facts.zone import ZoneRecord
 from quorate.planning.disruption import Disruption
 from quorate.protocol.master.disruption import cluster_disruption, disruption_facts
 from quorate.protocol.master.migration_queue import MigrationQueue
-from quorate.protocol.master.zone_ports import ZonePorts
+from quorate.protocol.master.node_registry import NodeRegistry
+from quorate.protocol.members.cluster import PASSES_MAX, Cluster
 from quorate.protocol.members.membership import KnownAgent
-from quorate.protocol.members.node_registry import NodeRegistry
-from quorate.protocol.members.told_places import ToldPlaces
+from quorate.protocol.members.zone_ports import ZonePorts
 from quorate.protocol.messages.events import Event, Reason
 from quorate.protocol.messages.handshake import Hello, Refused
 from quorate.protocol.messages.master import (
     Activated,
     ActivationBlocked,
     AgentReport,
-    AskInventory,
     CaughtUp,
     CopyReady,
-    CopyReport,
     Frozen,
     Inventory,
     MasterPing,
@@ -44,7 +40,6 @@ from quorate.protocol.messages.master import (
     RowsStored,
     TransferProgress,
     ZoneReady,
-    ZoneTable,
 )
 from quorate.protocol.messages.message import Message
 from quorate.protocol.metastore import DamagedRow, Key, NodeKey, ShardKey, Value, ZoneKey
@@ -53,13 +48,10 @@ from quorate.protocol.status import ClusterStatus
 from quorate.protocol.zone_master.zone_master import ZoneMaster
 
 PING_MS = 500
-ASK_SIZES_MS = 10_000
 SIZES_AGE_MS = 60_000
 """Sizes of copies order the queue and are shown in plans; a minute old is new enough for both."""
 DECIDE_MS = 100
 """The interval at which every zone is looked at."""
-PASSES_MAX = 16
-"""The most zones that get a full pass, or are placed, in one turn: each takes milliseconds."""
 
 
 class Outputs(NamedTuple):
@@ -87,23 +79,24 @@ class Master:
         that are older than an agent's are rebuilt from agents; without it, this master must not
         lead then.
         """
+        cluster = self._cluster = Cluster(
+            master_term, settings, now, recovering=recovering, rebuilds=rebuilds
+        )
         self.master_term = master_term
-        self.settings = settings
         self.outdated = ""
         """Why this master must not lead: agents have rows that the metastore does not hold."""
-        self.told_newer: dict[tuple[str, int], tuple[int, str]] = {}
+        self.told_newer = cluster.newer_rows.told
         """(zone, partition) -> (version, agent): rows that are newer than those read. The shell
         reads everything again, and then calls `looked_again` with the contents of this before it
         began to read."""
-        self.recovering = recovering
-        self.rebuilds = rebuilds
         self._headless: dict[str, list[tuple[PartitionRow, ...]]] = {}
-        self.agents: dict[str, KnownAgent] = {}
+        self.agents = cluster.agents
+        self.retries = cluster.retries
         self.zones: dict[str, ZoneMaster] = {}
-        self.queue = MigrationQueue(self.zones, settings)
-        self.ports = ZonePorts(self)
-        self.places = ToldPlaces(self)
-        self._nodes = NodeRegistry(self, now)
+        self._queue = MigrationQueue(cluster, self.zones)
+        self._ports = ZonePorts(cluster.agents, self.zones)
+        self._nodes = NodeRegistry(cluster, self.zones, self._ports, now)
+        self.places = self._nodes.places
         self._disrupted: tuple[object, Disruption] | None = None
         """The last result of `disruption`, with everything it depends on."""
         self.next_deadline_ms = now.boot_ms
@@ -111,17 +104,11 @@ class Master:
         """Time of the newest message that no decision has taken into account yet."""
         self._due_zones: set[str] | None = set()
         """The zones that those messages are about; None: any zone."""
-        self._passes_left = PASSES_MAX
         self._passed = ""
         """The zone that had the last full pass. The next turn goes on with the one after it."""
-        self._sends: list[tuple[str, Message]] = []
-        self._events: list[Event] = []
-        self._asked_ms = now.boot_ms - ASK_SIZES_MS
         self._ping = 0
-        self._members_told = 0
         self._pinged_ms = -(1 << 40)
         self._writing: set[Key] = set()
-        self._zone_writes: dict[str, ZoneRecord | None] = {}
 
     def load(self, snapshot: dict[Key, Value], now: Now) -> None:
         """Take the contents of the metastore. Nothing is published until agents have reported."""
@@ -129,7 +116,7 @@ class Master:
             if isinstance(key, NodeKey) and isinstance(value, NodeRecord):
                 self._nodes.load(value, now)
             elif isinstance(key, ZoneKey) and isinstance(value, ZoneRecord):
-                self.zones[key.uid] = ZoneMaster(self, value)
+                self.zones[key.uid] = ZoneMaster(self._cluster, self._ports, value)
                 self.zones[key.uid].record_written(value, now)
         for key, value in snapshot.items():
             if isinstance(key, ShardKey) and isinstance(value, tuple):
@@ -139,7 +126,7 @@ class Master:
                     self._headless.setdefault(key.uid, []).append(value)
         for zone in self.zones.values():
             zone.keep_ports_of(self.agents)
-        self.ports.give()
+        self._ports.give()
 
     # --- agents ----------------------------------------------------------------------------------
 
@@ -174,10 +161,6 @@ class Master:
         node: not draining, and a data node at once.
         """
         return self._nodes.forget(node, now)
-
-    def wishes_changed(self, node: str) -> None:
-        """Write the registration of `node` again, because what is wanted of it has changed."""
-        self._nodes.wishes_changed(node)
 
     def keep_primaries_off(self, nodes: Collection[str], now: Now) -> None:
         """Make exactly these agents the last choice as primaries. Their copies stay.
@@ -266,11 +249,10 @@ class Master:
             agent.inventory.setdefault(uid, {}).update(told)
             if message.rows or message.record is not None:
                 agent.rows[uid] = told
-            if self.recovering and message.record is not None:
+            if self._cluster.recovering and message.record is not None:
                 self._recover_zone(message.record)
             if uid in self.zones:
                 agent.reported.add(uid)
-                self._note_newer(node, self.zones[uid], message.copies)
                 self.zones[uid].copies_told(node, message.copies)
         if message.last:
             # The inventory says nothing of zones that the agent refuses: it reports those once they
@@ -280,11 +262,16 @@ class Master:
             agent.kept = frozenset(message.kept)
             agent.told_all = True
             for each in opened:
-                if self.recovering:
+                if self._cluster.recovering:
                     agent.rows.setdefault(each, {})
                 self.zones[each].told_all()
 
     # --- the metastore was lost ------------------------------------------------------------------
+
+    @property
+    def recovering(self) -> bool:
+        """Whether the metastore was lost, and zones are still taken from agents' reports."""
+        return self._cluster.recovering
 
     @property
     def has_heard_all(self) -> bool:
@@ -304,43 +291,25 @@ class Master:
 
     def end_recovery(self) -> None:
         """Stop taking zones from agents' reports."""
-        self.recovering = False
+        self._cluster.recovering = False
 
     def _recover_zone(self, told: ZoneRecord) -> None:
         zone = self.zones.get(told.uid)
         if zone is not None:
             zone.take_ports(told.ports, told.port)
             return
-        port = self.ports.unless_taken(told.uid, told.port)
+        port = self._ports.unless_taken(told.uid, told.port)
         record = msgspec.structs.replace(told, recovering=True, deleting=False, port=port)
-        self.zones[record.uid] = ZoneMaster(self, record)
-        self._zone_writes[record.uid] = record
+        self.zones[record.uid] = ZoneMaster(self._cluster, self._ports, record)
+        self._cluster.zone_writes[record.uid] = record
         for agent in self.agents.values():
             if agent.told_all:
                 agent.reported.add(record.uid)
         about = f"zone {record.name} is rebuilt from what agents have"
-        self.event(record.uid, None, Reason.ZONE_CREATED, about)
-        self.ports.give()
+        self._cluster.event(record.uid, None, Reason.ZONE_CREATED, about)
+        self._ports.give()
 
     # --- is the metastore the newest one? --------------------------------------------------------
-
-    def _note_newer(self, node: str, zone: ZoneMaster, copies: Iterable[CopyReport]) -> None:
-        """Note the copies whose agents have newer rows than those read.
-
-        Rows are written before they are published, so the metastore should hold what an agent has.
-        """
-        for copy in copies:
-            part = zone.parts.get(copy.partition)
-            if part is not None and copy.version > part.row.version:
-                place, told = (zone.record.uid, copy.partition), (copy.version, node)
-                self.told_newer[place] = max(told, self.told_newer.get(place, told))
-
-    def compare(self, zone: ZoneMaster, row: PartitionRow) -> None:
-        """Note the agents that have a newer row than this one, which another process stored."""
-        for node, agent in sorted(self.agents.items()):
-            copy = agent.inventory.get(zone.record.uid, {}).get(row.partition)
-            if copy is not None:
-                self._note_newer(node, zone, [copy])
 
     def looked_again(
         self, told_newer: Mapping[tuple[str, int], tuple[int, str]], stored: Mapping[Key, Value]
@@ -350,26 +319,18 @@ class Master:
         What was reported since then may have been stored after that read. It waits for the next
         read, and nothing is decided about these partitions until then.
         """
-        versions: dict[tuple[str, int], int] = {}
-        for key, rows in stored.items():
-            if isinstance(key, ShardKey) and isinstance(rows, tuple):
-                versions.update({(key.uid, row.partition): row.version for row in rows})
         older: dict[str, dict[int, int]] = {}
         about: dict[str, str] = {}
-        for (uid, partition), (version, node) in sorted(told_newer.items()):
-            if self.told_newer.get((uid, partition)) == (version, node):
-                del self.told_newer[uid, partition]
-            newest = versions.get((uid, partition), 0)
-            if newest < version:
-                name = self.zones[uid].record.name if uid in self.zones else uid
-                older.setdefault(uid, {})[partition] = version
-                about.setdefault(
-                    uid,
-                    f"agent {node} has row {version} of partition {partition} of zone {name}, and "
-                    f"the metastore holds {newest}",
-                )
+        for each in self._cluster.newer_rows.judge(told_newer, stored):
+            name = self.zones[each.uid].record.name if each.uid in self.zones else each.uid
+            older.setdefault(each.uid, {})[each.partition] = each.version
+            about.setdefault(
+                each.uid,
+                f"agent {each.node} has row {each.version} of partition {each.partition} of zone "
+                f"{name}, and the metastore holds {each.stored}",
+            )
         for uid, rows_of in older.items():
-            if not self.rebuilds:
+            if not self._cluster.rebuilds:
                 self.outdated = self.outdated or about[uid]
             elif uid in self.zones and not self.zones[uid].record.deleting:
                 self.zones[uid].withdraw(rows_of, about[uid])
@@ -380,24 +341,24 @@ class Master:
         """Take a zone that was declared or changed. `deleting` removes it and its data."""
         zone = self.zones.get(record.uid)
         if zone is None:
-            if record.deleting or self.recovering:
+            if record.deleting or self._cluster.recovering:
                 return  # agents may have data of it: it is declared again when they have reported
-            port = self.ports.unless_taken(record.uid, record.port)
+            port = self._ports.unless_taken(record.uid, record.port)
             record = msgspec.structs.replace(record, port=port)
-            zone = self.zones[record.uid] = ZoneMaster(self, record)
+            zone = self.zones[record.uid] = ZoneMaster(self._cluster, self._ports, record)
             for rows in self._headless.pop(record.uid, ()):
                 zone.take_rows(rows, now)
             for agent in self.agents.values():
                 if agent.told_all:
                     agent.reported.add(record.uid)  # reported already, or once it is open
-            self._zone_writes[record.uid] = record
-            self.event(
+            self._cluster.zone_writes[record.uid] = record
+            self._cluster.event(
                 record.uid,
                 None,
                 Reason.ZONE_CREATED,
                 f"{record.partitions} partitions of {record.replicas} copies",
             )
-            self.ports.give()
+            self._ports.give()
         else:
             known = zone.record
             is_placed = known.placed or record.placed
@@ -406,19 +367,15 @@ class Master:
                 ports=known.ports,
                 recovering=known.recovering,
                 placed=is_placed,
-                port=known.port or self.ports.unless_taken(record.uid, record.port),
+                port=known.port or self._ports.unless_taken(record.uid, record.port),
                 external_ports=known.external_ports,
             )
             if wanted == zone.record:
                 return
             zone.record = wanted
             zone.topology_changed()
-            self._zone_writes[record.uid] = wanted
+            self._cluster.zone_writes[record.uid] = wanted
         self._decide_zone(zone, now)
-
-    def write_zone(self, record: ZoneRecord) -> None:
-        """Write the zone's record, which the master has changed (its ports, for example)."""
-        self._zone_writes[record.uid] = record
 
     # --- time and decisions ----------------------------------------------------------------------
 
@@ -429,9 +386,9 @@ class Master:
             self._ping += 1
             for node in sorted(self.agents):
                 if self.agents[node].connected:
-                    self._sends.append((node, MasterPing(self.master_term, self._ping)))
-        if now.boot_ms - self._asked_ms >= SIZES_AGE_MS:
-            self.ask_inventories(now)
+                    self._cluster.sends.append((node, MasterPing(self.master_term, self._ping)))
+        if now.boot_ms - self._cluster.asked_ms >= SIZES_AGE_MS:
+            self._cluster.ask_inventories(now)
         self._nodes.judge(now)
         self.decide(now)
 
@@ -442,23 +399,16 @@ class Master:
         at once, so that messages and writes do not wait for hundreds of zones.
         """
         self._due, self._due_zones = None, set()
-        self._passes_left = PASSES_MAX
+        self._cluster.passes_left = PASSES_MAX
         uids = sorted(self.zones)
         first = bisect_right(uids, self._passed)
         for uid in uids[first:] + uids[:first]:
-            left = self._passes_left
+            left = self._cluster.passes_left
             self.zones[uid].decide(now)
-            if self._passes_left < left:
+            if self._cluster.passes_left < left:
                 self._passed = uid
-        self.queue.start(now)
-        self.next_deadline_ms = now.boot_ms + (DECIDE_MS if self._passes_left else 1)
-
-    def may_pass(self) -> bool:
-        """Return whether a zone may have a full pass, or be placed, in this turn, and count it."""
-        if not self._passes_left:
-            return False
-        self._passes_left -= 1
-        return True
+        self._queue.start(now)
+        self.next_deadline_ms = now.boot_ms + (DECIDE_MS if self._cluster.passes_left else 1)
 
     def _decide_due(self) -> None:
         """Decide what messages have made due, once for all messages of this turn of the shell.
@@ -472,11 +422,11 @@ class Master:
         if uids is None:
             self.decide(now)
             return
-        self._passes_left = PASSES_MAX
+        self._cluster.passes_left = PASSES_MAX
         for uid in sorted(uids & self.zones.keys()):
             self.zones[uid].decide(now)
-        self.queue.start(now)
-        due_ms = now.boot_ms + (DECIDE_MS if self._passes_left else 1)
+        self._queue.start(now)
+        due_ms = now.boot_ms + (DECIDE_MS if self._cluster.passes_left else 1)
         self.next_deadline_ms = min(self.next_deadline_ms, due_ms)
 
     def _decide_zone(self, zone: ZoneMaster | None, now: Now) -> None:
@@ -486,37 +436,10 @@ class Master:
         interval between changes.
         """
         if zone is not None and zone.record.uid in self.zones:
-            self._passes_left = 1
+            self._cluster.passes_left = 1
             zone.decide(now)
-        self.queue.start(now)
+        self._queue.start(now)
         self.next_deadline_ms = min(self.next_deadline_ms, now.boot_ms + DECIDE_MS)
-
-    def ask_inventories(self, now: Now) -> None:
-        """Ask all agents for the sizes of their copies, at most once in `ASK_SIZES_MS`."""
-        if now.boot_ms - self._asked_ms >= ASK_SIZES_MS:
-            self._asked_ms = now.boot_ms
-            self.publish(sorted(self.agents), AskInventory(self.master_term, self.recovering))
-
-    def send(self, node: str, message: Message) -> None:
-        """Send to one agent, registered or about to be refused."""
-        self._sends.append((node, message))
-
-    def publish(self, nodes: Iterable[str], message: Message) -> None:
-        """Send to all of `nodes` that are connected and registered."""
-        for node in nodes:
-            agent = self.agents[node]
-            if agent.connected and agent.record is not None:
-                self._sends.append((node, message))
-
-    def zone_table(self, zone: ZoneRecord, rows: tuple[PartitionRow, ...]) -> ZoneTable:
-        """Return the zone with these rows, for agents that have this master's last `Members`."""
-        return ZoneTable(self.master_term, zone, rows, self._members_told)
-
-    def event(
-        self, zone: str, partition: int | None, reason: Reason, message: str, kind: str = "Normal"
-    ) -> None:
-        """Note an event for users."""
-        self._events.append(Event(zone, partition, reason, message, kind))
 
     # --- the shell's side ------------------------------------------------------------------------
 
@@ -527,8 +450,8 @@ class Master:
         """
         self._decide_due()
         if self.outdated:
-            self._sends.clear()
-            self._events.clear()
+            self._cluster.sends.clear()
+            self._cluster.events.clear()
             return Outputs([], [], [])
         writes: list[tuple[Key, Value | None]] = []
         node_writes = self._nodes.writes
@@ -536,10 +459,10 @@ class Master:
             if NodeKey(node) not in self._writing:
                 self._writing.add(NodeKey(node))
                 writes.append((NodeKey(node), node_writes.pop(node)))
-        for uid in sorted(self._zone_writes):
+        for uid in sorted(self._cluster.zone_writes):
             if ZoneKey(uid) not in self._writing:
                 self._writing.add(ZoneKey(uid))
-                writes.append((ZoneKey(uid), self._zone_writes.pop(uid)))
+                writes.append((ZoneKey(uid), self._cluster.zone_writes.pop(uid)))
         for uid in sorted(self.zones):
             for key, rows in self.zones[uid].take_writes():
                 self._writing.add(key)
@@ -549,13 +472,13 @@ class Master:
             records = tuple(
                 agent.record for _, agent in sorted(self.agents.items()) if agent.record is not None
             )
-            self._members_told += 1
-            members = Members(self.master_term, records, self._members_told)
-            self.publish(sorted(self.agents), members)
+            self._cluster.members_told += 1
+            members = Members(self.master_term, records, self._cluster.members_told)
+            self._cluster.publish_to_all(members)
             # Members first: an agent takes rows only once its own incarnation is registered.
-            self._sends.sort(key=lambda send: not isinstance(send[1], Members))
-        sends, self._sends = self._sends, []
-        events, self._events = self._events, []
+            self._cluster.sends.sort(key=lambda send: not isinstance(send[1], Members))
+        sends, self._cluster.sends = self._cluster.sends, []
+        events, self._cluster.events = self._cluster.events, []
         return Outputs(writes, sends, events)
 
     def written(self, key: Key, value: Value | None, now: Now) -> None:
@@ -569,6 +492,7 @@ class Master:
         if isinstance(key, ZoneKey):
             if zone is not None:
                 zone.record_written(value if isinstance(value, ZoneRecord) else None, now)
+                self._forget_if_gone(zone)
         elif zone is not None and isinstance(value, tuple):
             zone.rows_written(key, value, now)
         elif zone is not None and value is None:
@@ -591,6 +515,7 @@ class Master:
             zone = self.zones.get(key.uid)
             if zone is not None:
                 zone.record_reloaded(value if isinstance(value, ZoneRecord) else None, now)
+                self._forget_if_gone(zone)
         else:
             zone = self.zones.get(key.uid)
             if zone is not None:
@@ -598,9 +523,13 @@ class Master:
                 zone.rows_reloaded(key, rows, now, damaged)
         self.decide(now)
 
-    def delete_zone_record(self, uid: str) -> None:
-        """Delete the record of a deleted zone: no agent has data of it any more."""
-        self._zone_writes[uid] = None
+    def _forget_if_gone(self, zone: ZoneMaster) -> None:
+        if zone.is_gone:
+            uid = zone.record.uid
+            self.zones.pop(uid, None)
+            self._cluster.event(uid, None, Reason.ZONE_DELETED, f"zone {zone.record.name}")
+            self.retries.forget_zone(uid)
+            self._ports.give()  # another zone may wait for its port
 
     def is_zone_gone(self, uid: str) -> bool:
         """Return whether a deleted zone has no rows, and no data at any agent that is online."""

@@ -1,20 +1,14 @@
 """The one queue of migrations for all zones of a cluster.
 
-The zones supply what waits (rebalance.py), planning/choose_migrations.py has the order and the
-limits, and failures are remembered here.
+The zones supply what waits (rebalance.py) and note failures (planning/retries.py);
+planning/choose_migrations.py has the order and the limits.
 """
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from quorate.facts.time import Now
 from quorate.planning.choose_migrations import QueuedMigration, StartLimits, choose_migrations
-from quorate.planning.retries import Retries
+from quorate.protocol.members.cluster import Cluster
 from quorate.protocol.settings import ProtocolSettings
-
-if TYPE_CHECKING:
-    from quorate.protocol.zone_master.zone_master import ZoneMaster
+from quorate.protocol.zone_master.zone_master import ZoneMaster
 
 LOOKED_AT_PER_MS = 50
 """The longer the queue, the less often it is gone through: losing a node of a large zone touches
@@ -31,22 +25,17 @@ FEW_ZONES = 10
 class MigrationQueue:
     """Starts migrations. `zones` are the master's own, by uid."""
 
-    def __init__(self, zones: dict[str, ZoneMaster], settings: ProtocolSettings) -> None:
-        self.retries = Retries()
+    def __init__(self, cluster: Cluster, zones: dict[str, ZoneMaster]) -> None:
+        self._cluster = cluster
         self._zones = zones
-        self._limits = limits_of(settings)
-        self._is_due = False
+        self._limits = limits_of(cluster.settings)
         self._looked_ms = -(1 << 40)
         self._looked_at = 0  # zones looked at the last time
-
-    def look_soon(self) -> None:
-        """Note that something has changed that may let a migration start."""
-        self._is_due = True
 
     def start(self, now: Now) -> None:
         """Start the migrations that may start; cheap if nothing has changed."""
         passed_ms = now.boot_ms - self._looked_ms
-        if not self._is_due:
+        if not self._cluster.migrations_due:
             return
         if self._looked_at >= FEW_ZONES and passed_ms < self._looked_at // ZONES_PER_MS:
             return
@@ -55,7 +44,7 @@ class MigrationQueue:
         length = sum(zone.queue_length for zone in zones)
         if passed_ms < length // LOOKED_AT_PER_MS:
             return
-        self._is_due, self._looked_ms = False, now.boot_ms
+        self._cluster.migrations_due, self._looked_ms = False, now.boot_ms
         if not length:
             return
         waiting: list[QueuedMigration] = []
@@ -65,24 +54,12 @@ class MigrationQueue:
             waits, runs = zone.waiting(), zone.running()
             waiting += waits
             running += runs
-            if zone.misses_copies([*runs, *waits], self.retries):
+            if zone.misses_copies([*runs, *waits], self._cluster.retries):
                 losses.append(zone.record.uid)
         for migration in choose_migrations(
-            waiting, running, self._limits, self.retries, losses, now.boot_ms
+            waiting, running, self._limits, self._cluster.retries, losses, now.boot_ms
         ):
             self._zones[migration.zone].begin(migration.partition)
-
-    def ended(self, zone: str, partition: int, destination: str | None) -> None:
-        """Note that a migration was committed."""
-        self.retries.succeeded(zone, partition, destination)
-
-    def failed(self, zone: str, partition: int, destination: str | None, now: Now) -> None:
-        """Note that a migration was given up because of one of its ends. Each failure waits longer.
-
-        The same partition may go elsewhere at once. Other partitions may go to the same node, fewer
-        at a time.
-        """
-        self.retries.failed(zone, partition, destination, now.boot_ms)
 
 
 def limits_of(settings: ProtocolSettings) -> StartLimits:

@@ -4,29 +4,23 @@ They follow from rows and reports that the master has anyway. A master that take
 what its predecessor reported: events of active migrations go on from there.
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
 from quorate.facts.partition_row import Migration, PartitionRow, is_committed
+from quorate.protocol.members.cluster import Cluster
 from quorate.protocol.messages.events import Reason
 from quorate.protocol.zone_master.causes import Why
 from quorate.protocol.zone_master.migration_commit import PartitionState
 from quorate.protocol.zone_master.rebalance import Rebalance
 from quorate.protocol.zone_master.status import Moved, way_out_of_loss
-
-if TYPE_CHECKING:
-    from quorate.protocol.master.master import Master
+from quorate.protocol.zone_master.zone import Zone
 
 
 class ZoneEvents:
-    """Reports the events of one zone. `parts` are the zone's own."""
+    """Reports the events of one zone."""
 
-    def __init__(self, master: Master, uid: str, parts: Mapping[int, PartitionState]) -> None:
-        self._master = master
-        self._uid = uid
-        self._parts = parts
+    def __init__(self, cluster: Cluster, zone: Zone) -> None:
+        self._cluster = cluster
+        self._zone = zone
+        self._parts = zone.parts
         self._unfinished: dict[int, str] = {}  # committed, not yet served as they are now
         self._lost: set[int] = set()
         self._was_moving = False
@@ -81,8 +75,8 @@ class ZoneEvents:
         in_place = is_quiet and not is_moving and not self._unfinished and not rebalance.off_target
         if self._was_moving and in_place and rebalance.target is not None:
             self._was_moving = False
-            self._master.event(
-                self._uid,
+            self._cluster.event(
+                self._zone.record.uid,
                 None,
                 Reason.ZONE_REBALANCED,
                 f"all copies of {len(self._parts)} partitions are in their places; since this "
@@ -100,13 +94,13 @@ class ZoneEvents:
                 partition,
                 Reason.PARTITION_LOST,
                 f"the stores of all its voters ({voters}) are gone for good; "
-                f"{way_out_of_loss(self._master.zones[self._uid].record)}",
+                f"{way_out_of_loss(self._zone.record)}",
                 "Warning",
             )
         self._lost = lost
 
     def _tell(self, partition: int, reason: Reason, message: str, kind: str = "Normal") -> None:
-        self._master.event(self._uid, partition, reason, message, kind)
+        self._cluster.event(self._zone.record.uid, partition, reason, message, kind)
 
 
 def _named(migration: Migration) -> str:

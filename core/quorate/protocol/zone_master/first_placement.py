@@ -1,9 +1,6 @@
 """Place a new zone: distribute its partitions over the agents that are online."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,12 +8,11 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Voter
 from quorate.planning.distribute_partitions import distribute_partitions, placed_voters
+from quorate.protocol.members.cluster import Cluster
+from quorate.protocol.members.zone_ports import ZonePorts
 from quorate.protocol.zone_master.causes import Cause, Why
-
-if TYPE_CHECKING:
-    from quorate.protocol.master.master import Master
-    from quorate.protocol.zone_master.rebalance import Rebalance
-    from quorate.protocol.zone_master.zone_master import ZoneMaster
+from quorate.protocol.zone_master.rebalance import Rebalance
+from quorate.protocol.zone_master.zone import Zone
 
 NOTE_MS = 5_000
 
@@ -24,23 +20,24 @@ NOTE_MS = 5_000
 class FirstPlacement:
     """First placement of one zone. `stored`: the stored record says that it was placed."""
 
-    def __init__(self, master: Master, zone: ZoneMaster, rebalance: Rebalance) -> None:
+    def __init__(
+        self, cluster: Cluster, ports: ZonePorts, zone: Zone, rebalance: Rebalance
+    ) -> None:
         self.stored = False
-        self._master = master
+        self._cluster = cluster
+        self._ports = ports
         self._zone = zone
         self._rebalance = rebalance
         self._noted_ms = 0
 
-    def place(
-        self, missing: Sequence[int], decided: dict[int, tuple[PartitionRow, Why]], now: Now
-    ) -> str:
+    def place(self, missing: Sequence[int], now: Now) -> str:
         """Decide rows for the partitions `missing`, if enough agents are online.
 
         Return a sentence on what is done or waited for. Rows become parts only when written; until
         then nothing may be decided about them.
         """
         zone = self._zone
-        if why := self._master.ports.why_none(zone):
+        if why := self._ports.why_none(zone.record, zone.told):
             return why
         data_nodes = self._rebalance.data_nodes(zone.record, now)
         # An agent that is waited for counts as online in a zone that has rows; here it cannot be
@@ -51,7 +48,7 @@ class FirstPlacement:
                 f"waiting for agents: {len(online)} of {zone.record.replicas} that the zone's "
                 "copies need are online"
             )
-        if not self._master.may_pass():
+        if not self._cluster.may_pass():
             return "placing partitions"
         current: list[tuple[str | None, ...]] = [()] * zone.record.partitions
         for partition, part in zone.parts.items():
@@ -62,7 +59,7 @@ class FirstPlacement:
             holders = [zone.nodes.holder(node) for node in owners]
             voters = tuple(Voter(holder.node, holder.store) for holder in holders if holder)
             row = PartitionRow(partition, 1, 1, holders[0], tuple(owners), voters)
-            decided[partition] = (row, Why(Cause.PLACED))
+            zone.decided[partition] = (row, Why(Cause.PLACED))
         self._rebalance.target = target
         return "placing partitions"
 
@@ -81,4 +78,4 @@ class FirstPlacement:
             self._noted_ms = now.boot_ms
         elif now.boot_ms - self._noted_ms >= NOTE_MS:
             self._noted_ms = now.boot_ms
-            self._master.write_zone(zone.record)
+            self._cluster.write_zone(zone.record)

@@ -1,13 +1,8 @@
 """Take agents' messages about single partitions, as far as they agree with the newest rows."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from quorate.facts.time import Now
-from quorate.protocol.members.membership import ZoneNodes
 from quorate.protocol.messages.master import (
     Activated,
     ActivationBlocked,
@@ -20,31 +15,18 @@ from quorate.protocol.messages.master import (
 )
 from quorate.protocol.zone_master.events import ZoneEvents
 from quorate.protocol.zone_master.migration_commit import PartitionState
-from quorate.protocol.zone_master.status import Parts
-
-if TYPE_CHECKING:
-    from quorate.protocol.master.master import Master
+from quorate.protocol.zone_master.zone import Zone
 
 
 class PartitionReports:
-    """Notes reports in `parts`, which belong to the zone master.
+    """Notes reports in the zone's parts, which are then decided about again."""
 
-    `dirty`: partitions that are to be decided about again.
-    """
-
-    def __init__(
-        self,
-        master: Master,
-        parts: Parts,
-        nodes: ZoneNodes,
-        events: ZoneEvents,
-        dirty: set[int],
-    ) -> None:
-        self._master = master
-        self._parts = parts
-        self._nodes = nodes
+    def __init__(self, zone: Zone, events: ZoneEvents, lease_ms: int) -> None:
+        self._parts = zone.parts
+        self._nodes = zone.nodes
+        self._dirty = zone.dirty
         self._events = events
-        self._dirty = dirty
+        self._lease_ms = lease_ms
 
     def note(self, partition: int, **changes: object) -> None:
         """Note `changes` in the partition's part, which is decided about again."""
@@ -110,7 +92,7 @@ class PartitionReports:
     def trouble(self, node: str, trouble: Trouble) -> None:
         """Note that a primary is stuck."""
         part = self._of_term(node, trouble.partition, trouble.term)
-        if part is None or trouble.since_ms < self._master.settings.lease_ms:
+        if part is None or trouble.since_ms < self._lease_ms:
             return
         # Frozen for a migration that was given up: it can serve again only in a new term.
         forgotten = trouble.kind is TroubleKind.FROZEN and part.freeze_ms < 0

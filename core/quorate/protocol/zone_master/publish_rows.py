@@ -1,16 +1,13 @@
 """Publish committed rows, and send them again until each agent says that it has them."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
+from quorate.protocol.members.cluster import Cluster
 from quorate.protocol.messages.master import RowsStored
 from quorate.protocol.zone_master.migration_commit import PartitionState
-
-if TYPE_CHECKING:
-    from quorate.protocol.master.master import Master
 
 RESEND_MS = 1000
 RESENT_ROWS_MAX = 1000
@@ -19,18 +16,18 @@ RESENT_ROWS_MAX = 1000
 class RowPublisher:
     """The rows of one zone that are on their way to the agents."""
 
-    def __init__(self, master: "Master") -> None:
-        self._master = master
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
         self._unacked: dict[str, dict[int, int]] = {}
         self._resent_ms = 0
 
     def publish(self, zone: ZoneRecord, rows: Sequence[PartitionRow]) -> None:
         """Send written rows to all agents."""
-        message = self._master.zone_table(zone, tuple(rows))
-        for node in sorted(self._master.agents):
+        message = self._cluster.zone_table(zone, tuple(rows))
+        for node in sorted(self._cluster.agents):
             waiting = self._unacked.setdefault(node, {})
             waiting.update({row.partition: row.version for row in rows})
-        self._master.publish(sorted(self._master.agents), message)
+        self._cluster.publish_to_all(message)
 
     def resend(self, zone: ZoneRecord, parts: Mapping[int, PartitionState], now: Now) -> None:
         """Send unconfirmed rows again, every `RESEND_MS`."""
@@ -38,14 +35,14 @@ class RowPublisher:
             return
         self._resent_ms = now.boot_ms
         for node in sorted(self._unacked):
-            agent = self._master.agents.get(node)
+            agent = self._cluster.agents.get(node)
             waiting = self._unacked[node]
             if agent is None:
                 del self._unacked[node]
             elif waiting and agent.online:
                 known = [p for p in sorted(waiting) if p in parts]  # others are rebuilt first
                 rows = tuple(parts[p].row for p in known[:RESENT_ROWS_MAX])
-                self._master.publish([node], self._master.zone_table(zone, rows))
+                self._cluster.publish([node], self._cluster.zone_table(zone, rows))
 
     def stored(self, node: str, message: RowsStored) -> None:
         """Note that the agent has these rows, or newer ones, durably."""

@@ -7,45 +7,41 @@ for. recover_rows.py decides what makes one row safe. Source: docs/protocol.md, 
     served --stored row is invalid--> set aside --repaired--> served, --removed--> lost
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
 from quorate.facts.partition_row import PartitionRow, is_quorum
 from quorate.facts.time import Now
 from quorate.facts.topology import Voter
+from quorate.protocol.members.cluster import Cluster
 from quorate.protocol.members.membership import ZoneNodes
 from quorate.protocol.messages.events import Reason
 from quorate.protocol.messages.master import AskInventory, CopyReport
 from quorate.protocol.metastore import SHARD_PARTITIONS, DamagedRow, partitions_of
 from quorate.protocol.zone_master.causes import Cause, Why
 from quorate.protocol.zone_master.recover_rows import Told, Waiting, recovered_row
-
-if TYPE_CHECKING:
-    from quorate.protocol.master.master import Master
-    from quorate.protocol.zone_master.zone_master import ZoneMaster
+from quorate.protocol.zone_master.zone import Zone
 
 ASK_MS = 2_000
 """An agent that has not reported its rows is asked again: it may have to open the zone first."""
 
 
 class ZoneRecovery:
-    """The lost and set-aside rows of one zone. `decided`: the zone's rows to be written."""
+    """The lost and set-aside rows of one zone.
 
-    def __init__(
-        self, master: Master, zone: ZoneMaster, decided: dict[int, tuple[PartitionRow, Why]]
-    ) -> None:
+    `drop_row`: called to forget a partition's row, so that nothing is decided from it any more.
+    """
+
+    def __init__(self, cluster: Cluster, zone: Zone, drop_row: Callable[[int], None]) -> None:
         self.set_aside: dict[int, DamagedRow] = {}
         """Partitions whose stored row is invalid. Nothing is decided about them."""
         self.waiting = ""
         """The reason why some rows are not rebuilt yet, or ""."""
-        self._master = master
+        self._cluster = cluster
         self._zone = zone
         self._uid = zone.record.uid
-        self._decided = decided
+        self._drop_row = drop_row
         self._below: dict[int, int] = {}
         self._asked_ms: dict[str, int] = {}
 
@@ -84,6 +80,7 @@ class ZoneRecovery:
         """
         self._forget_told()
         for partition, version in versions.items():
+            self._drop_row(partition)
             self._below[partition] = max(version, self._below.get(partition, 0))
         self.lose(versions, why)
 
@@ -95,7 +92,7 @@ class ZoneRecovery:
         zone = self._zone
         if zone.record.recovering != recovering:
             zone.record = msgspec.structs.replace(zone.record, recovering=recovering)
-            self._master.write_zone(zone.record)
+            self._cluster.write_zone(zone.record)
 
     # --- what another has changed ----------------------------------------------------------------
 
@@ -127,7 +124,7 @@ class ZoneRecovery:
             return  # the valid row is known here: put_right writes it again
         if part is not None:
             self._forget_told()  # it may be older than later decisions about this row
-        self._zone.drop_row(partition)
+        self._drop_row(partition)
         if self.set_aside.get(partition) != damaged:
             self.set_aside[partition] = damaged
             self._tell(
@@ -147,16 +144,16 @@ class ZoneRecovery:
         older: dict[int, int] = {}
         for partition in partitions_of(shard, self._zone.record.partitions):
             part, row = self._zone.parts.get(partition), found.get(partition)
-            if part is None or part.row == row or partition in self._decided:
+            if part is None or part.row == row or partition in self._zone.decided:
                 continue
             if row is not None and row.term > part.row.term:
                 # The metastore refuses a row with a lower term.
                 older[partition] = part.row.version
             else:
-                self._decided[partition] = (part.row, Why(Cause.WRITTEN_AGAIN))
+                self._zone.decided[partition] = (part.row, Why(Cause.WRITTEN_AGAIN))
                 written.append(partition)
         if older:
-            self._zone.withdraw(older, "another put a row of a later term in the place of theirs")
+            self.withdraw(older, "another put a row of a later term in the place of theirs")
         if written:
             self._tell(
                 Reason.RECORD_RESTORED,
@@ -171,14 +168,14 @@ class ZoneRecovery:
         """Ask the agents that have not reported their rows of this zone yet. Return their names."""
         waited_for = [
             node
-            for node, agent in sorted(self._master.agents.items())
+            for node, agent in sorted(self._cluster.agents.items())
             if agent.online and self._uid not in agent.rows and (nodes is None or node in nodes)
         ]
         for node in waited_for:
             if now.boot_ms - self._asked_ms.get(node, -ASK_MS) >= ASK_MS:
                 self._asked_ms[node] = now.boot_ms
-                ask = AskInventory(self._master.master_term, True, self._uid)
-                self._master.publish([node], ask)
+                ask = AskInventory(self._cluster.master_term, True, self._uid)
+                self._cluster.publish([node], ask)
         return waited_for
 
     def note_heard(self, partition: int, now: Now) -> None:
@@ -194,7 +191,7 @@ class ZoneRecovery:
             return
         voters = part.row.voters
         unknown = [v for v in voters if not zone.nodes.is_registered(v.node)]
-        if unknown and now.boot_ms - part.since_ms < self._master.settings.failure_detection_ms:
+        if unknown and now.boot_ms - part.since_ms < self._cluster.settings.failure_detection_ms:
             return
         told = [v.node for v in voters if zone.nodes.has_told(v)]
         if is_quorum(part.row, told, zone.nodes.dead_voters(part.row)):
@@ -206,7 +203,7 @@ class ZoneRecovery:
         None until every online agent has reported everything, and also its rows of this zone if it
         keeps anything of it.
         """
-        agents = {node: each for node, each in self._master.agents.items() if each.online}
+        agents = {node: each for node, each in self._cluster.agents.items() if each.online}
         if not all(agent.told_all for agent in agents.values()):
             return None
         keeping = [node for node, agent in agents.items() if self._uid in agent.kept]
@@ -228,8 +225,8 @@ class ZoneRecovery:
             self._end()
             return
         self.ask(now)
-        rows, waiting = rebuild(self._master, zone.nodes, self._uid, lacking, self._below)
-        self._decided.update({row.partition: (row, Why(Cause.REBUILT)) for row in rows})
+        rows, waiting = rebuild(self._cluster, zone.nodes, self._uid, lacking, self._below)
+        self._zone.decided.update({row.partition: (row, Why(Cause.REBUILT)) for row in rows})
         if waiting and waiting != self.waiting:
             self._tell(Reason.REBUILD_WAITS, waiting, "Warning")
         self.waiting = waiting
@@ -243,11 +240,11 @@ class ZoneRecovery:
 
     def _forget_told(self) -> None:
         self._asked_ms.clear()
-        for agent in self._master.agents.values():
+        for agent in self._cluster.agents.values():
             agent.rows.pop(self._uid, None)
 
     def _tell(self, reason: Reason, message: str, kind: str = "Normal") -> None:
-        self._master.event(self._uid, None, reason, message, kind)
+        self._cluster.event(self._uid, None, reason, message, kind)
 
 
 def which(partitions: Iterable[int]) -> str:
@@ -259,7 +256,7 @@ def which(partitions: Iterable[int]) -> str:
 
 
 def rebuild(
-    master: Master,
+    cluster: Cluster,
     nodes: ZoneNodes,
     uid: str,
     partitions: Iterable[int],
@@ -271,7 +268,7 @@ def rebuild(
     """
     here = {
         node: (holder, agent.rows[uid])
-        for node, agent in sorted(master.agents.items())
+        for node, agent in sorted(cluster.agents.items())
         if uid in agent.rows and (holder := nodes.holder(node)) is not None
     }
     rows: list[PartitionRow] = []
@@ -280,7 +277,7 @@ def rebuild(
         told = {node: Told(holder, has.get(partition)) for node, (holder, has) in here.items()}
         voters = {voter for each in told.values() for voter in _voters(each.report)}
         dead = [voter for voter in sorted(voters) if nodes.is_dead(voter)]
-        found = recovered_row(partition, told, dead, master.master_term, below.get(partition, 0))
+        found = recovered_row(partition, told, dead, cluster.master_term, below.get(partition, 0))
         if isinstance(found, Waiting):
             waiting.setdefault(found.why, []).append(partition)
         else:

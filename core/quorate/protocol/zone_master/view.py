@@ -4,20 +4,14 @@ A master with hundreds of zones at rest is asked for their status twice a second
 thousands of partitions each time would cost more than all its decisions.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.members.full_storages import FullStorages
 from quorate.protocol.members.membership import ZoneNodes
 from quorate.protocol.status import ZoneStatus
+from quorate.protocol.zone_master.rebalance import Rebalance
 from quorate.protocol.zone_master.status import Moved, Parts, roles, zone_status
-
-if TYPE_CHECKING:
-    from quorate.protocol.zone_master.rebalance import Rebalance
 
 
 class ZoneView:

@@ -4,23 +4,19 @@ The record stays until every registered agent has said that its data is gone, so
 is away is told when it returns.
 """
 
-from typing import TYPE_CHECKING
-
 from quorate.facts.time import Now
+from quorate.protocol.members.cluster import Cluster
 from quorate.protocol.messages.master import RowsStored, ZoneGone
 from quorate.protocol.metastore import SHARD_PARTITIONS
 from quorate.protocol.zone_master.publish_rows import RESEND_MS
-
-if TYPE_CHECKING:
-    from quorate.protocol.master.master import Master
 
 
 class ZoneDeletion:
     """The remains of a zone being deleted. `shards_left`: None until its rows are deleted."""
 
-    def __init__(self, master: "Master", uid: str) -> None:
+    def __init__(self, cluster: Cluster, uid: str) -> None:
         self.shards_left: set[int] | None = None
-        self._master = master
+        self._cluster = cluster
         self._uid = uid
         self._told: set[str] = set()
         self._acked: set[str] = set()
@@ -33,18 +29,18 @@ class ZoneDeletion:
 
     def advance(self, now: Now) -> None:
         """Tell the agents that have not confirmed; delete the record when all have."""
-        master = self._master
-        connected = [n for n, agent in sorted(master.agents.items()) if agent.online]
+        cluster = self._cluster
+        connected = [n for n, agent in sorted(cluster.agents.items()) if agent.online]
         due = now.boot_ms - self._resent_ms >= RESEND_MS
         for node in connected:
             if node not in self._acked and (node not in self._told or due):
                 self._told.add(node)
-                master.publish([node], ZoneGone(master.master_term, self._uid))
+                cluster.publish([node], ZoneGone(cluster.master_term, self._uid))
         if due:
             self._resent_ms = now.boot_ms
-        if self.shards_left == set() and self._acked.issuperset(master.agents):
+        if self.shards_left == set() and self._acked.issuperset(cluster.agents):
             self.shards_left = None
-            master.delete_zone_record(self._uid)
+            cluster.delete_zone_record(self._uid)
 
     def confirmed(self, node: str, message: RowsStored) -> None:
         """Note that the agent's data is gone, unless its message is about rows sent before."""
@@ -59,5 +55,5 @@ class ZoneDeletion:
     @property
     def is_done_here(self) -> bool:
         """Whether all rows are gone and every online agent has removed its data."""
-        online = {n for n, agent in self._master.agents.items() if agent.online}
+        online = {n for n, agent in self._cluster.agents.items() if agent.online}
         return self.shards_left == set() and online <= self._acked

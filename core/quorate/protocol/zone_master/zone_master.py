@@ -1,9 +1,6 @@
 """The master's decisions for one zone: its rows, from the first placement to their deletion."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 from zlib import crc32
 
 import msgspec
@@ -14,8 +11,10 @@ from quorate.facts.zone import ZoneRecord
 from quorate.planning.choose_migrations import QueuedMigration
 from quorate.planning.preview import Preview
 from quorate.planning.retries import Retries
+from quorate.protocol.members.cluster import Cluster
 from quorate.protocol.members.full_storages import FullStorages
 from quorate.protocol.members.membership import ZoneNodes
+from quorate.protocol.members.zone_ports import ZonePorts
 from quorate.protocol.messages.events import Reason
 from quorate.protocol.messages.master import (
     AgentReport,
@@ -43,12 +42,10 @@ from quorate.protocol.zone_master.preview import zone_preview
 from quorate.protocol.zone_master.publish_rows import RowPublisher
 from quorate.protocol.zone_master.rebalance import Rebalance
 from quorate.protocol.zone_master.rebuild_zone import ZoneRecovery
-from quorate.protocol.zone_master.status import Moved, Parts
+from quorate.protocol.zone_master.status import Moved
 from quorate.protocol.zone_master.view import ZoneView
+from quorate.protocol.zone_master.zone import Zone
 from quorate.protocol.zone_master.zone_deletion import ZoneDeletion
-
-if TYPE_CHECKING:
-    from quorate.protocol.master.master import Master
 
 FULL_PASS_MS = 500
 QUIET_PASS_MS = 15_000
@@ -56,33 +53,29 @@ QUIET_PASS_MS = 15_000
 online change it, and these lead to decisions at once."""
 
 
-class ZoneMaster:
-    """One zone's rows and what is active for them."""
+class ZoneMaster(Zone):
+    """Decides about one zone's rows. `is_gone`: its record is deleted, so it is to be forgotten."""
 
-    def __init__(self, master: Master, record: ZoneRecord) -> None:
-        self._master = master
-        self.record = record
-        self.parts = Parts()
-        self.nodes = ZoneNodes(master.agents, record.uid, record.persistent)
+    def __init__(self, cluster: Cluster, ports: ZonePorts, record: ZoneRecord) -> None:
+        super().__init__(record, ZoneNodes(cluster.agents, record.uid, record.persistent))
+        self.is_gone = False
+        self._cluster = cluster
+        self._ports = ports
         self._stored = False
-        self._port_written = 0
-        self._decided: dict[int, tuple[PartitionRow, Why]] = {}
         self._writing: dict[int, dict[int, tuple[PartitionRow, Why]]] = {}
-        self._dirty: set[int] = set()
         self._pass_ms = -(1 << 40)
         self._is_quiet = False
-        self._rebalance = Rebalance(master.agents, self.nodes, self.parts, master.settings)
-        self._publisher = RowPublisher(master)
-        self._deletion = ZoneDeletion(master, record.uid)
+        self._rebalance = Rebalance(cluster.agents, self.nodes, self.parts, cluster.settings)
+        self._publisher = RowPublisher(cluster)
+        self._deletion = ZoneDeletion(cluster, record.uid)
         self._moved = Moved()
-        self._events = ZoneEvents(master, record.uid, self.parts)
-        self.reports = PartitionReports(master, self.parts, self.nodes, self._events, self._dirty)
-        self._full = FullStorages(master, record.uid)
-        self._recovery = ZoneRecovery(master, self, self._decided)
+        self._events = ZoneEvents(cluster, self)
+        self.reports = PartitionReports(self, self._events, cluster.settings.lease_ms)
+        self._full = FullStorages(cluster, record.uid)
+        self._recovery = ZoneRecovery(cluster, self, self._drop_row)
         self._all_placed = False
         self.view = ZoneView(self.parts, self.nodes, self._rebalance, self._moved, self._full)
-        self._placement = FirstPlacement(master, self, self._rebalance)
-        self.sentence = ""
+        self._placement = FirstPlacement(cluster, ports, self, self._rebalance)
 
     # --- rows ------------------------------------------------------------------------------------
 
@@ -103,14 +96,7 @@ class ZoneMaster:
     def table_message(self) -> ZoneTable:
         """Return the zone with all its rows."""
         rows = tuple(self.parts[p].row for p in sorted(self.parts))
-        return self._master.zone_table(self.told, rows)
-
-    @property
-    def told(self) -> ZoneRecord:
-        """The zone's record as agents are told it: its client port only once it is written."""
-        if self.record.port == self._port_written:
-            return self.record
-        return msgspec.structs.replace(self.record, port=self._port_written)
+        return self._cluster.zone_table(self.told, rows)
 
     def names(self, node: str) -> bool:
         """Return whether any row names `node`."""
@@ -156,10 +142,14 @@ class ZoneMaster:
             self.topology_changed()
 
     def copies_told(self, node: str, copies: Iterable[CopyReport]) -> None:
-        """Take an agent's report on its copies. Adopted copies tell their partitions' sizes."""
+        """Take an agent's report on its copies: newer rows, and sizes of what it has adopted."""
         self.opened(node)
         for copy in copies:
-            if copy.adopted and copy.partition in self.parts:
+            part = self.parts.get(copy.partition)
+            if part is None:
+                continue
+            self._cluster.newer_rows.note(self.record.uid, part.row, node, copy)
+            if copy.adopted:
                 self._rebalance.note_size(copy.partition, copy.size)
 
     def reported(self, node: str, report: AgentReport) -> None:
@@ -167,7 +157,7 @@ class ZoneMaster:
         why_full = report.full.get(self.record.uid, "")
         if self._full.reported(node, why_full):
             self._rebalance.note_room(node, has_room=not why_full)
-            self._master.queue.look_soon()
+            self._cluster.migrations_due = True
         self._rebalance.note_refilling(node, report.refilling.get(self.record.uid, ()))
 
     def stood_still(self, now: Now) -> None:
@@ -203,7 +193,7 @@ class ZoneMaster:
             if self.nodes.refused(node, message.problem, now):
                 self.topology_changed()
                 refused = f"{node} refuses the zone: {message.problem}"
-                self._master.event(self.record.uid, None, Reason.ZONE_REFUSED, refused, "Warning")
+                self._cluster.event(self.record.uid, None, Reason.ZONE_REFUSED, refused, "Warning")
             return
         self.opened(node)
         announced = {node: message.external_port} if message.external_port else {}
@@ -220,7 +210,7 @@ class ZoneMaster:
         record = msgspec.structs.replace(self.record, **changes)
         if record != self.record:
             self.record = record
-            self._master.write_zone(record)
+            self._cluster.write_zone(record)
 
     def take_port(self, port: int) -> None:
         """Set the zone's client port, for agents that take theirs from the master."""
@@ -248,32 +238,32 @@ class ZoneMaster:
         if not self.parts and not self.record.recovering:
             return
         self._publisher.resend(self.told, self.parts, now)
-        is_quiet = self._is_quiet and not self._dirty and not self._rebalance.off_target
+        is_quiet = self._is_quiet and not self.dirty and not self._rebalance.off_target
         due_ms = self._pass_ms + (QUIET_PASS_MS if is_quiet else FULL_PASS_MS)
-        whole = now.boot_ms >= due_ms and self._master.may_pass()
+        whole = now.boot_ms >= due_ms and self._cluster.may_pass()
         if whole:
             self._pass_ms = now.boot_ms
-            self._dirty.clear()
+            self.dirty.clear()
             if self.record.recovering:
                 self._recovery.step(self._lacking(), now)
             is_whole = len(self.parts) == self.record.partitions
             self._placement.note_placed(now)
             if is_whole and self._rebalance.refresh(self.record, now):
-                self._master.ask_inventories(now)
+                self._cluster.ask_inventories(now)
                 for partition, part in self.parts.items():
                     if part.row.active is not None:
                         self._judge_active(partition)
-        partitions = sorted(self.parts) if whole else sorted(self._dirty & self.parts.keys())
-        self._dirty.clear()
+        partitions = sorted(self.parts) if whole else sorted(self.dirty & self.parts.keys())
+        self.dirty.clear()
         for partition in partitions:
             self._recovery.note_heard(partition, now)
             if not self._is_busy(partition):
                 self._decide_part(partition, now)
         if whole or partitions:
-            self._master.queue.look_soon()
+            self._cluster.migrations_due = True
             self._events.look_at_switched()
         if whole:
-            is_still = is_whole and not self._decided and not self._writing
+            is_still = is_whole and not self.decided and not self._writing
             self._events.look(self._rebalance, self._moved, is_still)
             was_quiet = self._is_quiet
             self._is_quiet = is_still and self._rebalance.is_at_rest(self.record)
@@ -299,7 +289,7 @@ class ZoneMaster:
     def preview(self, without: Sequence[str], more: int, now: Now) -> Preview:
         """Return what would move without `without` and with `more` new nodes; see zone_preview."""
         nodes, sizes = self._rebalance.data_nodes(self.record, now), self._rebalance.sizes
-        registered = self._master.agents
+        registered = self._cluster.agents
         rows = {partition: part.row for partition, part in self.parts.items()}
         return zone_preview(self.record, rows, sizes, nodes, registered, without, more)
 
@@ -316,7 +306,7 @@ class ZoneMaster:
     @property
     def is_idle(self) -> bool:
         """Whether no migration is active or waits, and none can before something happens."""
-        busy = self._decided or self._writing or self._dirty or self._rebalance.off_target
+        busy = self.decided or self._writing or self.dirty or self._rebalance.off_target
         return self._is_quiet and not busy
 
     def waiting(self) -> list[QueuedMigration]:
@@ -326,7 +316,7 @@ class ZoneMaster:
     def running(self) -> list[QueuedMigration]:
         """Return the active migrations, including those whose first write is not finished."""
         rows = {p: part.row for p, part in self.parts.items() if part.row.active is not None}
-        for changed in (*self._writing.values(), self._decided):
+        for changed in (*self._writing.values(), self.decided):
             rows.update({p: row for p, (row, _) in changed.items()})
         return self._rebalance.running(self.record.uid, rows.values())
 
@@ -336,31 +326,31 @@ class ZoneMaster:
 
     def begin(self, partition: int) -> None:
         """Start the migration that waits for this partition."""
-        self._decided[partition] = self._rebalance.begin(self.record, partition)
+        self.decided[partition] = self._rebalance.begin(self.record, partition)
 
     def _is_busy(self, partition: int) -> bool:
-        if partition in self._decided:
+        if partition in self.decided:
             return True
         if partition in self._writing.get(partition // SHARD_PARTITIONS, {}):
             return True
         # Only the voters can tell a new master that the metastore was put back to an older state.
         part = self.parts.get(partition)
         is_unheard = part is not None and part.unheard
-        return is_unheard or (self.record.uid, partition) in self._master.told_newer
+        return is_unheard or (self.record.uid, partition) in self._cluster.newer_rows.told
 
     def _decide_part(self, partition: int, now: Now) -> None:
-        master = self._master
+        cluster = self._cluster
         part = self.parts[partition]
         decision = decide(
-            part, self.nodes, self.record.uid, master.master_term, master.settings, now.boot_ms
+            part, self.nodes, self.record.uid, cluster.master_term, cluster.settings, now.boot_ms
         )
         if decision.part is not None:
             self.parts[partition] = decision.part
         for node, message in decision.sends:
-            master.publish([node], message)
+            cluster.publish([node], message)
         if decision.row is not None:
             assert decision.why is not None
-            self._decided[partition] = (decision.row, decision.why)
+            self.decided[partition] = (decision.row, decision.why)
 
     def _look_for_missing(self, now: Now) -> None:
         """Give partitions without a row one: by placement, or by a rebuild if they had one.
@@ -379,7 +369,7 @@ class ZoneMaster:
         elif lost:
             self._recovery.lose(lost, "have no row in the metastore")
         else:
-            self.sentence = self._placement.place(missing, self._decided, now)
+            self.sentence = self._placement.place(missing, now)
 
     def _lacking(self) -> list[int]:
         """Return the partitions that have no row, and for which none is on its way."""
@@ -392,20 +382,18 @@ class ZoneMaster:
     def take_ports(self, ports: Mapping[str, int], port: int) -> None:
         """Take from an agent the ports at which agents listened, and the port that the zone had."""
         known = self.record
-        port = known.port or self._master.ports.unless_taken(known.uid, port)
+        port = known.port or self._ports.unless_taken(known.uid, port)
         self._take(ports={**ports, **known.ports}, port=port)
 
     def withdraw(self, versions: Mapping[int, int], why: str) -> None:
         """Discard rows that are older than agents' rows: those up to `versions`, by partition."""
-        for partition in versions:
-            self.drop_row(partition)
         self._recovery.withdraw(versions, why)
 
-    def drop_row(self, partition: int) -> None:
+    def _drop_row(self, partition: int) -> None:
         """Forget the partition's row: nothing is decided from it any more."""
         self.parts.forget(partition)
-        self._decided.pop(partition, None)
-        self._dirty.discard(partition)
+        self.decided.pop(partition, None)
+        self.dirty.discard(partition)
         self._rebalance.forget(partition)
         self._pass_ms = -(1 << 40)
 
@@ -423,13 +411,13 @@ class ZoneMaster:
                 self._writing[shard] = {}
             return [(ShardKey(self.record.uid, shard), None) for shard in keys]
         writes: list[tuple[Key, Value | None]] = []
-        if not self._decided:  # the usual case with hundreds of zones at rest
+        if not self.decided:  # the usual case with hundreds of zones at rest
             return writes
-        for shard in sorted({partition // SHARD_PARTITIONS for partition in self._decided}):
+        for shard in sorted({partition // SHARD_PARTITIONS for partition in self.decided}):
             if shard in self._writing:
                 continue
             inside = partitions_of(shard, self.record.partitions)
-            changed = {p: self._decided.pop(p) for p in inside if p in self._decided}
+            changed = {p: self.decided.pop(p) for p in inside if p in self.decided}
             rows = tuple(
                 changed[p][0] if p in changed else self.parts[p].row
                 for p in inside
@@ -485,15 +473,15 @@ class ZoneMaster:
                 self.parts[row.partition] = PartitionState(
                     row, now.boot_ms, resolved=row.active is None, unheard=True
                 )
-                self._decided.pop(row.partition, None)  # decided as if there was no row
-                self._master.compare(self, row)
+                self.decided.pop(row.partition, None)  # decided as if there was no row
+                self._cluster.newer_rows.compare(self.record.uid, row)
             elif ours:
                 self.parts[row.partition] = adopt_row(part, row, now.boot_ms)
             else:
                 self.parts[row.partition] = PartitionState(
                     row, now.boot_ms, resolved=row.active is None
                 )
-                self._decided.pop(row.partition, None)  # it was decided from a row that is gone
+                self.decided.pop(row.partition, None)  # it was decided from a row that is gone
             why = decided[1] if decided is not None and ours else None
             self._events.row_changed(before, row, why)
             if before is not None and why is not None:
@@ -503,22 +491,22 @@ class ZoneMaster:
                 self._judge_active(row.partition)
             elif before is not None and before.replicas != row.replicas:
                 self._owners_changed(before, row, now)
-            self._dirty.add(row.partition)
+            self.dirty.add(row.partition)
             news.append(row)
         for row in rows:
-            if row.active is not None and self._decided.pop(row.partition, None) is not None:
-                self._dirty.add(row.partition)  # it waited: agents that it relied on may be gone
+            if row.active is not None and self.decided.pop(row.partition, None) is not None:
+                self.dirty.add(row.partition)  # it waited: agents that it relied on may be gone
         if news:
             self._publisher.publish(self.told, news)
         for why, partitions in causes.items():
             if not why.cause.is_told_elsewhere:
                 said = f"{why.sentence}: {len(partitions)} partitions from {partitions[0]} on"
-                self._master.event(self.record.uid, None, Reason.ROW_CHANGED, said)
+                self._cluster.event(self.record.uid, None, Reason.ROW_CHANGED, said)
 
     def _owners_changed(self, before: PartitionRow, row: PartitionRow, now: Now) -> None:
         stuck = self._rebalance.owners_changed(before, row)
         if stuck:
-            retries = self._master.queue.retries
+            retries = self._cluster.retries
             retries.taken_over(self.record.uid, row.partition, stuck, now.boot_ms)
 
     def _count_migration(self, before: PartitionRow, row: PartitionRow, why: Why, now: Now) -> None:
@@ -531,11 +519,12 @@ class ZoneMaster:
         is_cancelled = why.cause is Cause.UNWANTED
         self._moved.ended(row.partition, destination or "", failed, is_cancelled)
         if not failed:
-            self._master.queue.ended(self.record.uid, row.partition, destination)
+            self._cluster.retries.succeeded(self.record.uid, row.partition, destination)
             return
         self._rebalance.look_again(row.partition)
         if why.cause.blames_destination:
-            self._master.queue.failed(self.record.uid, row.partition, destination, now)
+            retries = self._cluster.retries
+            retries.failed(self.record.uid, row.partition, destination, now.boot_ms)
         if is_cancelled or why.cause.blames_destination:
             where = f" (to {destination})" if destination else ""
             self._events.given_up(row.partition, f"{why.sentence}{where}", is_cancelled)
@@ -548,30 +537,24 @@ class ZoneMaster:
     def record_written(self, record: ZoneRecord | None, now: Now) -> None:
         """Note that the zone's record is stored (None: deleted)."""
         if record is None:
-            self._is_gone()
+            self.is_gone = True
             return
         self._stored = True
         self._placement.stored = record.placed
-        self._port_written = record.port
+        self.port_written = record.port
         if self.parts and not record.deleting:
-            message = self._master.zone_table(self.told, ())
-            self._master.publish(sorted(self._master.agents), message)
+            message = self._cluster.zone_table(self.told, ())
+            self._cluster.publish_to_all(message)
 
     def record_reloaded(self, record: ZoneRecord | None, now: Now) -> None:
         """Take the stored record after a write that failed or whose outcome is unknown."""
         if record is None and self.record.deleting:
-            self._is_gone()
+            self.is_gone = True
         elif record != self.record:
-            self._master.write_zone(self.record)
+            self._cluster.write_zone(self.record)
         else:
             self._stored = True
-            self._port_written = self.record.port
-
-    def _is_gone(self) -> None:
-        self._master.zones.pop(self.record.uid, None)
-        self._master.event(self.record.uid, None, Reason.ZONE_DELETED, f"zone {self.record.name}")
-        self._master.queue.retries.forget_zone(self.record.uid)
-        self._master.ports.give()  # another zone may wait for its port
+            self.port_written = self.record.port
 
     # --- deletion --------------------------------------------------------------------------------
 
@@ -581,7 +564,7 @@ class ZoneMaster:
         if self._deletion.shards_left is None and not self._writing:
             had_rows = bool(self.parts) or self.record.placed or self.record.recovering
             self._deletion.begin(self.record.partitions, had_rows)
-            self._decided.clear()
+            self.decided.clear()
             self.parts.clear()
             self._rebalance.off_target.clear()
         self._deletion.advance(now)

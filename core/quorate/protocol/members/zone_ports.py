@@ -7,25 +7,33 @@ gone. A zone keeps its port when ranges change. Agents without a range choose po
 Source: docs/protocol.md, section 7.
 """
 
-from __future__ import annotations
+from collections.abc import Mapping
+from typing import Protocol
 
-from typing import TYPE_CHECKING
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.members.membership import KnownAgent
 
-if TYPE_CHECKING:
-    from quorate.protocol.master.master import Master
-    from quorate.protocol.zone_master.zone_master import ZoneMaster
+
+class ZoneWithPort(Protocol):
+    """A zone that is given a client port."""
+
+    record: ZoneRecord
+
+    def take_port(self, port: int) -> None:
+        """Set the zone's client port."""
 
 
 class ZonePorts:
-    """The client ports that one master gives."""
+    """The client ports that one master gives. `zones`: the master's, by uid."""
 
-    def __init__(self, master: Master) -> None:
-        self._master = master
+    def __init__(self, agents: Mapping[str, KnownAgent], zones: Mapping[str, ZoneWithPort]) -> None:
+        self._agents = agents
+        self._zones = zones
 
     def give(self) -> None:
         """Give each zone without a port the lowest free one, in the order of their uids."""
         first, last = self._bounds()
-        zones = self._master.zones.values()
+        zones = self._zones.values()
         waiting = [zone for zone in zones if not zone.record.port and not zone.record.deleting]
         if first and waiting:
             taken = {zone.record.port for zone in zones}
@@ -36,18 +44,19 @@ class ZonePorts:
 
     def unless_taken(self, uid: str, port: int) -> int:
         """Return `port`, which the zone is said to have had, or 0 if another zone has it."""
-        others = (zone.record.port for each, zone in self._master.zones.items() if each != uid)
+        others = (zone.record.port for each, zone in self._zones.items() if each != uid)
         return 0 if port in others else port
 
-    def why_none(self, zone: ZoneMaster) -> str:
+    def why_none(self, record: ZoneRecord, told: ZoneRecord) -> str:
         """Return a sentence on why agents cannot be told a client port of the zone yet, or "".
 
-        It is "" if they can be told one, or if no agent takes its ports from the master.
+        `told`: the record as agents are told it. The sentence is "" if they can be told a port, or
+        if no agent takes its ports from the master.
         """
         first, last = self._bounds()
-        if not first or zone.told.port:
+        if not first or told.port:
             return ""
-        if zone.record.port:
+        if record.port:
             return "waiting for the zone's client port to be written"
         if last < first:
             return (
@@ -64,7 +73,7 @@ class ZonePorts:
 
         If the ranges have no port in common, the last is below the first.
         """
-        records = [agent.record for agent in self._master.agents.values()]
+        records = [agent.record for agent in self._agents.values()]
         ranges = [record.client_ports for record in records if record and record.client_ports]
         if not ranges:
             return 0, 0

@@ -9,10 +9,7 @@ just started judges no agent before `failure_detection_ms` of its own. membershi
 of which agents may register. Source: docs/protocol.md, section 7.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -20,14 +17,15 @@ from quorate.facts.addresses import join_address
 from quorate.facts.partition_row import majority, quorum
 from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord, Voter
+from quorate.protocol.master.told_places import ToldPlaces
+from quorate.protocol.members.cluster import Cluster
 from quorate.protocol.members.membership import KnownAgent, left, older_image, record_of, refusal
+from quorate.protocol.members.zone_ports import ZonePorts
 from quorate.protocol.messages.events import Reason
 from quorate.protocol.messages.handshake import Hello, RefusalCode, Refused
 from quorate.protocol.messages.master import AskInventory
 from quorate.protocol.status import NodeStatus
-
-if TYPE_CHECKING:
-    from quorate.protocol.master.master import Master
+from quorate.protocol.zone_master.zone_master import ZoneMaster
 
 STALL_MS = 1000
 """If `judge` was not called for this long, this process was suspended or overloaded."""
@@ -36,11 +34,16 @@ STALL_MS = 1000
 class NodeRegistry:
     """The master's agents. `writes`: registrations to be written; None removes one."""
 
-    def __init__(self, master: Master, now: Now) -> None:
+    def __init__(
+        self, cluster: Cluster, zones: Mapping[str, ZoneMaster], ports: ZonePorts, now: Now
+    ) -> None:
         self.writes: dict[str, NodeRecord | None] = {}
         self.members_changed = False
-        self._master = master
-        self._agents = master.agents
+        self.places = ToldPlaces(cluster.agents, zones, self.wishes_changed)
+        self._cluster = cluster
+        self._agents = cluster.agents
+        self._zones = zones
+        self._ports = ports
         self._started_ms = now.boot_ms
         self._judged_ms = now.boot_ms
 
@@ -73,7 +76,7 @@ class NodeRegistry:
 
         Its registration was lost then, and what greets is an older image of its folder.
         """
-        for zone in self._master.zones.values():
+        for zone in self._zones.values():
             if not zone.record.persistent:
                 continue  # there, each incarnation is another store
             for part in zone.parts.values():
@@ -90,7 +93,7 @@ class NodeRegistry:
         If the store were taken back before its votes are given up, it could help to make up a
         quorum that has nothing of what was answered meanwhile.
         """
-        for zone in self._master.zones.values():
+        for zone in self._zones.values():
             nodes = zone.nodes
             voter = Voter(record.name, record.zone_store(zone.record.persistent))
             for part in zone.parts.values():
@@ -107,23 +110,23 @@ class NodeRegistry:
         agent = self._agents.get(hello.node)
         refused = self.refusal(hello)
         if refused is not None:
-            self._master.send(hello.node, refused)
+            self._cluster.send(hello.node, refused)
             return
         if agent is None:
             agent = self._agents[hello.node] = KnownAgent(None, now.boot_ms)
         agent.connected, agent.gone, agent.removing = True, False, False
         agent.heard_ms = now.boot_ms
-        self._master.places.greeted(agent, hello)
+        self.places.greeted(agent, hello)
         wanted = _with_wishes(record_of(hello), agent)
         if agent.record is not None and (
             (agent.record.store, agent.record.incarnation) != (wanted.store, wanted.incarnation)
         ):
             self._set_left(hello.node, agent, now, "a new process")
-            self._master.queue.retries.returned(hello.node)
+            self._cluster.retries.returned(hello.node)
             if agent.record.store != wanted.store:
                 agent.followed.add(agent.record.store)
                 agent.followed.discard(wanted.store)
-                self._master.event(
+                self._cluster.event(
                     "",
                     None,
                     Reason.NEW_STORE,
@@ -139,19 +142,19 @@ class NodeRegistry:
     def _welcome(self, node: str, agent: KnownAgent) -> None:
         """Let the agent take part: its incarnation is registered."""
         if agent.connected and not agent.online:
-            self._master.event("", None, Reason.NODE_JOINED, f"{node} takes part")
+            self._cluster.event("", None, Reason.NODE_JOINED, f"{node} takes part")
         agent.online = agent.connected
         agent.left_ms = -1
         agent.leaving = False
         agent.forget_reports()
         agent.inventory.clear()
         self.members_changed = True
-        for zone in self._master.zones.values():
+        for zone in self._zones.values():
             zone.topology_changed()
             if zone.is_published:
-                self._master.send(node, zone.table_message())
-        master = self._master
-        master.send(node, AskInventory(master.master_term, master.recovering))
+                self._cluster.send(node, zone.table_message())
+        cluster = self._cluster
+        cluster.send(node, AskInventory(cluster.master_term, cluster.recovering))
 
     def disconnected(self, node: str, process_gone: bool, now: Now) -> None:
         """Note a lost link to an agent. `process_gone`: its host refuses new connections."""
@@ -171,17 +174,17 @@ class NodeRegistry:
         agent.pending = None
         if agent.newest is not None:
             self._write_node(node, agent, left(agent.newest, now))
-        for zone in self._master.zones.values():
+        for zone in self._zones.values():
             zone.topology_changed()
-        self._master.event("", None, Reason.NODE_LEFT, f"{node} left: {why}", "Warning")
+        self._cluster.event("", None, Reason.NODE_LEFT, f"{node} left: {why}", "Warning")
 
     def judge(self, now: Now) -> None:
         """Mark agents that are silent for too long as left, and register those that are back."""
-        silence = self._master.settings.failure_detection_ms
+        silence = self._cluster.settings.failure_detection_ms
         if now.boot_ms - self._judged_ms > STALL_MS:
             # This process did not run: what agents sent meanwhile is still unread.
             self._started_ms = now.boot_ms
-            for zone in self._master.zones.values():
+            for zone in self._zones.values():
                 zone.stood_still(now)
         self._judged_ms = now.boot_ms
         for node in sorted(self._agents):
@@ -209,7 +212,7 @@ class NodeRegistry:
         for agent in changed:
             agent.cordoned = not agent.cordoned
         if changed:
-            for zone in self._master.zones.values():
+            for zone in self._zones.values():
                 zone.topology_changed()
         return bool(changed)
 
@@ -227,7 +230,7 @@ class NodeRegistry:
             others = [
                 n for n, a in self._agents.items() if a.online and not a.drain_wanted and n != node
             ]
-            for zone in self._master.zones.values():
+            for zone in self._zones.values():
                 if zone.record.replicas > len(others) and zone.names(node):
                     return (
                         f"node {node}: zone {zone.record.name} needs {zone.record.replicas} agents "
@@ -257,7 +260,7 @@ class NodeRegistry:
         agent = self._agents.get(node)
         if agent is None:
             return ""
-        held = [z.record.name for z in self._master.zones.values() if z.names(node)]
+        held = [z.record.name for z in self._zones.values() if z.names(node)]
         if held:
             return f"node {node}: still holds copies of zone {', '.join(held)}"
         # No late message or write may write its record again.
@@ -290,7 +293,7 @@ class NodeRegistry:
                 del self._agents[node]
             else:  # it greeted meanwhile as a new node; its registration follows
                 self._take_record(agent, None)
-            for zone in self._master.zones.values():
+            for zone in self._zones.values():
                 zone.keep_ports_of(self._agents)
             self.members_changed = True
             return
@@ -304,10 +307,10 @@ class NodeRegistry:
         before, was_draining, agent.record = agent.record, agent.draining, record
         self.members_changed |= record != before
         if record is not None and record.client_ports:
-            self._master.ports.give()
+            self._ports.give()
         domains = {each.failure_domain for each in (before, record) if each is not None}
         if agent.draining != was_draining or len(domains) > 1:
-            for zone in self._master.zones.values():
+            for zone in self._zones.values():
                 zone.topology_changed()
 
     def reloaded(self, node: str, record: NodeRecord | None) -> None:
@@ -320,7 +323,7 @@ class NodeRegistry:
             assert meant is not None
             self._write_node(node, agent, meant)
             about = f"another deleted the registration of {node}: it is written again as it was"
-            self._master.event("", None, Reason.RECORD_RESTORED, about, "Warning")
+            self._cluster.event("", None, Reason.RECORD_RESTORED, about, "Warning")
             return
         if wanted is None and meant is not None and _is_past(record, meant, agent):
             self._write_node(node, agent, meant)  # an earlier master wrote last, or none
@@ -355,12 +358,12 @@ class NodeRegistry:
             f"node {node}: incarnation {record.incarnation} of store {record.store} is registered, "
             "so this process is an earlier one"
         )
-        self._master.send(node, Refused(reason, RefusalCode.OLDER_PROCESS))
+        self._cluster.send(node, Refused(reason, RefusalCode.OLDER_PROCESS))
 
     def _is_lost(self, agent: KnownAgent) -> bool:
         """Return whether a missing registration was not removed by this master."""
         is_meant = agent.newest is not None and agent.pending is None and not agent.removing
-        return self._master.rebuilds and is_meant
+        return self._cluster.rebuilds and is_meant
 
     # --- status ----------------------------------------------------------------------------------
 

@@ -12,23 +12,28 @@ one, or until the agent says another one than before: then its pod is on another
 docs/protocol.md, section 7.
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from quorate.protocol.members.membership import KnownAgent
 from quorate.protocol.messages.handshake import Hello
-
-if TYPE_CHECKING:
-    from quorate.protocol.master.master import Master
+from quorate.protocol.zone_master.zone_master import ZoneMaster
 
 
 class ToldPlaces:
-    """The places that the operator has told one master."""
+    """The places that the operator has told one master.
 
-    def __init__(self, master: Master) -> None:
-        self._master = master
+    `wishes_changed`: called with the name of a node whose registration is to be written again.
+    """
+
+    def __init__(
+        self,
+        agents: Mapping[str, KnownAgent],
+        zones: Mapping[str, ZoneMaster],
+        wishes_changed: Callable[[str], None],
+    ) -> None:
+        self._agents = agents
+        self._zones = zones
+        self._wishes_changed = wishes_changed
         self._hosts: dict[str, str] = {}
         self._domains: dict[str, str] = {}
         self._said: dict[str, str] = {}
@@ -38,12 +43,12 @@ class ToldPlaces:
         """Take hosts by node, and ports by zone uid and node. Idempotent."""
         self._hosts.update(hosts)
         for node, host in hosts.items():
-            agent = self._master.agents.get(node)
+            agent = self._agents.get(node)
             if agent is not None and agent.awaits_external and agent.external_host != host:
                 agent.external_host = host
-                self._master.wishes_changed(node)
+                self._wishes_changed(node)
         for uid, by_node in ports.items():
-            zone = self._master.zones.get(uid)
+            zone = self._zones.get(uid)
             if zone is not None:
                 zone.take_external_ports(by_node)
 
@@ -51,10 +56,10 @@ class ToldPlaces:
         """Take failure domains by node; "": what the agent itself says counts. Idempotent."""
         self._domains.update(domains)
         for node, domain in domains.items():
-            agent = self._master.agents.get(node)
+            agent = self._agents.get(node)
             if agent is not None and agent.in_pod and agent.told_domain != domain:
                 agent.told_domain = domain
-                self._master.wishes_changed(node)
+                self._wishes_changed(node)
 
     def greeted(self, agent: KnownAgent, hello: Hello) -> None:
         """Take an agent's external host and failure domain from its Hello.
