@@ -356,13 +356,18 @@ class Checks:
     ) -> None:
         """I-5: what is answered or shown from now on is held by a quorum of the voters.
 
-        Whoever is not there to be asked may hold it: nobody is counted for whom it is not known.
+        Those of the newest row: who shows it may not have heard yet of a migration's end, after
+        which the voter that left deletes its copy.  Whoever is not there to be asked may hold it:
+        nobody is counted for whom it is not known.
         """
         role = self.cluster.role_of(agent, uid, partition)
         if role is None or self.cluster.zones[uid].sync_writes is SyncWrites.INTERVAL:
             return
+        row = self.cluster.committed_row(uid, partition)
+        if row is None or row.version < role.row.version:
+            row = role.row
         lack = []
-        voters = _members(role.row)
+        voters = _members(row)
         for voter in voters:
             copy = self._copy_of(uid, voter, partition)
             if copy is None:
@@ -379,7 +384,7 @@ class Checks:
         living = self._living(uid, voters, self._newest)
         dead = [voter.node for voter in voters if voter not in living]
         hold = [voter.node for voter in voters if voter.node not in lack]
-        if not is_quorum(role.row, hold, dead):
+        if not is_quorum(row, hold, dead):
             raise InvariantError(
                 f"I-5: {agent.label} shows ({term}, {counter}) of partition {partition} in term "
                 f"{role.term}: {', '.join(lack)} of {len(voters)} voters lack it"

@@ -40,4 +40,6 @@ KEPT = {
     5600000005427: "a zone rested over a copy that had missed more while it was repaired",
     5600000031283: "as 5600000005427, ten seconds late",
     5600000014101: "the only agent that had heard of a master lost its disk before a thousand more",
+    5600000079587: "I-5 by the row that the primary knew; a voter had left with the next one",
+    2273577650135: "as 5600000079587",
 }

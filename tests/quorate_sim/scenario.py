@@ -170,14 +170,14 @@ class Scenario:
         self.cluster.add_agent(name)
         self.wait(lambda: "zone" in self.agent(name).core.zones, "the new agent takes part")
 
-    def drain(self, name: str) -> None:
-        """Its copies are to go elsewhere."""
+    def drain(self, name: str, draining: bool = True) -> None:
+        """Its copies are to go elsewhere, or may come back."""
         process = self.cluster.masters[-1]
         core = process.master
         assert core is not None
 
         def drain() -> None:
-            core.drain(name, True, process.now())
+            core.drain(name, draining, process.now())
 
         process.run(drain)
 
