@@ -42,4 +42,6 @@ KEPT = {
     5600000014101: "the only agent that had heard of a master lost its disk before a thousand more",
     5600000079587: "I-5 by the row that the primary knew; a voter had left with the next one",
     2273577650135: "as 5600000079587",
+    5600000057628: "a batch that found no room took the copy's list of tombstones with it",
+    5600000059656: "as 5600000057628",
 }

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from quorate.facts.lineage import Entry, Lineage
-from quorate.facts.partition_row import PartitionRow
+from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
@@ -390,6 +390,63 @@ def test_a_refused_turn_does_not_make_earlier_ones_durable() -> None:
     assert (copy.lwm, copy.durable_lwm) == (1, 0)
     agent.replicas.synced(turn, agent.now)
     assert copy.durable_lwm == 1
+
+
+def _removed(counter: int, key: bytes) -> bytes:
+    return _raw(Update(counter, 3, ((key, None, 0),)))
+
+
+def _settled(agent: Agent, counter: int) -> None:
+    """All copies have everything up to `counter`."""
+    agent.hear("c", Append("uid-1", (Batch(0, 3, counter, counter, counter, ()),)))
+
+
+def test_a_refused_turn_keeps_the_tombstones_that_it_was_to_purge() -> None:
+    agent = Agent("a")
+    _backup_with(agent, _removed(1, b"j"), _removed(2, b"k"))
+    agent.storage.refuse = True
+    _settled(agent, 2)
+    copy = agent.replicas.copies[0]
+    assert [key for key, _ in copy.space.scan(None, 10, 1 << 20)] == [b"j", b"k"]
+
+    _settled(agent, 2)
+
+    assert copy.space.scan(None, 10, 1 << 20) == []
+
+
+def test_a_refused_eviction_keeps_the_tombstones_of_the_copy() -> None:
+    """A migration that begins before the eviction is tried again needs the copy."""
+    agent = Agent("a")
+    _backup_with(agent, _removed(1, b"k"))
+    agent.storage.refuse = True
+    without = PartitionRow(0, 4, 3, _holder("c"), ("c", "b"), VOTERS[1:])
+    agent.take(without)
+    back = Migration("back", MigrationKind.COPY, None, _holder("a"), ("c", "b", "a"), VOTERS)
+    agent.take(msgspec.structs.replace(without, version=5, active=back))
+    copy = agent.replicas.copies[0]
+    assert (copy.lwm, copy.adopted) == (1, True)
+
+    _settled(agent, 1)
+
+    assert copy.space.scan(None, 10, 1 << 20) == []
+
+
+def test_a_refused_turn_keeps_the_expiry_of_the_keys_that_it_was_to_remove() -> None:
+    agent = Agent("a")
+    agent.take(_row(3, "a"))
+    _serve(agent, 3, Lineage(), 0)
+    role = agent.replicas.roles[0]
+    role.write(((b"k", b"v", agent.now.wall_ms + 50),))
+    agent.replicas.commands_wrote(role)
+    agent.end()
+    agent.storage.refuse = True
+    agent.wait(100)
+    assert (row := role.copy.get(b"k")) is not None
+    assert row.value == b"v"
+
+    agent.wait(100)
+
+    assert (row := role.copy.get(b"k")) is None or row.value is None
 
 
 def test_an_adoption_is_not_acknowledged_by_the_turn_before_it() -> None:

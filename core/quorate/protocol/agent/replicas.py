@@ -473,6 +473,8 @@ class Replicas:
                 self.storage.commit(waiting, waiting_records)
             except StorageFull:
                 refused_turn.go_back(self)
+            for copy in self.touched.values():
+                copy.written()
         if self.dirty:
             self._send_appends()
         if self.announcements:

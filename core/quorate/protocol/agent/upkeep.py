@@ -112,6 +112,7 @@ class Upkeep:
                 due, key = heappop(expiring)
                 row = role.copy.get(key)
                 if row is not None and row.value is not None and row.expires_at == due:
+                    role.copy.expired.append((due, key))
                     role.write(((key, None, 0),))
                     replicas.commands_wrote(role)
                     count += 1

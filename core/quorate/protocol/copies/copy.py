@@ -55,12 +55,15 @@ class Copy(UpdateCounter):
     - `durable_lwm`: the LWM that may be acknowledged
     - `log_from`: the log has everything above it up to `lwm`
     - `bare`: a key deleted at or below it may lack its tombstone, whatever `settled` says
+    - `purged`, `expired`: what this turn took from `tombstones` and `expiring`; it is put back if
+      the batch is refused
     """
 
     __slots__ = (
         "bare",
         "durable_lwm",
         "evicted_by",
+        "expired",
         "expiring",
         "generation",
         "get",
@@ -76,6 +79,7 @@ class Copy(UpdateCounter):
         "present",
         "promise_holder",
         "promise_term",
+        "purged",
         "put",
         "row",
         "settled",
@@ -96,6 +100,8 @@ class Copy(UpdateCounter):
         self.lease_until = 0
         self.evicted_by: PartitionRow | None = None
         self.state = State.ABSENT
+        self.purged: list[tuple[int, bytes]] = []
+        self.expired: list[tuple[int, bytes]] = []
         self._reset()
 
     def _reset(self) -> None:
@@ -134,6 +140,10 @@ class Copy(UpdateCounter):
             self.promise_term, self.promise_holder = kept.term, kept.holder
             self.version, self.generation = kept.version, kept.generation
             self.evicted_by = kept.row
+        self.tombstones.extendleft(reversed(self.purged))
+        for due in self.expired:
+            heappush(self.expiring, due)
+        self.written()
         tombstones, expiring = self.tombstones, self.expiring
         self._reset()
         record = read_copy(self.storage, self.partition)
@@ -160,6 +170,11 @@ class Copy(UpdateCounter):
             at = entries[-1][0] + 1
         self.durable_lwm = self.hwm = self.bare = self.lwm  # `settled` is not known any more
         self.state = self._present_state()
+
+    def written(self) -> None:
+        """Note that the turn's batch was written: what the turn took from the queues is gone."""
+        self.purged.clear()
+        self.expired.clear()
 
     def _enter(self, state: State) -> None:
         check_transition(self.partition, self.state, state)
@@ -233,6 +248,7 @@ class Copy(UpdateCounter):
         never help a primary that the row has replaced.
         """
         self._enter(State.RENTING)
+        self.purged.extend(self.tombstones)
         self.storage.drop_space(self.partition, self.generation)
         self._drop_half_copy()
         self.storage.log_cut(self.partition, 1 << 62)
@@ -477,6 +493,7 @@ class Copy(UpdateCounter):
             row = self.get(key)
             if row is not None and row.value is None and row.counter == counter:
                 self.space.drop(key)
+                self.purged.append((counter, key))
                 purged = True
         return purged
 
