@@ -44,4 +44,5 @@ KEPT = {
     2273577650135: "as 5600000079587",
     5600000057628: "a batch that found no room took the copy's list of tombstones with it",
     5600000059656: "as 5600000057628",
+    5600000073702: "a copy too many was dropped although another's store was gone meanwhile",
 }

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 from msgspec.msgpack import encode
 
-from quorate.facts.partition_row import PartitionRow
+from quorate.facts.partition_row import MigrationKind, PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord, Voter
 from quorate.facts.zone import SyncWrites, ZoneRecord
 from quorate.protocol.master.master import Master
-from quorate.protocol.messages.master import Inventory, PreparedRow, ZoneTable
+from quorate.protocol.messages.master import CaughtUp, CopyReady, Inventory, PreparedRow, ZoneTable
 from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.replication import Acks, Append, FenceAck
 from quorate.protocol.messages.transfer import Updates
@@ -311,6 +311,41 @@ def test_a_migration_is_not_committed_to_a_destination_whose_store_is_gone_meanw
         story.wait(lambda: bool(lost), "the migration is to be committed")
         story.wait(lambda: story.row.version > lost[0].version, "it is given up")
     story.come_to_rest()
+    assert story.read(story.primary, b"x") == b"1"
+
+
+def test_a_copy_too_many_is_kept_when_the_store_of_another_is_gone_meanwhile() -> None:
+    """Its DROP was committed, which left fewer copies than the zone is to have (I-1)."""
+    story = Scenario(agents=4, replicas=4, in_memory=True)
+    cluster, master = story.cluster, story.cluster.masters[-1]
+    core = master.master
+    assert core is not None
+    story.written(story.primary, b"x", b"1")
+    story.cut(*story.backups()[:2], off=(master.name,))
+    story.wait(lambda: len(story.row.owners) == 2, "two have left, as the master sees it")
+    cluster.network.judge = lambda link, sender, receiver, message: (
+        0 if isinstance(message, CaughtUp | CopyReady) else 1
+    )
+    cluster.zones["zone"] = zone = msgspec.structs.replace(cluster.zones["zone"], replicas=3)
+    master.run(lambda: master.declare(zone))
+    story.wait(lambda: story.row.active is not None, "one of them is to go")
+    active, others = story.row.active, {*story.row.voter_nodes} - {*story.row.owners}
+    assert active is not None
+    assert active.kind is MigrationKind.DROP
+    assert active.source in others
+    (away,) = others - {active.source}
+    leaver = active.source
+    story.drain(leaver)
+    story.heal()
+    story.crash(away)
+    story.start(away)
+    story.wait(lambda: core.agents[away].online, "it is back without its data")
+    cluster.network.judge = None
+
+    story.wait(lambda: story.row.active != active, "that is given up")
+    assert leaver in story.row.voter_nodes
+    story.come_to_rest()
+    assert leaver not in story.row.voter_nodes
     assert story.read(story.primary, b"x") == b"1"
 
 

@@ -12,7 +12,13 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from quorate.facts.partition_row import PartitionRow, committed_row, is_quorum, quorum
+from quorate.facts.partition_row import (
+    MigrationKind,
+    PartitionRow,
+    committed_row,
+    is_quorum,
+    quorum,
+)
 from quorate.facts.topology import Holder, Voter
 from quorate.protocol.messages.master import CopyReport, Freeze, PreparedRow, TroubleKind
 from quorate.protocol.messages.message import Message
@@ -380,6 +386,9 @@ def _decide_migration(
         unwanted = Why(Cause.UNWANTED, (migration.migration_id,))
         return RowDecision(ownership.failed(row, new_term=part.freeze_ms >= 0), unwanted)
     leaver = migration.source
+    dead = nodes.dead_voters(row)
+    if migration.kind is MigrationKind.DROP and leaver not in dead:
+        left |= {*dead}  # owners or not: without them the leaver is not one copy too many
     others = left - {leaver} if leaver is not None else left
     if others:
         after = ownership.without_owners(row, left, new_term=part.freeze_ms >= 0)
