@@ -207,11 +207,15 @@ class Cluster:
         return stores
 
     def may_lose_tail(self, name: str) -> bool:
-        """Whether every other voter holds all that this machine would forget with its power."""
-        agent = self.agents[name]
-        for uid, zone in agent.core.zones.items():
+        """Whether every other voter holds all that this machine would forget with its power, or
+        lose with its disk; of a zone that it did not open nobody can tell."""
+        agent, disk = self.agents[name], self.disks[name]
+        for uid in sorted(disk.images.keys() | agent.core.zones.keys()):
             if self.zones[uid].sync_writes is SyncWrites.ALWAYS:
                 continue
+            zone = agent.core.zones.get(uid)
+            if zone is None:
+                return False
             for partition, copy in zone.copies.items():
                 row = self.committed_row(uid, partition)
                 if not copy.present:

@@ -45,4 +45,6 @@ KEPT = {
     5600000057628: "a batch that found no room took the copy's list of tombstones with it",
     5600000059656: "as 5600000057628",
     5600000073702: "a copy too many was dropped although another's store was gone meanwhile",
+    5600000053371: "a disk was taken of an agent that had not opened its zone of Interval",
+    5600000058999: "as 5600000053371",
 }
