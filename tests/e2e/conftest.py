@@ -1,6 +1,5 @@
 """One cluster of real nodes for all stories of a run, with Quorate as the manual installs it."""
 
-import time
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 from quorate_helm.build import helm_path
 from quorate_images.build import TARGETS, build_image
 from quorate_nodes.cluster import NodeCluster
-from quorate_nodes.installed import ZONE, Installed
+from quorate_nodes.installed import FirstSet, Installed
 from quorate_nodes.programs import find_programs
 
 _open: list[Installed | NodeCluster] = []
@@ -38,19 +37,13 @@ def installed(nodes: NodeCluster) -> Iterator[Installed]:
 
 
 @pytest.fixture(scope="session")
-def first_day_s(installed: Installed) -> tuple[float, float]:
-    """The manual was followed: seconds until operators ran, and until the first SET."""
-    began = time.monotonic()
-    installed.follow_manual("Install")
-    up_s = time.monotonic() - began
-    installed.follow_manual("A cluster and a zone")
-    client = installed.client(ZONE)
-    assert client.set("greeting", "hello")
-    return up_s, time.monotonic() - began
+def first_set(installed: Installed) -> FirstSet:
+    """The manual was followed to the first SET, within the time that the manual promises."""
+    return installed.follow_to_first_set()
 
 
 @pytest.fixture
-def first_day(installed: Installed, first_day_s: tuple[float, float]) -> Iterator[Installed]:
+def first_day(installed: Installed, first_set: FirstSet) -> Iterator[Installed]:
     """Quorate as it is after the first day, whole; no process may meet a defect meanwhile."""
     installed.nodes.power_all_on()
     installed.wait_whole()

@@ -3,7 +3,7 @@
 import pytest
 
 from quorate_cluster.fixtures import Measured
-from quorate_nodes.installed import OPERATORS, ZONE, Installed, is_ready
+from quorate_nodes.installed import OPERATORS, ZONE, FirstSet, Installed, is_ready
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420)]
 
@@ -16,10 +16,12 @@ with socket.create_connection(("library-clients", 6379), 5) as line:
 
 
 def test_the_manual_leads_to_a_first_key(
-    installed: Installed, first_day_s: tuple[float, float], measured: Measured
+    installed: Installed, first_set: FirstSet, measured: Measured
 ) -> None:
-    up_s, took_s = first_day_s
-    measured("helm install to the first SET", f"{took_s:.1f} s, operators after {up_s:.1f} s")
+    measured(
+        "helm install to the first SET",
+        f"{first_set.whole_s:.1f} s, operators after {first_set.operators_s:.1f} s",
+    )
     assert installed.client(ZONE).get("greeting") == b"hello"
     assert [is_ready(pod) for pod in installed.pods(OPERATORS)] == [True, True]
     installed.wait_whole()
