@@ -9,8 +9,10 @@ import pytest
 from quorate_cluster.fixtures import Measured
 from quorate_cluster.outage import Pulses
 from quorate_cluster.served import NotServed
-from quorate_nodes.installed import CLUSTER, ZONE, Installed, is_ready
+from quorate_nodes.installed import CLUSTER, NAMESPACE, ZONE, Installed, is_ready
 from quorate_nodes.pod_watch import PodWatch
+from quorate_nodes.primary_watch import PrimaryWatch
+from quorate_nodes.sizes import scale, three_in_the_end, wait_size
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
@@ -24,11 +26,11 @@ def _uids(installed: Installed) -> dict[str, str]:
     return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in installed.pods()}
 
 
-def _has_changed(installed: Installed) -> bool:
+def _has_changed(installed: Installed, agents: int = 3) -> bool:
     """Whether the operator has seen the spec and replaced every pod by it."""
     found = installed.get("storagecluster", CLUSTER)
     seen = found["status"].get("observedGeneration") == found["metadata"]["generation"]
-    return seen and installed.is_whole()
+    return seen and installed.is_whole(agents)
 
 
 def _spread(counts: list[int]) -> int:
@@ -38,36 +40,63 @@ def _spread(counts: list[int]) -> int:
 def test_changed_resources_reach_every_agent_without_a_failed_command(
     first_day: Installed, measured: Measured
 ) -> None:
-    before, copied = _uids(first_day), first_day.full_copies()
-    with Pulses(first_day, ZONE, keys_max=8) as pulses, PodWatch(first_day) as watch:
+    _change_memory(first_day, "96Mi", 3, measured)
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(700)
+def test_changed_resources_reach_six_agents_without_a_failed_command(
+    first_day: Installed, measured: Measured
+) -> None:
+    with three_in_the_end(first_day):
+        scale(first_day, 6)
+        wait_size(first_day, 6)
+        _change_memory(first_day, "112Mi", 6, measured)
+
+
+def _change_memory(installed: Installed, memory: str, agents: int, measured: Measured) -> None:
+    """Change what each of so many agents requests, under clients.
+
+    Nobody notices: an agent that is told to end has handed over before it does."""
+    before, copied = _uids(installed), installed.full_copies()
+    installed.wait(lambda: min(installed.primaries()) > 0, "primaries everywhere")
+    with (
+        Pulses(installed, ZONE, keys_max=8) as pulses,
+        PodWatch(installed) as watch,
+        PrimaryWatch(installed.nodes.plane.kubectl_command, NAMESPACE) as primaries,
+    ):
         began = time.monotonic()
-        _change(first_day, resources={"requests": {"memory": "96Mi"}})
-        first_day.wait(
+        _change(installed, resources={"requests": {"memory": memory}})
+        installed.wait(
             lambda: (
-                set(before.values()).isdisjoint(_uids(first_day).values())
-                and _has_changed(first_day)
+                set(before.values()).isdisjoint(_uids(installed).values())
+                and _has_changed(installed, agents)
             ),
-            "three changed agents",
-            150,
+            f"{agents} changed agents",
+            50 * agents,
         )
         took = time.monotonic() - began
         pulses.wait_all_written_since(time.monotonic())
     measured(
-        "changed resources of three agents",
+        f"changed resources of {agents} agents",
         f"{took:.1f} s; keys not writable for at most {max(pulses.longest_gaps_s(began)):.2f} s;"
-        f" failed commands {len(pulses.failed)}",
+        f" failed commands {len(pulses.failed)}; primaries handed over"
+        f" {primaries.handed_over.total()}, taken over {len(primaries.taken_over)}",
     )
-    for pod in first_day.pods():
+    assert len(installed.pods()) == agents
+    for pod in installed.pods():
         (container,) = pod["spec"]["containers"]
-        assert container["resources"]["requests"]["memory"] == "96Mi"
+        assert container["resources"]["requests"]["memory"] == memory
         assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
-    assert first_day.full_copies() - copied == {}
-    first_day.wait(lambda: _spread(first_day.primaries()) <= 1, "even primaries")
+    assert installed.full_copies() - copied == {}
+    installed.wait(lambda: _spread(installed.primaries()) <= 1, "even primaries")
     assert watch.away_max == 1, watch.seen
+    assert watch.exit_codes == {name: {"0"} for name in before}, "each ended within its grace"
     assert pulses.lost() == []
-    assert first_day.unexpected(pulses) == []
-    if pulses.failed:
-        raise NotServed(f"nobody was hurt, and yet: {pulses.failed}")
+    assert installed.unexpected(pulses) == []
+    assert len(primaries.handed_over) == agents, "each was the primary of something"
+    if pulses.failed or primaries.taken_over:
+        raise NotServed(f"nobody was hurt, and yet: {pulses.failed}, {primaries.taken_over}")
 
 
 def test_an_image_that_is_not_there_stops_after_the_first_and_goes_back(

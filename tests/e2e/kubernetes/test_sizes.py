@@ -9,32 +9,29 @@ from quorate_cluster.fixtures import Measured
 from quorate_cluster.outage import Pulses, key_in_each
 from quorate_cluster.served import NotServed
 from quorate_nodes.digests import digests
-from quorate_nodes.installed import CLUSTER, ZONE, Installed
-from quorate_nodes.volumes import claim_of, clean, volume_of
+from quorate_nodes.installed import ZONE, Installed
+from quorate_nodes.sizes import MORE, THREE, claims, scale, three_in_the_end, wait_size
 
 pytestmark = [pytest.mark.e2e, pytest.mark.deep, pytest.mark.timeout(400)]
-
-THREE = [f"agent-{number}" for number in (1, 2, 3)]
-MORE = [f"agent-{number}" for number in (4, 5, 6)]
 
 
 def test_three_agents_become_six_and_three_again_and_no_command_fails(
     first_day: Installed, measured: Measured
 ) -> None:
-    before = _claims(first_day, THREE)
-    try:
+    before = claims(first_day, THREE)
+    with three_in_the_end(first_day):
         with Pulses(first_day, ZONE, keys_max=8) as pulses:
             began = time.monotonic()
-            _scale(first_day, 6)
-            _wait_size(first_day, 6)
+            scale(first_day, 6)
+            wait_size(first_day, 6)
             grown_s = time.monotonic() - began
             pulses.wait_all_written_since(time.monotonic())
-            of_six = _claims(first_day, [*THREE, *MORE])
+            of_six = claims(first_day, [*THREE, *MORE])
             assert before.items() < of_six.items()
 
             began = time.monotonic()
-            _scale(first_day, 3)
-            _wait_size(first_day, 3)
+            scale(first_day, 3)
+            wait_size(first_day, 3)
             shrunk_s = time.monotonic() - began
             pulses.wait_all_written_since(time.monotonic())
         measured(
@@ -44,17 +41,12 @@ def test_three_agents_become_six_and_three_again_and_no_command_fails(
         )
         agents = [pod["metadata"]["labels"]["quorate.io/agent"] for pod in first_day.pods()]
         assert agents == THREE, "of those that hold the same the last ones leave"
-        assert _claims(first_day, [*THREE, *MORE]) == of_six, "claims are kept"
+        assert claims(first_day, [*THREE, *MORE]) == of_six, "claims are kept"
         assert are_equal(digests(first_day, ZONE))
         assert pulses.lost() == []
         assert first_day.unexpected(pulses) == []
         if pulses.failed:
             raise NotServed(f"nobody was hurt, and yet: {pulses.failed}")
-    finally:
-        _scale(first_day, 3)
-        _wait_size(first_day, 3)
-        for agent in MORE:
-            _free(first_day, agent)
 
 
 def test_at_zero_nothing_runs_and_at_three_all_rows_are_there_again(
@@ -65,54 +57,22 @@ def test_at_zero_nothing_runs_and_at_three_all_rows_are_there_again(
     for key in keys:
         assert client.set(key, f"value of {key}")
     first_day.wait_whole()
-    before, claims = digests(first_day, ZONE), _claims(first_day, THREE)
+    before, kept = digests(first_day, ZONE), claims(first_day, THREE)
     assert all(rows > 0 for copies in before.values() for rows, _ in copies.values())
 
-    _scale(first_day, 0)
+    scale(first_day, 0)
     first_day.wait(lambda: not first_day.pods(), "no pod")
     first_day.wait(
         lambda: first_day.condition("zone", ZONE, "Available")["status"] == "False", "told"
     )
-    assert _claims(first_day, THREE) == claims
+    assert claims(first_day, THREE) == kept
 
     began = time.monotonic()
-    _scale(first_day, 3)
+    scale(first_day, 3)
     first_day.wait_whole(120)
     measured("0 agents to 3 on nodes, whole", f"{time.monotonic() - began:.1f} s")
-    assert _claims(first_day, THREE) == claims
+    assert claims(first_day, THREE) == kept
     assert not +first_day.full_copies(), "each agent has the volume that it had"
     assert digests(first_day, ZONE) == before
     client = first_day.client(ZONE)
     assert [client.get(key) for key in keys] == [f"value of {key}".encode() for key in keys]
-
-
-def _scale(installed: Installed, agents: int) -> None:
-    installed.kubectl("scale", "storagecluster", CLUSTER, f"--replicas={agents}")
-
-
-def _wait_size(installed: Installed, agents: int) -> None:
-    """Until so many agents hold everything, with even primaries, and the others have left."""
-
-    def is_so() -> bool:
-        primaries = installed.primaries()
-        return (
-            len(primaries) == agents
-            and max(primaries) - min(primaries) <= 1
-            and installed.is_whole(agents)
-        )
-
-    installed.wait(is_so, f"{agents} agents with even primaries", 150)
-
-
-def _claims(installed: Installed, agents: list[str]) -> dict[str, str]:
-    """agent -> uid of its claim; those without one are left out."""
-    found = {agent: claim_of(installed, agent) for agent in agents}
-    return {agent: each["metadata"]["uid"] for agent, each in found.items() if each}
-
-
-def _free(installed: Installed, agent: str) -> None:
-    """Delete the claim, and offer its volume empty to others."""
-    volume = volume_of(installed, agent)
-    if volume:
-        installed.kubectl("delete", "pvc", f"{CLUSTER}-{agent}")
-        clean(installed, volume)

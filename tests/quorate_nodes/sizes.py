@@ -1,0 +1,55 @@
+"""Another number of agents, and the volumes of those that have left made free again."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from quorate_nodes.installed import CLUSTER, Installed
+from quorate_nodes.volumes import claim_of, clean, volume_of
+
+THREE = [f"agent-{number}" for number in (1, 2, 3)]
+MORE = [f"agent-{number}" for number in (4, 5, 6)]
+
+
+def scale(installed: Installed, agents: int) -> None:
+    """`kubectl scale`, as a user does."""
+    installed.kubectl("scale", "storagecluster", CLUSTER, f"--replicas={agents}")
+
+
+def wait_size(installed: Installed, agents: int) -> None:
+    """Until so many agents hold everything, with even primaries, and the others have left."""
+
+    def is_so() -> bool:
+        primaries = installed.primaries()
+        return (
+            len(primaries) == agents
+            and max(primaries) - min(primaries) <= 1
+            and installed.is_whole(agents)
+        )
+
+    installed.wait(is_so, f"{agents} agents with even primaries", 150)
+
+
+@contextmanager
+def three_in_the_end(installed: Installed) -> Iterator[None]:
+    """Then there are three agents again, and nobody has the volumes of the others."""
+    try:
+        yield
+    finally:
+        scale(installed, 3)
+        wait_size(installed, 3)
+        for agent in MORE:
+            _free(installed, agent)
+
+
+def claims(installed: Installed, agents: list[str]) -> dict[str, str]:
+    """agent -> uid of its claim; those without one are left out."""
+    found = {agent: claim_of(installed, agent) for agent in agents}
+    return {agent: each["metadata"]["uid"] for agent, each in found.items() if each}
+
+
+def _free(installed: Installed, agent: str) -> None:
+    """Delete the claim, and offer its volume empty to others."""
+    volume = volume_of(installed, agent)
+    if volume:
+        installed.kubectl("delete", "pvc", f"{CLUSTER}-{agent}")
+        clean(installed, volume)
