@@ -49,6 +49,7 @@ def first_day(installed: Installed, first_set: FirstSet) -> Iterator[Installed]:
     installed.wait_whole()
     yield installed
     assert installed.tracebacks() == []
+    assert installed.refusals() == []
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,12 +1,13 @@
 """The API server's audit log: which rights the requests of a user took, and which were missing.
 
-The log has the requests of users in one group only, without their bodies, so that the other tests
-do not pay for it.
+The log has the requests of users in one group, and those of service accounts but for Kubernetes'
+own, without their bodies: the other tests do not pay for it.
 """
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,9 +17,14 @@ POLICY = json.dumps(
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
         "omitStages": ["RequestReceived", "ResponseStarted"],
-        "rules": [{"level": "Metadata", "userGroups": [AUDITED]}, {"level": "None"}],
+        "rules": [
+            {"level": "None", "userGroups": ["system:serviceaccounts:kube-system"]},
+            {"level": "Metadata", "userGroups": [AUDITED, "system:serviceaccounts"]},
+            {"level": "None"},
+        ],
     }
 )
+_FORBIDDEN = '"code":403'
 _REFUSED = re.compile(r'User "[^"]*" cannot (\w+) resource "([^"]+)" in API group "([^"]*)"')
 
 Json = Mapping[str, Any]
@@ -37,17 +43,53 @@ class Right(NamedTuple):
         return f"{self.verb} {resource}{f' {self.name}' if self.name else ''}"
 
 
-class AuditLog:
-    """The log in a file; a request is in it once it was answered, a watch once it has ended."""
+class Refusal(NamedTuple):
+    """A request that was refused for want of a right, and when it came, in seconds of Unix time."""
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
+    time: float
+    user: str
+    right: Right
+
+    def __str__(self) -> str:
+        return f"{self.user} may not {self.right}"
+
+
+class AuditLog:
+    """The log in a folder; a request is in it once it was answered, a watch once it has ended."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @property
+    def file(self) -> Path:
+        """The file that is written.  One that was full stands beside it under a longer name."""
+        return self._folder / "audit.log"
 
     def events(self, user: str) -> list[Json]:
         """Every answered request of this user."""
-        lines = self._file.read_text().splitlines() if self._file.exists() else []
-        found = map(json.loads, lines)
+        found = map(json.loads, self._lines())
         return [each for each in found if each["user"]["username"] == user]
+
+    def refusals(self, namespace: str) -> list[Refusal]:
+        """Requests of the namespace's service accounts for want of whose rights they were refused,
+        wherever they led."""
+        accounts = f"system:serviceaccount:{namespace}:"
+        events = (json.loads(line) for line in self._lines() if _FORBIDDEN in line)
+        return [
+            Refusal(
+                datetime.fromisoformat(each["requestReceivedTimestamp"]).timestamp(),
+                each["user"]["username"],
+                right,
+            )
+            for each in events
+            if each["user"]["username"].startswith(accounts)
+            and (right := _missing_right(each)) is not None
+        ]
+
+    def _lines(self) -> Iterator[str]:
+        for file in sorted(self._folder.glob("audit*.log")):
+            with file.open() as lines:
+                yield from lines
 
 
 def granted_rights(rules: Iterable[Json]) -> set[Right]:
@@ -84,18 +126,21 @@ def used_rights(events: Iterable[Json]) -> set[Right]:
 
 def missing_rights(events: Iterable[Json]) -> set[Right]:
     """The rights for want of which requests were refused."""
-    missing: set[Right] = set()
-    for event in events:
-        status = event.get("responseStatus", {})
-        if status.get("code") != 403:
-            continue
-        found = _REFUSED.search(status.get("message", ""))
-        asked = _right(event)
-        if found is not None:  # the handler of an apply asks for more than the request's own verb
-            missing.add(Right(found[1], found[3], found[2]))
-        elif asked is not None and event["annotations"]["authorization.k8s.io/decision"] != "allow":
-            missing.add(asked._replace(name=""))
-    return missing
+    return {right for each in events if (right := _missing_right(each)) is not None}
+
+
+def _missing_right(event: Json) -> Right | None:
+    """None: the request was not refused, or for another reason, such as a quota."""
+    status = event.get("responseStatus", {})
+    if status.get("code") != 403:
+        return None
+    found = _REFUSED.search(status.get("message", ""))
+    if found is not None:  # the handler of an apply asks for more than the request's own verb
+        return Right(found[1], found[3], found[2])
+    if event["annotations"]["authorization.k8s.io/decision"] == "allow":
+        return None
+    asked = _right(event) or Right(event["verb"], "", event["requestURI"])
+    return asked._replace(name="")
 
 
 def _right(event: Json) -> Right | None:

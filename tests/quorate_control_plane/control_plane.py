@@ -86,8 +86,8 @@ class ControlPlane:
 
     @property
     def audit_log(self) -> AuditLog:
-        """The requests of all users of the group `AUDITED`."""
-        return AuditLog(self.folder / "audit.log")
+        """The requests of all users of the group `AUDITED`, and of service accounts."""
+        return AuditLog(self.folder)
 
     @property
     def etcd(self) -> Component:
@@ -237,7 +237,7 @@ class ControlPlane:
             "authorization-mode": "Node,RBAC",
             "enable-admission-plugins": "NodeRestriction",
             "audit-policy-file": policy,
-            "audit-log-path": self.folder / "audit.log",
+            "audit-log-path": self.audit_log.file,
             "audit-log-mode": "blocking",  # whoever has an answer finds its line
             "service-account-issuer": "https://kubernetes.default.svc",
             "service-account-key-file": accounts.certificate,

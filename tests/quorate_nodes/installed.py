@@ -62,6 +62,8 @@ class Installed:
             (self._folder / name).symlink_to(program)
         for target, image in images.items():
             nodes.load_image(image.name, f"{REGISTRY}/quorate-{target}:{VERSION}")
+        self._without_rights: list[tuple[float, float]] = []
+        self._rights_gone = 0.0
         self.make_namespace()
 
     def make_namespace(self) -> None:
@@ -73,6 +75,11 @@ class Installed:
         """Have the namespace refuse pods that are not of the level restricted."""
         restricted = "pod-security.kubernetes.io/enforce=restricted"
         self.nodes.kubectl("label", "namespace", NAMESPACE, restricted)
+
+    def delete_namespace(self) -> None:
+        """Delete it with the operator, its rights and all."""
+        self._rights_gone = time.time()
+        self.nodes.kubectl("delete", "namespace", NAMESPACE, "--timeout=120s")
 
     # -- the manual --------------------------------------------------------------------------------
 
@@ -95,6 +102,10 @@ class Installed:
 
         The images were loaded into the nodes before, under the names of the manual."""
         commands = commands_of(MANUAL.read_text(), heading).replace("REGISTRY", REGISTRY)
+        if heading == "Uninstall":
+            self._rights_gone = time.time()
+        if heading == "Install":
+            self._without_rights.append((self._rights_gone, time.time()))
         return self.type(commands, timeout_s=timeout_s)
 
     def type(
@@ -187,6 +198,17 @@ class Installed:
             counted = [line for line in lines if line.startswith("quorate_full_copies_total{")]
             found[pod["metadata"]["uid"]] = sum(int(float(line.split()[-1])) for line in counted)
         return found
+
+    def refusals(self) -> list[str]:
+        """What accounts of the namespace were refused while the release, which has their rights,
+        was installed: each once."""
+        return sorted(
+            {
+                str(each)
+                for each in self.nodes.plane.audit_log.refusals(NAMESPACE)
+                if not any(gone <= each.time <= back for gone, back in self._without_rights)
+            }
+        )
 
     def tracebacks(self) -> list[str]:
         """Pods whose process, or the one before, has met a defect."""

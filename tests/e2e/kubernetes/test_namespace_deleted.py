@@ -8,7 +8,7 @@ from quorate_cluster.fixtures import Measured
 from quorate_cluster.outage import key_in_each
 from quorate_documented.commands import Command, commands_of, first_missing
 from quorate_nodes.digests import digests
-from quorate_nodes.installed import AGENTS, CLUSTER, NAMESPACE, ROOT, ZONE, Installed
+from quorate_nodes.installed import AGENTS, CLUSTER, ROOT, ZONE, Installed
 from quorate_nodes.volumes import clean, phase_of, volume_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.deep, pytest.mark.timeout(400)]
@@ -26,7 +26,7 @@ def test_a_namespace_goes_with_everything_but_volumes(
     volumes = [volume_of(first_day, agent) for agent in NAMES]
     assert all(phase_of(first_day, volume) == "Bound" for volume in volumes)
     began = time.monotonic()
-    _delete_namespace(first_day)
+    first_day.delete_namespace()
     measured("a namespace with a cluster is deleted", f"{time.monotonic() - began:.1f} s")
     for volume in volumes:
         clean(first_day, volume)  # they were released, with what they hold
@@ -57,7 +57,7 @@ def test_volumes_of_a_deleted_namespace_are_found_again_with_the_secret_that_was
         _type(first_day, command)
     zone_uid = first_day.zone(ZONE)["metadata"]["uid"]
 
-    _delete_namespace(first_day)
+    first_day.delete_namespace()
     for volume in volumes.values():
         first_day.wait(lambda name=volume: phase_of(first_day, name) == "Released", "released")
     began = time.monotonic()
@@ -79,10 +79,6 @@ def test_volumes_of_a_deleted_namespace_are_found_again_with_the_secret_that_was
     client = first_day.client(ZONE)
     assert [client.get(key) for key in keys] == [f"kept {key}".encode() for key in keys]
     assert client.set("greeting", "hello again")
-
-
-def _delete_namespace(installed: Installed) -> None:
-    installed.nodes.kubectl("delete", "namespace", NAMESPACE, "--timeout=120s")
 
 
 def _steps() -> tuple[list[Command], list[Command], list[Command]]:

@@ -89,6 +89,32 @@ def test_another_user_may_do_only_what_rbac_grants(
     assert 'User "jane" cannot list resource "secrets"' in refused.stderr
 
 
+def test_a_refused_request_of_any_account_is_noticed(
+    control_plane: ControlPlane, kubectl: Kubectl, namespace: str
+) -> None:
+    here = f"--namespace={namespace}"
+    kubectl("create", "serviceaccount", "visitor", here)
+    token = kubectl("create", "token", "visitor", here).stdout.strip()
+    of_admin = kubectl("config", "view", "--raw", "--flatten", "--minify", "--output=json")
+    as_visitor = control_plane.folder / f"visitor-{namespace}"
+    config = json.loads(of_admin.stdout)
+    config["users"] = [{"name": each["name"], "user": {"token": token}} for each in config["users"]]
+    as_visitor.write_text(json.dumps(config))
+    log = control_plane.audit_log
+
+    kubectl("auth", "whoami", f"--kubeconfig={as_visitor}")
+    assert log.refusals(namespace) == []
+    for refused in (("get", "pods", here), ("get", "nodes"), ("get", "--raw=/metrics")):
+        assert kubectl(*refused, f"--kubeconfig={as_visitor}", check=False).returncode != 0
+
+    visitor = f"system:serviceaccount:{namespace}:visitor"
+    assert [*map(str, log.refusals(namespace))] == [
+        f"{visitor} may not {right}" for right in ("list pods", "list nodes", "get /metrics")
+    ]
+    assert len(log.events(visitor)) > 3, "also what was allowed"
+    assert log.refusals("kube-system") == []
+
+
 def test_objects_outlive_a_killed_api_server(
     control_plane: ControlPlane, kubectl: Kubectl, namespace: str
 ) -> None:

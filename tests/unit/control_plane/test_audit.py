@@ -66,5 +66,7 @@ def test_a_refused_request_names_the_right_that_it_lacked() -> None:
     )
 
     assert missing == {Right("list", "", "nodes"), Right("create", "", "services")}
+    page = {**event("get", "", code=403, message="no page"), "requestURI": "/metrics"}
+    assert missing_rights([{**page, "objectRef": None}]) == {Right("get", "", "/metrics")}
     assert used_rights([event("list", "nodes", code=403, message="no reason")]) == set()
     assert str(Right("get", "apps", "statefulsets", "a")) == "get statefulsets.apps a"
