@@ -1,5 +1,6 @@
 """A namespace with what the chart declares: operators and pods of managed agents as processes."""
 
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -74,6 +75,19 @@ class Released:
             serves=self._serves,
             program=lambda *words: [*self._names.prefix, *sound_operator(*words)],
         )
+
+    def zone_check(self, folder: Path) -> list[str]:
+        """Module and arguments of the pod of `helm test`, with the account that it would have."""
+        pod = find(self.rendered, "Pod")
+        account = pod["spec"]["serviceAccountName"]
+        (container,) = pod["spec"]["containers"]
+        assert container["command"][:2] == ["python3", "-m"]
+        folder.mkdir(exist_ok=True)
+        (folder / "token").write_text(self.road.kubectl("create", "token", account))
+        (folder / "namespace").write_text(self.road.namespace)
+        (folder / "ca.crt").write_text(self.plane.authority.read_text())
+        where = ("--account", str(folder), "--server", self.plane.server)
+        return [container["command"][2], *container["args"], *where]
 
     def missing(self) -> list[str]:
         """Rights for want of which something was refused in this namespace, or in none."""

@@ -14,7 +14,6 @@ from quorate_cluster.names import Names
 from quorate_cluster.processes import environment, python
 from quorate_cluster.road import QUIET
 from quorate_control_plane.control_plane import ControlPlane
-from quorate_helm.chart import find
 from quorate_helm.released import Released
 
 pytestmark = [
@@ -37,18 +36,7 @@ def released(
 
 
 def _run(released: Released, folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    road = released.road
-    pod = find(released.rendered, "Pod")
-    assert pod["spec"]["serviceAccountName"] == "quorate-operator"
-    (container,) = pod["spec"]["containers"]
-    assert container["command"][:2] == ["python3", "-m"]
-    folder.mkdir(exist_ok=True)
-    (folder / "token").write_text(road.kubectl("create", "token", "quorate-operator"))
-    (folder / "namespace").write_text(road.namespace)
-    authority = released.plane.folder / "pki" / "ca.crt"
-    (folder / "ca.crt").write_text(authority.read_text())
-    words = [*container["args"], "--account", str(folder), "--server", released.plane.server]
-    command = python(container["command"][2], *words, *more)
+    command = python(*released.zone_check(folder), *more)
     return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120)
 
 
