@@ -12,4 +12,5 @@ def digests(installed: Installed, zone: str) -> Digests:
         for pod in installed.pods()
     }
     secret = installed.get("secret", f"{CLUSTER}-quorate")["data"]
-    return digests_of(CLUSTER, secret, zone, installed.zone(zone)["spec"]["partitions"], addresses)
+    whole = range(installed.zone(zone)["spec"]["partitions"])
+    return digests_of(CLUSTER, secret, zone, dict.fromkeys(addresses, whole), addresses)

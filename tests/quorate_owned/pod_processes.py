@@ -43,6 +43,8 @@ class PodProcesses:
         """pod -> its uid and process."""
         self._ending: dict[str, Component] = {}
         self._told: dict[str, tuple[str, bool]] = {}
+        self._lost: set[str] = set()
+        """Uids of claims whose volume nobody reaches any more."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._keep, daemon=True)
         self.problem: BaseException | None = None
@@ -68,6 +70,24 @@ class PodProcesses:
         """Collect exit statuses, once the folder of the road has ended the processes."""
         for process in [*self._ending.values(), *(each for _, each in self.running.values())]:
             process.forget()
+
+    def lose(self, pod: str) -> None:
+        """Do as when the pod's node is powered off, and then deleted for good.
+
+        Kubernetes deletes the pod without its kubelet.  The next pod of this name is Pending as
+        long as it mounts this claim: the volume was on that node, and its data is gone."""
+        found = self._road.get("pod", pod)
+        assert found is not None
+        claim = self._road.get("persistentvolumeclaim", _claim(found))
+        assert claim is not None
+        self._lost.add(claim["metadata"]["uid"])
+        _, process = self.running[pod]
+        process.kill()
+        shutil.rmtree(self._folder(pod, claim["metadata"]["uid"]))
+        self._road.kubectl("delete", "pod", pod, "--force", "--grace-period=0")
+
+    def _folder(self, pod: str, volume: str) -> Path:
+        return self._road.kept.path / f"{pod}-{volume}"
 
     def address(self, pod: str) -> str:
         """The pod's IP: 127.A.B.N, where A and B are of the namespace and N of the agent."""
@@ -99,7 +119,10 @@ class PodProcesses:
             if _image(pod).endswith(f":{MISSING_IMAGE}"):
                 self._refuse(name, pod)
             elif name not in {*self.running, *self._ending} and (volume := claims.get(_claim(pod))):
-                self._run(name, pod, volume)
+                if volume in self._lost:
+                    self._leave_pending(name, pod)
+                else:
+                    self._run(name, pod, volume)
         hosts = {self._name(pod): self.address(name) for name, pod in pods.items()}
         hosts |= {_announced(pod): self.address(name) for name, pod in pods.items()}
         self._names.set({name: address for name, address in hosts.items() if name})
@@ -130,7 +153,7 @@ class PodProcesses:
 
     def _run(self, name: str, pod: Json, volume: str) -> None:
         (container,) = pod["spec"]["containers"]
-        folder = self._road.kept.path / f"{name}-{volume}"
+        folder = self._folder(name, volume)
         folder.mkdir(exist_ok=True)
         (secret,) = (each for each in pod["spec"]["volumes"] if "secret" in each)
         replaced = {
@@ -170,6 +193,19 @@ class PodProcesses:
         told = pod["metadata"]["uid"], False
         message = f'Back-off pulling image "{_image(pod)}"'
         status = waiting("ImagePullBackOff", message, ready=False, image="", imageID="")
+        if self._told.get(name) != told and self._write(name, status):
+            self._told[name] = told
+
+    def _leave_pending(self, name: str, pod: Json) -> None:
+        """Tell what a scheduler does that finds no node for a pod."""
+        told = pod["metadata"]["uid"], False
+        scheduled = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": "0/3 nodes are available: 3 node(s) had volume node affinity conflict",
+        }
+        status = {"phase": "Pending", "conditions": [scheduled]}
         if self._told.get(name) != told and self._write(name, status):
             self._told[name] = told
 

@@ -2,23 +2,18 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from redis.cluster import ClusterNode, RedisCluster
 
-from quorate_cluster.digests import Digests, are_equal, digests_of
+from quorate_cluster.digests import are_equal
 from quorate_cluster.fixtures import Measured
-from quorate_cluster.names import Names
 from quorate_cluster.outage import Pulses, key_in_each
-from quorate_cluster.road import QUIET, Road, sound_operator
+from quorate_cluster.road import Road
 from quorate_cluster.served import NotServed
-from quorate_cluster.waiting import wait_until
 from quorate_control_plane.control_plane import ControlPlane
 from quorate_operator.owned.agent_names import PEER_PORT
-from quorate_owned.pod_processes import PodProcesses
+from quorate_owned.sized import PARTITIONS, ZONE, Sized
 
 pytestmark = [
     pytest.mark.integration,
@@ -28,133 +23,6 @@ pytestmark = [
 ]
 
 Json = dict[str, Any]
-PARTITIONS = 32
-ZONE = "sessions"
-OF_AGENTS = "--selector=app.kubernetes.io/component=agent"
-
-
-class Sized:
-    """A managed cluster of three agents that holds a zone with three copies."""
-
-    def __init__(self, plane: ControlPlane, namespace: str, names: Names) -> None:
-        self.plane = plane
-        self.road = Road(plane, namespace)
-        self.pods = PodProcesses(self.road, names)
-        self._names = names
-        self._clients: list[RedisCluster] = []
-
-    def start(self) -> None:
-        road, names = self.road, self._names
-        road.use_example_role()
-        self.pods.start()
-        road.start_operator(program=lambda *words: [*names.prefix, *sound_operator(*words)])
-        storage = {"size": "1Gi"}
-        managed = {"replicas": 3, "image": "localhost/quorate-agent:1", "storage": storage}
-        road.apply("StorageCluster", "main", managed=managed)
-        road.apply(
-            "Zone", ZONE, clusterRef={"name": "main"}, partitions=PARTITIONS, replicas=3,
-            storage="Persistent",
-        )  # fmt: skip
-        self.wait_size(3)
-
-    def close(self) -> None:
-        for client in self._clients:
-            client.close()
-        self.pods.close()
-        self.road.close()
-        self.pods.forget()
-
-    def scale(self, replicas: int) -> None:
-        self.road.kubectl("scale", "storagecluster", "main", f"--replicas={replicas}")
-
-    def wait_size(self, agents: int) -> None:
-        """Until these are all, and hold everything."""
-        self.wait(lambda: self._is_sized(agents), f"{agents} agents at rest", 120)
-
-    def _is_sized(self, agents: int) -> bool:
-        cluster = self.road.get("storagecluster", "main") or {}
-        status = cluster.get("status", {})
-        states = self.road.conditions("storagecluster", "main")
-        return (
-            status.get("observedGeneration") == cluster["metadata"]["generation"]
-            and {"Ready": "True", "AgentsUpdated": "True"}.items() <= states.items()
-            and status["online"] == f"{agents}/{agents}"
-            and len(status["members"]) == len(self.names("statefulsets")) == agents
-            and QUIET.items() <= self.road.conditions(name=ZONE).items()
-        )
-
-    def wait(self, ask: Callable[[], object], what: str, timeout_s: float = 60) -> None:
-        def facts() -> object:
-            status = self.road.status("storagecluster", "main"), self.road.status("zone", ZONE)
-            tails = [process.log_tail() for _, process in self.pods.running.values()]
-            return *status, self.road.logs(), *tails
-
-        wait_until(lambda: bool(ask()), what, timeout_s, facts)
-
-    def names(self, kind: str) -> list[str]:
-        found = self.road.kubectl("get", kind, OF_AGENTS, "--output=name").split()
-        return sorted(each.rpartition("/")[2] for each in found)
-
-    def claims(self) -> dict[str, str]:
-        """name -> uid."""
-        claims = self.road.items("persistentvolumeclaims")
-        return {each["metadata"]["name"]: each["metadata"]["uid"] for each in claims}
-
-    def primaries(self) -> list[int]:
-        members = self.road.status("storagecluster", "main")["members"]
-        return [each["primaries"] for each in members]
-
-    def domains_known(self) -> tuple[str, str]:
-        """Status and message of the condition."""
-        for each in self.road.status("storagecluster", "main").get("conditions", []):
-            if each["type"] == "FailureDomainsKnown":
-                return each["status"], each["message"]
-        return "", ""
-
-    def racks(self) -> dict[str, str]:
-        """agent -> failure domain, as it is registered."""
-        nodes = self.road.items("storagenodes")
-        return {e["spec"]["node"]: e["spec"].get("failureDomain", "") for e in nodes}
-
-    def rows(self) -> list[Json]:
-        tables = self.road.items("partitiontables")
-        return [row for table in tables for row in table["spec"].get("rows", ())]
-
-    def digests(self) -> Digests:
-        secret = self.road.get("secret", "main-quorate")
-        assert secret is not None
-        at = {
-            name: f"{self.pods.address(name)}:{PEER_PORT}"
-            for name, _ in sorted(self.pods.running.items())
-        }
-        return digests_of("main", secret["data"], ZONE, PARTITIONS, at)
-
-    # -- what Pulses ask for -----------------------------------------------------------------------
-
-    def zone(self, name: str) -> Json:
-        found = self.road.get("zone", name)
-        assert found is not None
-        return found
-
-    def client(self, zone: str, **options: Any) -> RedisCluster:
-        make: Any = ClusterNode  # its constructor ships without types
-        told = [each.rsplit(":", 1) for each in self.road.status("zone", zone)["endpoints"]]
-        nodes = [make(host, int(port)) for host, port in told]
-        client = RedisCluster(startup_nodes=nodes, **{"socket_timeout": 8, **options})
-        self._clients.append(client)
-        return client
-
-
-@pytest.fixture
-def sized(
-    control_plane: ControlPlane, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Sized]:
-    made = Sized(control_plane, namespace, Names(tmp_path / "hosts", monkeypatch))
-    try:
-        made.start()
-        yield made
-    finally:
-        made.close()
 
 
 def test_three_agents_become_six_and_three_again_and_no_command_fails(
