@@ -1,6 +1,10 @@
 """Lost for good: a node with its volume, then a volume alone.  The other copies fill a new one."""
 
+import json
 import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -10,6 +14,7 @@ from quorate_cluster.outage import Pulses
 from quorate_documented.commands import commands_of, first_missing
 from quorate_nodes.digests import digests
 from quorate_nodes.installed import CLUSTER, ROOT, ZONE, Installed, is_ready
+from quorate_nodes.sizes import scale, three_in_the_end, wait_size
 from quorate_nodes.volumes import claim_of, clean, volume_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
@@ -62,19 +67,101 @@ def test_a_lost_node_is_replaced_and_then_a_lost_volume_is_filled(
         clean(first_day, volume)
 
         # Now nothing but a volume: the place of the agent is on the node that has no other.
-        former = volume_of(first_day, agent)
-        began = time.monotonic()
-        first_day.kubectl("delete", "pvc", f"{CLUSTER}-{agent}", "--wait=false")
-        first_day.kubectl("delete", "pod", pod["metadata"]["name"])
-        first_day.wait(lambda: volume_of(first_day, agent) not in ("", former), "another volume")
-        clean(first_day, former)
-        first_day.wait_whole(120)
-        measured("a lost volume is filled", f"{time.monotonic() - began:.1f} s")
+        measured("a lost volume is filled", f"{_lose_volume(first_day, agent):.1f} s")
         pulses.wait_all_written_since(time.monotonic())
     assert volume_of(first_day, agent).startswith(victim.name)
     assert pulses.lost() == []
     assert first_day.unexpected(pulses) == []
     first_day.wait(lambda: are_equal(digests(first_day, ZONE)), "equal copies")
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(600)
+def test_a_spare_takes_over_where_a_node_is_deleted_for_good(
+    first_day: Installed, measured: Measured
+) -> None:
+    """Four agents with three copies: they are three again before anybody has done anything."""
+    nodes = first_day.nodes
+    with three_in_the_end(first_day), _scale_down_s(first_day, 5):
+        scale(first_day, 4)
+        wait_size(first_day, 4)
+        on_node = Counter(pod["spec"]["nodeName"] for pod in first_day.pods())
+        (pod,) = [
+            each
+            for each in first_day.pods()
+            if on_node[each["spec"]["nodeName"]] == 1
+            and each["spec"]["nodeName"] != _node_of(first_day, first_day.leader())
+        ][:1]
+        agent, name = pod["metadata"]["labels"]["quorate.io/agent"], pod["metadata"]["name"]
+        victim = nodes.node(pod["spec"]["nodeName"])
+        volume, store = volume_of(first_day, agent), _store_of(first_day, agent)
+        nodes.network.reach_services_by(*[n.number for n in nodes.nodes if n is not victim][:1])
+        with Pulses(first_day, ZONE, keys_max=8) as pulses:
+            began = time.monotonic()
+            victim.power_off()
+            first_day.wait(lambda: _is_away(first_day, agent), "an agent that has left")
+            first_day.wait(lambda: _has_three_copies(first_day, agent), "copies elsewhere", 120)
+            moved_s = time.monotonic() - began
+            pulses.wait_all_written_since(time.monotonic())
+
+            nodes.kubectl("delete", "node", victim.name)
+            first_day.wait(lambda: _told_of(first_day, name) == "Unschedulable", "the reason", 120)
+            said = first_day.type(f"{_replace(agent)} --yes")
+            assert f"pod {name}, which is on no node, is deleted at once" in said
+            wait_size(first_day, 4)
+            assert _store_of(first_day, agent) != store
+            pulses.wait_all_written_since(time.monotonic())
+
+            victim.power_on()
+            nodes.wait_nodes_ready()
+            clean(first_day, volume)
+            _lose_volume(first_day, agent, agents=4)
+        measured("copies of a node gone for good, on a spare agent", f"{moved_s:.1f} s")
+    assert volume_of(first_day, agent).startswith(victim.name)
+    assert pulses.lost() == []
+    assert first_day.unexpected(pulses) == []
+    first_day.wait(lambda: are_equal(digests(first_day, ZONE)), "equal copies")
+
+
+@contextmanager
+def _scale_down_s(installed: Installed, seconds: int) -> Iterator[None]:
+    """So long the zone waits for an agent that is away, and in the end as long as before."""
+    before = installed.zone(ZONE)["spec"]["dataNodesAutoAdjustScaleDownSeconds"]
+
+    def patch(value: int) -> None:
+        spec = json.dumps({"spec": {"dataNodesAutoAdjustScaleDownSeconds": value}})
+        installed.kubectl("patch", "zone", ZONE, "--type=merge", f"--patch={spec}")
+
+    patch(seconds)
+    try:
+        yield
+    finally:
+        patch(before)
+
+
+def _has_three_copies(installed: Installed, without: str) -> bool:
+    members = installed.get("storagecluster", CLUSTER)["status"]["members"]
+    owners = {each["name"]: each["owners"] for each in members}
+    whole = installed.condition("zone", ZONE, "FullyReplicated")["status"] == "True"
+    return whole and owners[without] == 0
+
+
+def _told_of(installed: Installed, pod: str) -> str:
+    """Why the pod does not run, by the cluster's status."""
+    told = installed.get("storagecluster", CLUSTER)["status"].get("pods", [])
+    return next((str(each["reason"]) for each in told if each["name"] == pod), "")
+
+
+def _lose_volume(installed: Installed, agent: str, agents: int = 3) -> float:
+    """Delete claim and pod, and erase the volume; seconds until another one is filled."""
+    former = volume_of(installed, agent)
+    began = time.monotonic()
+    installed.kubectl("delete", "pvc", f"{CLUSTER}-{agent}", "--wait=false")
+    installed.kubectl("delete", "pod", f"{CLUSTER}-{agent}-0")
+    installed.wait(lambda: volume_of(installed, agent) not in ("", former), "another volume")
+    clean(installed, former)
+    installed.wait_whole(120, agents)
+    return time.monotonic() - began
 
 
 def _replace(agent: str) -> str:
