@@ -40,7 +40,7 @@ from quorate_operator.mastership.runner import Runner
 from quorate_operator.metastores.kubernetes import KubernetesMetastore
 from quorate_operator.owned.owned_objects import OwnedObjects
 from quorate_operator.process.clock import rfc3339
-from quorate_operator.process.defects import report_defect
+from quorate_operator.process.defects import in_words, report_defect
 from quorate_operator.process.keyed_queue import KeyedQueue
 from quorate_operator.process.mandate import Mandate
 from quorate_operator.process.metrics import Metrics
@@ -132,6 +132,7 @@ class Controller:
             owned_api or objects_api,
             namespace,
             lambda name: self._queue.add(Key(Kind.CLUSTER, name)),
+            on_failed,
         )
         self._release = Release(
             ownership_api, objects_api, namespace, self._led, self._owned.own_claims
@@ -174,10 +175,10 @@ class Controller:
 
     def problems(self) -> list[str]:
         """Return a sentence for each cluster not led and each object that cannot be processed."""
-        refused = self._refused.items()
-        return self._led.problems() + [
-            f"{kind} {self._namespace}/{name}: {why}" for (kind, name), why in refused
+        refused = [
+            f"{kind} {self._namespace}/{name}: {why}" for (kind, name), why in self._refused.items()
         ]
+        return self._led.problems() + refused + self._owned.problems()
 
     def owns_no_claim(self, uid: str) -> bool:
         """Return whether the StorageCluster is known to own no claim.  Any thread may call it."""
@@ -330,7 +331,7 @@ class Controller:
             _log.warning("%s: %s; again in %.1f s", about, error, again_s)
         except Exception as error:  # one object's defect must not stop all others
             result = "failed"
-            self._refused[key] = f"a defect: {type(error).__name__}: {error}; the log says where"
+            self._refused[key] = f"a defect: {in_words(error)}; the log says where"
             again_s = self._queue.failed(key)
             about = f"{key.kind} {self._namespace}/{key.name}"
             _log.exception("%s: a defect; again in %.1f s", about, again_s)

@@ -11,7 +11,8 @@ state, so a missed event costs only a short delay.
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -46,6 +47,7 @@ from quorate_operator.owned.kube_nodes import KubeNodes, cordoned_agents, failur
 from quorate_operator.owned.pod_states import trouble
 from quorate_operator.owned.restarts import Restart, gone_agents, next_restart
 from quorate_operator.owned.volumes import Growth, growth, with_its_size
+from quorate_operator.process.defects import in_words, report_defect
 from quorate_operator.process.keyed_queue import KeyedQueue
 
 _log = logging.getLogger("quorate.owned")
@@ -56,6 +58,8 @@ WORKERS = 2
 LOOK_S = 1.0
 ANEW_S = 60.0
 """Seconds until a cluster without a seen change is looked at again."""
+OBJECTS = "its objects"
+"""What a worker takes care of."""
 NO_EVICTION_TOLD_S = 20.0
 """Seconds without an allowed eviction until an Event tells it: a restart takes less."""
 
@@ -103,18 +107,44 @@ class _Seen:
         self.watching: asyncio.Task[None] | None = None
         self.tell_no_eviction_s: float | None = None
         """When an Event is due that says why no pod may be evicted; None if none is."""
+        self.defects: dict[str, str] = {}
+        """Part of its care -> the defect with which that ended last."""
+
+    @contextmanager
+    def catching(self, part: str) -> Iterator[None]:
+        """Note and log a defect in this part of the care: other clusters' care goes on.
+
+        The same defect again is not logged again.
+        """
+        try:
+            yield
+        except Exception as error:
+            defect = in_words(error)
+            if self.defects.get(part) != defect:
+                _log.exception("cluster %s: a defect in %s", self.cluster.metadata.name, part)
+            self.defects[part] = defect
+        else:
+            self.defects.pop(part, None)
 
 
 class OwnedObjects:
     """The objects of the clusters of one namespace.
 
-    `on_change`: called with a cluster's name if its status may change.
+    `on_change`: called with a cluster's name if its status may change.  `on_failed`: called with a
+    sentence if a defect has ended a task that all clusters need, so the process must end.
     """
 
-    def __init__(self, api: KubeApi, namespace: str, on_change: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        api: KubeApi,
+        namespace: str,
+        on_change: Callable[[str], None],
+        on_failed: Callable[[str], None],
+    ) -> None:
         self._api = api
         self._namespace = namespace
         self._on_change = on_change
+        self._on_failed = on_failed
         self._seen: dict[str, _Seen] = {}
         self._queue = KeyedQueue[str](lambda: random.uniform(0.8, 1.2))
         self._nodes = KubeNodes(api, self._look_at_all)
@@ -146,6 +176,8 @@ class OwnedObjects:
             work = [self._work() for _ in range(WORKERS)]
             work += [self._keep_looking(), self._keep_budgets(), self._nodes.follow()]
             self._tasks = [asyncio.create_task(each) for each in work]
+            for task in self._tasks:
+                task.add_done_callback(partial(report_defect, log=_log, on_failed=self._on_failed))
         name = cluster.metadata.name
         seen = self._seen.get(name)
         if seen is None or seen.runner is not runner:
@@ -157,6 +189,15 @@ class OwnedObjects:
             self._queue.add(name)
         seen.cluster, seen.pause = cluster, pause
         return seen.view
+
+    def problems(self) -> list[str]:
+        """Return a sentence for each part of a cluster's care that ends with a defect."""
+        return [
+            f"storagecluster {self._namespace}/{name}: a defect in {part}: {defect}; the log says"
+            " where"
+            for name, seen in self._seen.items()
+            for part, defect in seen.defects.items()
+        ]
 
     def owns_no_claim(self, uid: str) -> bool:
         """Return whether the StorageCluster is known to own no claim.
@@ -240,15 +281,19 @@ class OwnedObjects:
         while True:
             await asyncio.sleep(LOOK_S)
             for name, seen in list(self._seen.items()):
-                if seen.runner.is_stopped:
-                    self._drop(name)
-                    continue
-                _tell_no_eviction(seen)
-                looked = _facts(seen)
-                if looked != seen.looked:
-                    seen.looked = looked
-                    self._queue.add_in_turn(name)
+                with seen.catching("looks at the rows"):
+                    self._look_at(name, seen)
                 await asyncio.sleep(0)
+
+    def _look_at(self, name: str, seen: _Seen) -> None:
+        if seen.runner.is_stopped:
+            self._drop(name)
+            return
+        _tell_no_eviction(seen)
+        looked = _facts(seen)
+        if looked != seen.looked:
+            seen.looked = looked
+            self._queue.add_in_turn(name)
 
     async def _keep_budgets(self) -> None:
         """Lower budgets at once if they allow too much.
@@ -259,15 +304,18 @@ class OwnedObjects:
         while True:
             await asyncio.sleep(LOOK_S)
             for name, seen in list(self._seen.items()):
-                now = self._judgement(name, seen)
-                if now is None or not seen.budget.must_be_lowered(now):
-                    continue
-                try:
-                    await seen.budget.write(seen.cluster, partial(self._judgement, name, seen))
-                except (ApiRefused, ApiUnclear, MandateLost) as error:
-                    _log.warning("budget of cluster %s: %s", name, error)
-                except Exception:  # a defect here must not end the mastership
-                    _log.exception("the budget of cluster %s", name)
+                with seen.catching("its disruption budget"):
+                    await self._lower_budget(name, seen)
+
+    async def _lower_budget(self, name: str, seen: _Seen) -> None:
+        judge = partial(self._judgement, name, seen)
+        now = judge()
+        if now is None or not seen.budget.must_be_lowered(now):
+            return
+        try:
+            await seen.budget.write(seen.cluster, judge)
+        except (ApiRefused, ApiUnclear, MandateLost) as error:
+            _log.warning("budget of cluster %s: %s", name, error)
 
     def _judgement(self, name: str, seen: _Seen) -> Disruption | None:
         """Return what may be away now, by the rows; None if this master no longer decides."""
@@ -285,12 +333,15 @@ class OwnedObjects:
             except (ApiRefused, ApiUnclear, MandateLost) as error:
                 again_s = self._queue.failed(name)
                 _log.warning("objects of cluster %s: %s; again in %.1f s", name, error, again_s)
-            except Exception:  # a defect here must not end the mastership
+            except Exception as error:  # one cluster's defect must not stop the others' care
                 again_s = self._queue.failed(name)
                 _log.exception("objects of cluster %s: again in %.1f s", name, again_s)
+                if name in self._seen:
+                    self._seen[name].defects[OBJECTS] = in_words(error)
             else:
                 self._queue.done(name)
                 if name in self._seen:
+                    self._seen[name].defects.pop(OBJECTS, None)
                     self._queue.add_later(name, ANEW_S)
 
     async def _reconcile(self, name: str) -> None:

@@ -15,4 +15,9 @@ def report_defect(
     error = None if task.cancelled() else task.exception()
     if error is not None:
         log.error("a defect: %r", error, exc_info=error)
-        on_failed(f"stopped by a defect: {type(error).__name__}: {error}")
+        on_failed(f"stopped by a defect: {in_words(error)}")
+
+
+def in_words(error: BaseException) -> str:
+    """Return the exception as messages name a defect."""
+    return f"{type(error).__name__}: {error}"

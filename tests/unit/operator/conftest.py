@@ -4,9 +4,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from quorate_loopback.memory_api import watch_all
 from quorate_loopback.namespace import Namespace
 from quorate_loopback.runner_world import World, world_of_agents
 from quorate_operator.declared import controller
+from quorate_operator.owned import owned_objects
+from quorate_owned.managed import Managed
 
 
 @pytest.fixture
@@ -29,3 +32,19 @@ async def declared(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     namespace = Namespace(world)
     yield namespace
     await namespace.controller.close()
+
+
+@pytest.fixture
+async def undeclared(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Managed]:
+    monkeypatch.setattr(owned_objects, "LOOK_S", 0.005)
+    monkeypatch.setattr(owned_objects, "watch_revisions", watch_all)
+    made = Managed()
+    yield made
+    await made.owned.close()
+
+
+@pytest.fixture
+async def managed(undeclared: Managed) -> Managed:
+    undeclared.declare(replicas=3)
+    await undeclared.until(lambda: len(undeclared.registered) == 3, "three agents")
+    return undeclared
