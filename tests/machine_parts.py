@@ -79,7 +79,8 @@ PARTS = {
     "nodes": Part(can_have_nodes, WAY_OUT_NODES),
     "own-names": Part(may_have_names, "run as root, or allow user namespaces: unshare"),
     "own-network": Part(
-        may_have_networks, "run as root, or allow user namespaces; apt-get install iproute2"
+        may_have_networks,
+        "run as root, or allow user namespaces; apt-get install iproute2; a kernel with IPv6",
     ),
     "go": Part(
         can_have_judge,

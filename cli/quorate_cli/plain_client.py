@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO, NamedTuple
 
-from quorate.facts.addresses import split_address
+from quorate.facts.addresses import join_address, split_address
 from quorate_cli.terminal.problem import Problem, words
 
 REDIRECTS_MAX = 16
@@ -77,6 +77,11 @@ class PlainClient:
             self._connection.close()
         self._connection = self._replies = None
 
+    @property
+    def address(self) -> str:
+        """Host and port of the agent that is asked next."""
+        return join_address(self.host, self.port)
+
     def ask(self, command: list[bytes]) -> object:
         """Execute one command and return its reply, which may be an ErrorReply.
 
@@ -94,16 +99,14 @@ class PlainClient:
                 )
             self.close()
             self.host, self.port = moved[1].decode(), int(moved[2])
-        raise Problem(f"redirected {REDIRECTS_MAX} times, lastly to {self.host}:{self.port}")
+        raise Problem(f"redirected {REDIRECTS_MAX} times, lastly to {self.address}")
 
     def _reply_of_one_agent(self, command: list[bytes]) -> object:
         if self._connection is None or self._replies is None:
             try:
                 self._connection = socket.create_connection((self.host, self.port), CONNECT_S)
             except OSError as error:
-                raise Problem(f"{self.host}:{self.port} cannot be reached: {words(error)}") from (
-                    error
-                )
+                raise Problem(f"{self.address} cannot be reached: {words(error)}") from (error)
             self._connection.settimeout(self._reply_s)
             self._replies = self._connection.makefile("rb")
         try:
@@ -112,7 +115,7 @@ class PlainClient:
         except OSError as error:
             self.close()
             raise Problem(
-                f"{self.host}:{self.port}: {words(error)}: whether {os.fsdecode(command[0])} was"
+                f"{self.address}: {words(error)}: whether {os.fsdecode(command[0])} was"
                 " executed is unknown"
             ) from error
 
@@ -211,7 +214,7 @@ def typed_lines(client: PlainClient) -> Iterator[bytes]:
     """Yield the lines that a person types at a prompt; ends with Ctrl-D."""
     while True:
         try:
-            yield os.fsencode(input(f"{client.host}:{client.port}> "))
+            yield os.fsencode(input(f"{client.address}> "))
         except EOFError:
             return
 

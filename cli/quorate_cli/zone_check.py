@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
 
-from quorate.facts.addresses import bare_host
+from quorate.facts.addresses import split_address
 from quorate_cli.plain_client import ErrorReply, PlainClient
 from quorate_cli.terminal.problem import Problem
 
@@ -77,7 +77,7 @@ def check_zone(zone: Json) -> None:
                     reply.text.decode(errors="replace") if isinstance(reply, ErrorReply) else reply
                 )
                 name = command[0].decode()
-                raise Problem(f"{client.host}:{client.port}: {name} was answered {said!r}")
+                raise Problem(f"{client.address}: {name} was answered {said!r}")
     finally:
         client.close()
 
@@ -86,8 +86,8 @@ def _first_client(endpoints: Sequence[str]) -> PlainClient:
     """Return a client of the first agent that answers; else raise the last one's Problem."""
     problem = Problem("no endpoint")
     for endpoint in endpoints:
-        host, _, port = endpoint.rpartition(":")
-        client = PlainClient(bare_host(host), int(port), sys.stdout.buffer, False, TIMEOUT_S)
+        host, port = split_address(endpoint)
+        client = PlainClient(host, port, sys.stdout.buffer, False, TIMEOUT_S)
         try:
             client.ask([b"PING"])
         except Problem as error:

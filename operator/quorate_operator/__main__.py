@@ -118,9 +118,10 @@ def _parse() -> argparse.Namespace:
     kubernetes.add_argument(
         "--health",
         type=_address_or_off,
-        default=("0.0.0.0", HEALTH_PORT),
+        default=(None, HEALTH_PORT),
         metavar="HOST:PORT",
-        help=f"/metrics, /healthz and /readyz; off: none; default 0.0.0.0:{HEALTH_PORT}",
+        help=f"/metrics, /healthz and /readyz; off: none; default port {HEALTH_PORT} of every "
+        "address, IPv4 and IPv6",
     )
     return parser.parse_args()
 

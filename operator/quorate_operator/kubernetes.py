@@ -17,6 +17,7 @@ import uuid
 
 from aiohttp import web
 
+from quorate.facts.addresses import join_address
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus
 from quorate.wire.crds import KINDS
@@ -132,8 +133,11 @@ class KubernetesOperator:
             problems += each.problems() if each is not None else []
         return "; ".join(problems)
 
-    async def run(self, stop: Stopping, health: tuple[str, int] | None) -> int:
-        """Run until `stop` or the loss of the lease; return the exit code."""
+    async def run(self, stop: Stopping, health: tuple[str | None, int] | None) -> int:
+        """Run until `stop` or the loss of the lease; return the exit code.
+
+        `health`: host and port of /healthz, /readyz and /metrics; host None: every address.
+        """
         web_runner = await self._serve_health(*health) if health is not None else None
         stopping = asyncio.create_task(stop.wait())
         beating = asyncio.create_task(self._watch.run())
@@ -237,13 +241,14 @@ class KubernetesOperator:
         self._failure = self._failure or why
         self._failing.set()
 
-    async def _serve_health(self, host: str, port: int) -> web.AppRunner:
+    async def _serve_health(self, host: str | None, port: int) -> web.AppRunner:
         app = web.Application()
         add_health(app, self)
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         await web.TCPSite(runner, host, port).start()
-        _log.info("health and metrics on %s:%d", *runner.addresses[0][:2])
+        found = ", ".join(join_address(*each[:2]) for each in runner.addresses)
+        _log.info("health and metrics on %s", found)
         return runner
 
 

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from quorate.facts.addresses import join_address
 from quorate.facts.errors import WireError
 from quorate.protocol.messages.formats import unknown_in
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, Refused
@@ -34,6 +35,11 @@ class Asked(NamedTuple):
     node: str
     secret_file: Path
 
+    @property
+    def where(self) -> str:
+        """The agent and its address in sentences."""
+        return f"{self.node} at {join_address(self.host, self.port)}"
+
 
 def asked_agent(folder: ClusterFolder, cluster: str, address: AgentAddress) -> Asked:
     """Return how to ask an agent of a development cluster."""
@@ -47,7 +53,7 @@ def ask_agent(agent: Asked, question: Message, kind: type[Answer]) -> Answer:
     Raises Unreached if the agent did not answer, Problem if it refused or its answer cannot be
     used.
     """
-    where = f"{agent.node} at {agent.host}:{agent.port}"
+    where = agent.where
     hello = Hello(FORMAT_VERSION, "tool", agent.cluster)
     try:
         keys = read_secret(agent.secret_file).keys("tool")

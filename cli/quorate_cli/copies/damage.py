@@ -13,4 +13,4 @@ def damage_copy(agent: Asked, zone: str, key: bytes, value: bytes) -> None:
     """Overwrite `key` in the agent's copy, and nowhere else."""
     answer = ask_agent(agent, Damage(zone, key, value), Damaged)
     if answer.problem:
-        raise Problem(f"{agent.node} at {agent.host}:{agent.port}: {answer.problem}")
+        raise Problem(f"{agent.where}: {answer.problem}")

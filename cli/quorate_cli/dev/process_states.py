@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from quorate.facts.addresses import join_address
 from quorate_cli.dev.membership import HOST
 from quorate_cli.processes.cluster_folder import OPERATOR, ClusterFolder
 from quorate_cli.processes.last_words import last_error, last_words
@@ -69,4 +70,7 @@ def _listens(folder: ClusterFolder, name: str) -> dict[str, str]:
     agent = folder.agent_address(name)
     if agent is None:
         return {}
-    return {"peers": f"{agent.host}:{agent.peer_port}", "admin": f"{HOST}:{agent.admin_port}"}
+    return {
+        "peers": join_address(agent.host, agent.peer_port),
+        "admin": f"{HOST}:{agent.admin_port}",
+    }

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from quorate.facts.addresses import NotAnAddress, read_address
+from quorate.facts.addresses import NotAnAddress, join_address, read_address
 from quorate.wire.resource import API_VERSION
 from quorate_cli.processes.cluster_folder import ClusterFolder
 from quorate_cli.terminal.problem import Problem, words
@@ -40,7 +40,7 @@ class OperatorApi:
     @property
     def name(self) -> str:
         """The operator's name in sentences."""
-        return f"operator at {self.host}:{self.port}"
+        return f"operator at {join_address(self.host, self.port)}"
 
     def get(self, path: str, kind: type[T]) -> T:
         """Return the object at `path`."""

@@ -10,6 +10,7 @@ from quorate.facts.addresses import (
     bracketed,
     is_any,
     is_dialable,
+    is_ip,
     read_address,
 )
 from quorate_agent.clients.memory import SETTING
@@ -98,6 +99,16 @@ def settings_of(given: argparse.Namespace) -> AgentSettings:
         external_port_offset=given.external_port_offset,
         told_external_host=given.announce_external_host or "",
     )
+
+
+def _own_address(text: str) -> tuple[str, int]:
+    """Return host and port of where this agent listens.
+
+    The host may be an IPv6 address without brackets: a pod's command line can only put the port
+    behind `$(POD_IP)`, whatever that is.
+    """
+    host, _, port = text.rpartition(":")
+    return _address(f"[{host}]:{port}" if ":" in host and is_ip(host) else text)
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -250,7 +261,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_addresses(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--peer",
-        type=_address,
+        type=_own_address,
         default=("127.0.0.1", 0),
         metavar="HOST:PORT",
         help="where to listen for the operator and other agents (default: 127.0.0.1, a free port)",
@@ -306,7 +317,7 @@ def _add_addresses(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--admin",
-        type=_address,
+        type=_own_address,
         default=("127.0.0.1", 0),
         metavar="HOST:PORT",
         help="where to answer /metrics, /startupz, /healthz and /readyz (default: 127.0.0.1, a free"

@@ -88,6 +88,7 @@ def _container(
             f"--cluster={cluster}",
             f"--data={DATA}/agent",
             f"--secret-file={SECRET}",
+            # Without brackets, also if it is an IPv6 address: agents read the last group as port.
             f"--peer=$(POD_IP):{PEER_PORT}",
             "--client-host=$(POD_IP)",
             f"--client-ports-from-master={CLIENT_PORTS}",

@@ -4,6 +4,8 @@ import pytest
 
 from quorate_agent.process.arguments import read_arguments, settings_of
 from quorate_agent.process.settings import AgentSettings
+from quorate_operator.owned.agent_pod import pod_template
+from quorate_owned.facts import managed_cluster
 
 WHO = ["--name", "a", "--data", "/data", "--cluster", "main", "--secret-file", "/secret"]
 
@@ -51,6 +53,20 @@ def test_an_ipv6_host_stands_in_brackets_before_its_port() -> None:
     assert told(found) == ("::1", 0, "::1")
 
 
+@pytest.mark.parametrize("pod_ip", ["10.0.0.7", "fd00::7", "fd00:0:0:0:0:0:0:7", "::1"])
+def test_the_command_line_of_a_pod_is_understood_whatever_its_address(pod_ip: str) -> None:
+    managed = managed_cluster().spec.managed
+    assert managed is not None
+    pod = pod_template("main", managed, "agent-1", {}, {}, "shop")
+    words = [each.replace("$(POD_IP)", pod_ip) for each in pod["spec"]["containers"][0]["args"]]
+
+    found = settings_of(read_arguments(words))
+
+    assert told(found) == (pod_ip, 0, pod_ip)
+    assert (found.peer_host, found.peer_port) == (pod_ip, 7100)
+    assert (found.admin_host, found.admin_port) == (pod_ip, 8080)
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -61,6 +77,9 @@ def test_an_ipv6_host_stands_in_brackets_before_its_port() -> None:
         (["--announce-client-host", "a b"], "write an address that others can dial or a DNS name"),
         (["--announce-peer", "agent-1:70000"], "write host:port"),
         (["--peer", "10.0.0.7"], "write host:port"),
+        (["--peer", "fd00::7"], "write host:port"),
+        (["--admin", "fd00:0:0:0:0:0:0:7"], "write host:port"),
+        (["--peer", "fd00::7:70000"], "write host:port"),
         (["--grace-seconds", "-1"], "write seconds, from 0 to 86400"),
     ],
 )
