@@ -14,6 +14,7 @@ import logging
 import os
 import socket
 import uuid
+from collections.abc import Mapping
 
 from aiohttp import web
 
@@ -24,6 +25,7 @@ from quorate.wire.crds import KINDS
 from quorate.wire.resource import API_VERSION, GROUP
 from quorate_operator import names
 from quorate_operator.declared.controller import Controller
+from quorate_operator.declared.handlers import WATCHED as DECLARED
 from quorate_operator.declared.served_namespaces import ServedNamespaces
 from quorate_operator.declared.watching import Watches
 from quorate_operator.kube.access import KubeAccess
@@ -35,7 +37,8 @@ from quorate_operator.kube.token_bucket import OBJECTS, TokenBucket
 from quorate_operator.kube.traffic import Traffic
 from quorate_operator.mastership.election import ElectionSettings
 from quorate_operator.mastership.election_thread import ElectionThread
-from quorate_operator.metastores.kubernetes import WATCHED
+from quorate_operator.metastores import kubernetes as metastore
+from quorate_operator.owned import apply as owned
 from quorate_operator.owned.owned_objects import REQUESTS
 from quorate_operator.process.health import add_health
 from quorate_operator.process.loop_watch import LoopWatch
@@ -84,9 +87,8 @@ class KubernetesOperator:
         self._owned_api = self._make_api(TokenBucket(*REQUESTS), rank=2)
         self._served: ServedNamespaces | None = None
         self._watches: Watches | None = None
-        self._ownership_watches = SharedWatches(
-            self._ownership_api, scope, WATCHED, names.LABEL_CLUSTER, self._fail
-        )
+        self._ownership_watches = self._make_watches(self._ownership_api, metastore.WATCHED)
+        self._owned_watches = self._make_watches(self._owned_api, owned.WATCHED)
         self._failing = asyncio.Event()
         self._failure = ""
         self._waits_for = ""
@@ -101,6 +103,9 @@ class KubernetesOperator:
 
     def _make_api(self, bucket: TokenBucket, rank: int) -> KubeApi:
         return KubeApi(self._access, self._election, self._traffic, bucket, self._pace, rank)
+
+    def _make_watches(self, api: KubeApi, kinds: Mapping[str, str]) -> SharedWatches:
+        return SharedWatches(api, self._scope, kinds, names.LABEL_CLUSTER, self._fail)
 
     def clusters(self) -> list[tuple[str, str, ClusterStatus]]:
         """See Observed."""
@@ -118,7 +123,7 @@ class KubernetesOperator:
         if not self._election.holds():
             return f"the lease was renewed {self._election.lease_age_s():.0f} s ago: it has lapsed"
         for (place, plural), age_s in self._traffic.watch_ages_s().items():
-            if age_s <= WATCH_AGE_MAX_S:
+            if plural not in DECLARED or age_s <= WATCH_AGE_MAX_S:
                 continue
             # A refused watch is retried, and /readyz reports it.
             if self._watches is None or not self._watches.is_failing(place):
@@ -129,7 +134,8 @@ class KubernetesOperator:
     def not_ready(self) -> str:
         """See Observed.  A standby is ready: it does all it should."""
         problems = [self._waits_for] if self._waits_for else []
-        for each in (self._watches, self._served):
+        shared = self._ownership_watches, self._owned_watches
+        for each in (self._watches, *shared, self._served):
             problems += each.problems() if each is not None else []
         return "; ".join(problems)
 
@@ -206,6 +212,7 @@ class KubernetesOperator:
             # Ownership first: after this the runners write and send nothing.
             await served.close()
             await self._ownership_watches.close()
+            await self._owned_watches.close()
             self._is_leading = False
             # Before the watches end: they can no longer write, so the next master need not wait for
             # them.
@@ -225,6 +232,7 @@ class KubernetesOperator:
             self.metrics,
             self._fail,
             self._ownership_watches,
+            self._owned_watches,
             self._owned_api,
             self._master_failed,
         )

@@ -49,6 +49,7 @@ class Namespace:
             self.metrics,
             self.failures.append,
             NoWatches(),
+            NoWatches(),
         )
 
     def addresses(self) -> list[str]:

@@ -13,7 +13,7 @@ from quorate.protocol.master.disruption import cluster_load
 from quorate.protocol.messages.events import Event
 from quorate.protocol.status import ClusterStatus
 from quorate_lone_master.world import LoneMaster
-from quorate_loopback.memory_api import MemoryApi
+from quorate_loopback.memory_api import MemoryApi, MemoryWatches
 from quorate_operator.mastership.runner import Runner
 from quorate_operator.owned.owned_objects import ManagedView, OwnedObjects
 from quorate_owned.facts import managed_cluster
@@ -67,7 +67,13 @@ class Managed:
         self.api = MemoryApi()
         self.kubelet = Kubelet(self.api, self.world)
         self.failures: list[str] = []
-        self.owned = OwnedObjects(self.api.as_api, "shop", lambda name: None, self.failures.append)
+        self.owned = OwnedObjects(
+            self.api.as_api,
+            "shop",
+            MemoryWatches(self.api.as_api),
+            lambda name: None,
+            self.failures.append,
+        )
         self.runner = LoneRunner(self.world)
         self.spec: Json = {}
         self.pause = ""

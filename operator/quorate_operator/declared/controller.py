@@ -96,11 +96,13 @@ class Controller:
         metrics: Metrics,
         on_failed: Callable[[str], None],
         watches: SharedWatches,
+        owned_watches: SharedWatches,
         owned_api: KubeApi | None = None,
         on_master_failed: Callable[[str], None] = lambda why: None,
     ) -> None:
         """`objects_api`: for everything but ownership.  `watches`: of the metastores' objects.
-        `owned_api`: for objects of managed agents, `objects_api` by default.
+        `owned_watches`: of the objects of managed agents.  `owned_api`: for these, `objects_api` by
+        default.
 
         `on_failed`: called with a sentence if a task that all clusters need has ended by a defect,
         or the mandate is lost; this process must then end.  `on_master_failed`: called if a defect
@@ -131,6 +133,7 @@ class Controller:
         self._owned = OwnedObjects(
             owned_api or objects_api,
             namespace,
+            owned_watches,
             lambda name: self._queue.add(Key(Kind.CLUSTER, name)),
             on_failed,
         )

@@ -34,6 +34,8 @@ TIMEOUT_S = 5.0
 REQUESTS_MAX = MOST
 """The largest number of concurrent requests; watches are not counted."""
 PAGE_OBJECTS = 250
+GROUP_PATH = f"/apis/{API_VERSION}"
+"""The path of the project's own kinds."""
 THROTTLED_S = 1.0
 """Seconds to wait after a 429 that does not say how long."""
 NAMESPACE_TERMINATING = "NamespaceTerminating"
@@ -314,7 +316,12 @@ def _seconds(retry_after: str) -> float:
 
 def path_of(namespace: str, plural: str, name: str = "", subresource: str = "") -> str:
     """Return the path of objects of the project's group; without `namespace`, of all namespaces."""
-    place = f"namespaces/{namespace}/" if namespace else ""
-    parts = [f"/apis/{API_VERSION}/{place}{plural}"]
+    parts = [collection_path(GROUP_PATH, namespace, plural)]
     parts += [part for part in (name, subresource) if part]
     return "/".join(parts)
+
+
+def collection_path(group_path: str, namespace: str, plural: str) -> str:
+    """Return the path of all objects of a kind in a namespace, or with "" in all."""
+    place = f"/namespaces/{namespace}" if namespace else ""
+    return f"{group_path}{place}/{plural}"

@@ -9,12 +9,12 @@ nothing.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from functools import partial
 
-from quorate_operator.kube.api import KubeApi, path_of
-from quorate_operator.kube.scope import Scope
+from quorate_operator.kube.api import KubeApi, collection_path
+from quorate_operator.kube.scope import Scope, place_text
 from quorate_operator.kube.watch import Revisions, Shown, watch_objects
 from quorate_operator.process.defects import report_defect
 
@@ -59,15 +59,15 @@ class _Watched:
 class SharedWatches:
     """Watches objects with `label` in the places of a scope; all methods belong to one loop.
 
-    `on_failed`: called with a sentence if a defect has ended a watch.  Changes are then missed for
-    all clusters, so the process must end.
+    `kinds`: plural -> path of its group.  `on_failed`: called with a sentence if a defect has ended
+    a watch.  Changes are then missed for all clusters, so the process must end.
     """
 
     def __init__(
         self,
         api: KubeApi,
         scope: Scope,
-        kinds: Sequence[str],
+        kinds: Mapping[str, str],
         label: str,
         on_failed: Callable[[str], None],
     ) -> None:
@@ -79,6 +79,11 @@ class SharedWatches:
         self._watched: dict[tuple[str, str], _Watched] = {}
         self._followers: dict[Cluster, list[asyncio.Queue[Change]]] = {}
         self._tasks: list[asyncio.Task[None]] = []
+        self._problems: dict[tuple[str, str], str] = {}
+
+    def problems(self) -> list[str]:
+        """Return a sentence for each watch that is refused or has no answer."""
+        return [f"{place_text(place)}: {problem}" for (place, _), problem in self._problems.items()]
 
     async def follow(self, namespace: str, cluster: str) -> AsyncGenerator[Change]:
         """Yield what there is of a cluster, kind by kind, then each change; endless."""
@@ -114,8 +119,16 @@ class SharedWatches:
         return watched
 
     async def _watch(self, place: str, plural: str, watched: _Watched) -> None:
-        async with aclosing(watch_objects(self._api, path_of(place, plural), self._label)) as all_:
-            async for shown, is_all in all_:
+        path = collection_path(self._kinds[plural], place, plural)
+
+        def note(problem: str) -> None:
+            self._problems.pop((place, plural), None)
+            if problem:
+                self._problems[place, plural] = problem
+
+        objects = watch_objects(self._api, path, self._label, note)
+        async with aclosing(objects):
+            async for shown, is_all in objects:
                 if is_all:
                     watched.replace()
                 changes = [watched.take(each, self._label) for each in shown]

@@ -1,7 +1,8 @@
 """Traffic between this process and the API server: requests by answer, and ages of watches.
 
-A watch's age counts from its last sign of life: an event, or the answer with which it began.  An
-idle watch is begun again every minute (handlers.py), so an old one is stuck.
+A watch's age counts from its last sign of life: the answer with which it began, or, of declared
+kinds, an event.  Each is begun again every minute (handlers.py, watch.py), so an old one is refused
+or stuck.
 """
 
 import time
@@ -44,7 +45,7 @@ class Traffic:
     ) -> None:
         status = parameters.response.status
         self._requests.labels(parameters.method, str(status)).inc()
-        if status < 300 and parameters.url.query.get("watch") == "true":
+        if status < 300 and parameters.url.query.get("watch") in ("true", "1"):
             before, _, plural = parameters.url.path.rpartition("/")
             self.watch_seen(before.partition("/namespaces/")[2], plural)
 

@@ -1,14 +1,16 @@
 """Watches which objects of a collection exist, at which revision, and which are changed.
 
-Only metadata is transferred; code that needs an object's content reads it.  A watch that ends, is
-refused or stalls is begun again with a list, so no change in between is missed.
+Only metadata is transferred; code that needs an object's content reads it.  A watch ends every
+minute, and the next one continues from the last revision seen.  Bookmarks keep that revision recent
+while nothing changes.  If it is too old, or a request is refused, a list comes first.  So no change
+in between is missed.
 """
 
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 import aiohttp
@@ -19,16 +21,22 @@ _log = logging.getLogger("quorate.watch")
 
 AS_METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 LIST_S = 10.0
-WATCH_S = 240
+WATCH_S = 60
 """Seconds after which the server ends a watch; also ends one whose connection was silently lost."""
 AGAIN_S = 1.0
 AGAIN_MAX_S = 60.0
 """Longest pause between attempts while the right to list or to watch is missing, seconds."""
 _CHANGES = ("ADDED", "MODIFIED", "DELETED")
+_BOOKMARK = "BOOKMARK"
+_EXPIRED = 410
 
 Revisions = Mapping[str, str | None]
 _Found = asyncio.Queue[tuple[str, Revisions, bool] | asyncio.Task[None]]
 """Revisions that were seen, or the task of a watch that has ended."""
+
+
+class _Expired(Exception):
+    """The server no longer knows what has changed since a revision."""
 
 
 class Shown(NamedTuple):
@@ -78,21 +86,37 @@ async def _tell_revisions(api: KubeApi, path: str, selector: str, found: _Found)
         found.put_nowait((path, revisions, is_all))
 
 
+def _ignore(problem: str) -> None:
+    pass
+
+
 async def watch_objects(
-    api: KubeApi, path: str, selector: str
+    api: KubeApi, path: str, selector: str, on_problem: Callable[[str], None] = _ignore
 ) -> AsyncGenerator[tuple[list[Shown], bool]]:
-    """Yield objects of the collection `path`, and whether these are all; endless."""
-    pause_s = AGAIN_S
+    """Yield objects of the collection `path`, and whether these are all; endless.
+
+    `on_problem`: called with a sentence when the list or the watch fails, and with "" when a watch
+    begins.
+    """
+    pause_s, at = AGAIN_S, ""
     while True:
         try:
-            shown, at = await _list(api, path, selector)
-            yield shown, True
-            async with aclosing(_changes(api, path, selector, at)) as changes:
-                async for each in changes:
-                    yield [each], False
-            pause_s = AGAIN_S
+            if not at:
+                shown, at = await _list(api, path, selector)
+                yield shown, True
+            async with _begun(api, path, selector, at) as lines:
+                pause_s = AGAIN_S
+                on_problem("")
+                async for line in lines:
+                    kind, each = _event(line)
+                    at = each.revision
+                    if kind in _CHANGES:
+                        yield [each], False
+        except _Expired:
+            at = ""
         except (ApiRefused, ApiUnclear) as error:
-            pause_s = min(2 * pause_s, AGAIN_MAX_S)
+            pause_s, at = min(2 * pause_s, AGAIN_MAX_S), ""
+            on_problem(f"{path} is not watched: {error}")
             _log.warning("%s is not watched: %s; again in %g s", path, error, pause_s)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             _log.debug("%s: the watch has ended: %r", path, error)
@@ -108,9 +132,14 @@ async def _list(api: KubeApi, path: str, selector: str) -> tuple[list[Shown], st
     return shown, at
 
 
-async def _changes(api: KubeApi, path: str, selector: str, at: str) -> AsyncGenerator[Shown]:
+@asynccontextmanager
+async def _begun(
+    api: KubeApi, path: str, selector: str, at: str
+) -> AsyncIterator[aiohttp.StreamReader]:
+    """Watch from revision `at` on: yields the events, a line each, until the server ends it."""
     query = {
-        "watch": "1",
+        "watch": "true",
+        "allowWatchBookmarks": "true",
         "labelSelector": selector,
         "resourceVersion": at,
         "timeoutSeconds": str(WATCH_S),
@@ -123,11 +152,18 @@ async def _changes(api: KubeApi, path: str, selector: str, at: str) -> AsyncGene
         read_bufsize=1 << 20,
     )
     async with watching as answer:
+        if answer.status == _EXPIRED:
+            raise _Expired
         if answer.status >= 300:
             text = (await answer.text())[:200]
             raise ApiRefused(answer.status, "", f"GET {path}: {answer.status}: {text}")
-        async for line in answer.content:
-            event = json.loads(line)
-            if event.get("type") not in _CHANGES:
-                return  # the history from this revision on is gone: list again
-            yield Shown(event["object"]["metadata"], event["type"] == "DELETED")
+        yield answer.content
+
+
+def _event(line: bytes) -> tuple[str, Shown]:
+    """Return an event's kind and its object, of a bookmark only the revision."""
+    event = json.loads(line)
+    kind = str(event.get("type"))
+    if kind != _BOOKMARK and kind not in _CHANGES:
+        raise _Expired
+    return kind, Shown(event["object"]["metadata"], kind == "DELETED")

@@ -42,6 +42,7 @@ from quorate.wire.storage_node import StorageNode, node_record, node_spec
 from quorate.wire.zone import ObjectName
 from quorate_operator import names
 from quorate_operator.kube.api import (
+    GROUP_PATH,
     ApiRefused,
     ApiThrottled,
     ApiUnclear,
@@ -58,8 +59,8 @@ from quorate_operator.metastores.later_fields import LaterFields, dump
 _log = logging.getLogger("quorate.metastore")
 
 _TERM_ATTEMPTS = 20
-WATCHED = (StorageNode.plural, PartitionTable.plural)
-"""Kinds for which others' changes are looked at as soon as they are seen."""
+WATCHED = dict.fromkeys((StorageNode.plural, PartitionTable.plural), GROUP_PATH)
+"""Kinds for which others' changes are looked at as soon as they are seen, with their group."""
 
 
 class KubernetesMetastore:

@@ -26,6 +26,8 @@ PATHS = {
     "Pod": "/api/v1/namespaces/{}/pods",
 }
 """Kind -> path of its collection, for the kinds that a managed cluster has."""
+WATCHED = {path.rpartition("/")[2]: path.partition("/namespaces/")[0] for path in PATHS.values()}
+"""The plural of each of these kinds, and the path of its group."""
 PRUNED = ("StatefulSet", "Service")
 """Kinds of which some objects may be no longer wanted while there are agents."""
 GROW_AGAIN_S = 60.0

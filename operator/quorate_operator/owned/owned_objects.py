@@ -1,7 +1,7 @@
 """Keeps the Kubernetes objects of managed clusters as desired, apart from the ownership of data.
 
     controller --see--> cluster, runner --\\
-    watches by label, a look a second -----> queue --> workers: list, decide, apply, prune, replace
+    shared watches, a look a second -------> queue --> workers: list, decide, apply, prune, replace
 
 Its queue, workers, connections and request limits are its own: whatever the API server does with
 these objects, rows are written and the lease is renewed as before.  A worker looks at the whole
@@ -11,8 +11,8 @@ state, so a missed event costs only a short delay.
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from quorate.wire.managed_agents import COPIED_LABELS
 from quorate.wire.storage_cluster import PodProblem, StorageCluster, StorageClusterSpec
 from quorate_operator import names
 from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, MandateLost
-from quorate_operator.kube.watch import watch_revisions
+from quorate_operator.kube.shared_watch import SharedWatches
 from quorate_operator.mastership.runner import Runner
 from quorate_operator.owned.agent_names import (
     Agents,
@@ -104,7 +104,7 @@ class _Seen:
         self.gone: set[str] = set()
         self.looked: object = None
         """The state that its objects depend on, as of the last look or the last work."""
-        self.watching: asyncio.Task[None] | None = None
+        self.following: asyncio.Task[None] | None = None
         self.tell_no_eviction_s: float | None = None
         """When an Event is due that says why no pod may be evicted; None if none is."""
         self.defects: dict[str, str] = {}
@@ -130,19 +130,22 @@ class _Seen:
 class OwnedObjects:
     """The objects of the clusters of one namespace.
 
-    `on_change`: called with a cluster's name if its status may change.  `on_failed`: called with a
-    sentence if a defect has ended a task that all clusters need, so the process must end.
+    `watches`: of the kinds of these objects.  `on_change`: called with a cluster's name if its
+    status may change.  `on_failed`: called with a sentence if a defect has ended a task that all
+    clusters need, so the process must end.
     """
 
     def __init__(
         self,
         api: KubeApi,
         namespace: str,
+        watches: SharedWatches,
         on_change: Callable[[str], None],
         on_failed: Callable[[str], None],
     ) -> None:
         self._api = api
         self._namespace = namespace
+        self._watches = watches
         self._on_change = on_change
         self._on_failed = on_failed
         self._seen: dict[str, _Seen] = {}
@@ -156,7 +159,7 @@ class OwnedObjects:
 
     async def close(self) -> None:
         """Stop: nothing is written any more."""
-        tasks = [*self._tasks, *(each.watching for each in self._seen.values() if each.watching)]
+        tasks = [*self._tasks, *(each.following for each in self._seen.values() if each.following)]
         for task in tasks:
             task.cancel()
         self._queue.close()
@@ -175,20 +178,23 @@ class OwnedObjects:
         if not self._tasks:
             work = [self._work() for _ in range(WORKERS)]
             work += [self._keep_looking(), self._keep_budgets(), self._nodes.follow()]
-            self._tasks = [asyncio.create_task(each) for each in work]
-            for task in self._tasks:
-                task.add_done_callback(partial(report_defect, log=_log, on_failed=self._on_failed))
+            self._tasks = [self._begin(each) for each in work]
         name = cluster.metadata.name
         seen = self._seen.get(name)
         if seen is None or seen.runner is not runner:
             self._drop(name)
             seen = self._seen[name] = _Seen(cluster, runner, Applier(self._api, self._namespace))
-            seen.watching = asyncio.create_task(self._watch(name))
+            seen.following = self._begin(self._follow(name))
             self._queue.add(name)
         elif (seen.cluster.spec, seen.pause) != (cluster.spec, pause):
             self._queue.add(name)
         seen.cluster, seen.pause = cluster, pause
         return seen.view
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        task.add_done_callback(partial(report_defect, log=_log, on_failed=self._on_failed))
+        return task
 
     def problems(self) -> list[str]:
         """Return a sentence for each part of a cluster's care that ends with a defect."""
@@ -257,21 +263,16 @@ class OwnedObjects:
 
     def _drop(self, name: str) -> None:
         seen = self._seen.pop(name, None)
-        if seen is not None and seen.watching is not None:
-            seen.watching.cancel()
+        if seen is not None and seen.following is not None:
+            seen.following.cancel()
         self._queue.forget(name)
 
     # --- what makes a cluster be looked at -------------------------------------------------------
 
-    async def _watch(self, name: str) -> None:
-        paths = [path.format(self._namespace) for path in PATHS.values()]
-        while True:
-            try:
-                async for _ in watch_revisions(self._api, paths, f"{names.LABEL_CLUSTER}={name}"):
-                    self._queue.add_in_turn(name)
-            except Exception:  # a defect here must not end the mastership; looks go on
-                _log.exception("cluster %s: the watch of its objects has failed", name)
-            await asyncio.sleep(ANEW_S)
+    async def _follow(self, name: str) -> None:
+        async with aclosing(self._watches.follow(self._namespace, name)) as changes:
+            async for _ in changes:
+                self._queue.add_in_turn(name)
 
     def _look_at_all(self) -> None:
         for name in self._seen:

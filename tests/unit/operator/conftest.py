@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from quorate_loopback.memory_api import watch_all
 from quorate_loopback.namespace import Namespace
 from quorate_loopback.runner_world import World, world_of_agents
 from quorate_operator.declared import controller
@@ -37,7 +36,6 @@ async def declared(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
 @pytest.fixture
 async def undeclared(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Managed]:
     monkeypatch.setattr(owned_objects, "LOOK_S", 0.005)
-    monkeypatch.setattr(owned_objects, "watch_revisions", watch_all)
     made = Managed()
     yield made
     await made.owned.close()

@@ -1,11 +1,16 @@
-"""Which objects have the operator's finaliser, and which lose it."""
+"""What kopf shows of declared objects: events, and who has the operator's finaliser or loses it."""
 
-from typing import Any
+import asyncio
+from typing import Any, cast
 
 import pytest
 
 from quorate_operator import names
-from quorate_operator.declared.handlers import cluster_needs_finaliser
+from quorate_operator.declared.handlers import WATCHED, cluster_needs_finaliser, make_registry
+from quorate_operator.declared.served_namespaces import ServedNamespaces
+from quorate_operator.kube.api import KubeApi
+from quorate_operator.kube.traffic import Traffic
+from quorate_operator.process.metrics import Metrics
 
 MANAGED = {"managed": {"replicas": 3}}
 EXTERNAL = {"external": {"addresses": ["10.0.0.7:7100"]}}
@@ -34,3 +39,35 @@ def test_one_of_an_earlier_version_is_held_until_it_owns_no_claim() -> None:
     assert cluster_needs_finaliser(body("Retain", True, **MANAGED), False)
     assert not cluster_needs_finaliser(body("Retain", True, **MANAGED), True)
     assert not cluster_needs_finaliser(body("Retain", True, **EXTERNAL), False)
+
+
+class Noted:
+    """Stands in for ServedNamespaces: notes what it is shown."""
+
+    def __init__(self) -> None:
+        self.shown: list[tuple[str, Any]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda body: self.shown.append((name, body))
+
+
+@pytest.mark.parametrize("plural", WATCHED)
+@pytest.mark.parametrize(
+    ("kind", "shown"), [(None, "seen"), ("MODIFIED", "seen"), ("DELETED", "gone")]
+)
+async def test_an_event_is_shown_and_is_a_sign_of_life_of_its_watch(
+    plural: str, kind: str | None, shown: str
+) -> None:
+    noted, traffic = Noted(), Traffic(Metrics().api_requests)
+    served, loop = cast(ServedNamespaces, noted), asyncio.get_running_loop()
+    registry = make_registry(served, loop, cast(KubeApi, None), traffic, "shop")
+    name = {"storageclusters": "cluster", "zones": "zone"}[plural]
+    functions = [cast(Any, each.fn) for each in registry._watching.get_all_handlers()]
+    [changed] = [each for each in functions if each.__name__ == f"{name}_changed"]
+    body = {"metadata": {"name": "a", "managedFields": []}, "spec": {}}
+
+    await changed(event={"type": kind, "object": body})
+    await asyncio.sleep(0)
+
+    assert noted.shown == [(f"{name}_{shown}", {"metadata": {"name": "a"}, "spec": {}})]
+    assert list(traffic.watch_ages_s()) == [("shop", plural)]

@@ -76,6 +76,19 @@ async def test_one_whose_watch_is_silent_is_not(leading: Leading) -> None:
     assert "watch of zones in namespace second" in leading.operator.unhealthy()
 
 
+async def test_one_whose_own_watch_is_refused_is_healthy_and_not_ready(leading: Leading) -> None:
+    leading.ages_s["", "pods"] = kubernetes.WATCH_AGE_MAX_S + 1
+    assert leading.operator.unhealthy() == leading.operator.not_ready() == ""
+
+    leading.operator._owned_watches._problems["", "pods"] = "/api/v1/pods is not watched: 403"
+    leading.operator._ownership_watches._problems["one", "storagenodes"] = "nor are these"
+
+    assert leading.operator.unhealthy() == ""
+    assert leading.operator.not_ready() == (
+        "namespace one: nor are these; all namespaces: /api/v1/pods is not watched: 403"
+    )
+
+
 async def test_the_probe_is_answered_with_the_sentence(leading: Leading) -> None:
     app = web.Application()
     add_health(app, leading.operator)

@@ -1,19 +1,19 @@
 """Many clusters follow what is stored of them by one watch per kind and place."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, cast
 
 import pytest
 
 from quorate_loopback.waiting import until
 from quorate_operator.kube import shared_watch
-from quorate_operator.kube.api import KubeApi, path_of
+from quorate_operator.kube.api import GROUP_PATH, KubeApi, path_of
 from quorate_operator.kube.scope import Scope
 from quorate_operator.kube.shared_watch import Change, SharedWatches
 from quorate_operator.kube.watch import Shown
 
-KINDS = ("storagenodes", "partitiontables")
+KINDS = dict.fromkeys(("storagenodes", "partitiontables"), GROUP_PATH)
 TABLES = path_of("", "partitiontables")
 LABEL = "quorate.io/cluster"
 
@@ -29,6 +29,7 @@ class Watching:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *namespaces: str) -> None:
         self.begun: list[str] = []
+        self.problem: dict[str, Callable[[str], None]] = {}
         self.shown: dict[str, asyncio.Queue[tuple[list[Shown], bool]]] = {}
         self.tasks: list[asyncio.Task[None]] = []
         self.failures: list[str] = []
@@ -38,10 +39,11 @@ class Watching:
         self.shared = SharedWatches(api, scope, KINDS, LABEL, self.failures.append)
 
     async def _watch(
-        self, api: KubeApi, path: str, selector: str
+        self, api: KubeApi, path: str, selector: str, on_problem: Callable[[str], None]
     ) -> AsyncGenerator[tuple[list[Shown], bool]]:
         assert selector == LABEL
         self.begun.append(path)
+        self.problem[path] = on_problem
         queue = self.shown.setdefault(path, asyncio.Queue())
         while True:
             yield await queue.get()
@@ -155,4 +157,21 @@ async def test_a_list_of_namespaces_has_a_watch_per_kind_in_each_that_has_a_clus
 
     expected = [path_of(place, plural) for place in ("one", "two") for plural in KINDS]
     assert sorted(watching.begun) == sorted(expected)
+    await watching.close()
+
+
+async def test_a_kind_of_another_group_is_watched_at_its_path_and_problems_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watching = Watching(monkeypatch, "one")
+    watching.shared._kinds = {"pods": "/api/v1", **KINDS}
+    await watching.follow("one", "main")
+    path = "/api/v1/namespaces/one/pods"
+    assert path in watching.begun
+
+    watching.problem[path](f"{path} is not watched: 403")
+    assert watching.shared.problems() == [f"namespace one: {path} is not watched: 403"]
+
+    watching.problem[path]("")
+    assert watching.shared.problems() == []
     await watching.close()
