@@ -19,6 +19,7 @@ from quorate_cli.objects.resources import ZONE
 from quorate_cli.objects.serving import client_addresses, reachable
 from quorate_cli.plain_client import PlainClient, run
 from quorate_cli.processes.cluster_folder import DEFAULT_FOLDER, ClusterFolder
+from quorate_cli.terminal.options import ZoneArgument
 from quorate_cli.terminal.problem import Problem
 
 # All words after ZONE are the client's, even those that look like options of ours.
@@ -26,23 +27,23 @@ SETTINGS = {"allow_interspersed_args": False}
 
 
 def cli(
-    zone: Annotated[str, typer.Argument(metavar="ZONE")],
+    zone: ZoneArgument,
     command: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[COMMAND …]",
-            help="A command, or options of redis-cli; none: from standard input.",
+            help="One command, or options of redis-cli; without it, commands from standard input.",
         ),
     ] = None,
     server: ServerOption = None,
     folder: FolderOption = DEFAULT_FOLDER,
 ) -> None:
-    """Give a zone Redis commands: redis-cli in cluster mode, or a small client where there is none.
+    """Run Redis commands in a zone, with redis-cli if it is installed, else a built-in client.
 
     quorate cli library set greeting hello
 
-    Ends with 1 when the reply is an error, and when the outcome is unknown.  Our own options stand
-    before ZONE.
+    The exit code is 1 if the reply is an error or the outcome is unknown.  Options of `quorate`
+    come before ZONE.
     """
     api = parse_server(server, ClusterFolder(folder)) if server else dev_cluster(folder).api()
     host, port = _address(api, zone)

@@ -17,6 +17,7 @@ from quorate_cli.dev.commands import FolderOption, dev_cluster
 from quorate_cli.objects import resources
 from quorate_cli.objects.operator_api import NotReady, NotThere, OperatorApi, parse_server
 from quorate_cli.processes.cluster_folder import DEFAULT_FOLDER, ClusterFolder
+from quorate_cli.terminal.options import ClusterOption, JsonLinesOption, ZoneFilter
 from quorate_cli.terminal.problem import Problem
 
 WAIT_S = 20
@@ -28,21 +29,22 @@ ON_KUBERNETES = "on Kubernetes ask by `kubectl quorate events`"
 
 
 def events(
-    zone: Annotated[
-        str | None, typer.Argument(metavar="[ZONE]", help="Only of this zone, and of agents.")
-    ] = None,
+    zone: ZoneFilter = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="The state, then what happens; Ctrl-C ends.")
+        bool,
+        typer.Option(
+            "--follow", "-f", help="Show the current state, then new events, until Ctrl-C."
+        ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
-    cluster: Annotated[str, typer.Option(help="Which one, where there are several.")] = "",
+    as_json: JsonLinesOption = False,
+    cluster: ClusterOption = "",
     server: ServerOption = None,
     folder: FolderOption = DEFAULT_FOLDER,
 ) -> None:
-    """What happened lately and how the zones are now: joins, losses, migrations.
+    """Show recent events (joins, losses, migrations) and the current state of the zones.
 
-    Who follows is told the present state at first, and again whenever events may have been missed,
-    as after a restart of the operator.  Of a cluster on Kubernetes: kubectl quorate events
+    `--follow` shows the current state first, and again whenever events may have been missed, for
+    example after a restart of the operator.  On Kubernetes, use `kubectl quorate events`.
     """
 
     def connect() -> OperatorApi:

@@ -9,7 +9,7 @@ from quorate_cli.commands.refill import refill
 from quorate_cli.dev import commands
 from quorate_cli.terminal.version_option import VersionOption
 
-HELP = "A partitioned, replicated store: declare zones, watch them, check every copy."
+HELP = "Manage Quorate, a partitioned, replicated key-value store."
 
 app = typer.Typer(
     no_args_is_help=True,

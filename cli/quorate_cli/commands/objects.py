@@ -15,7 +15,7 @@ from rich.text import Text
 from quorate_cli.copies.agent_question import asked_agent
 from quorate_cli.copies.damage import damage_copy
 from quorate_cli.copies.validation import run_validation, validation_command
-from quorate_cli.dev.commands import FolderOption, JsonOption, dev_cluster, teller
+from quorate_cli.dev.commands import FolderOption, dev_cluster, teller
 from quorate_cli.dev.json_output import status_json
 from quorate_cli.dev.process_states import not_running
 from quorate_cli.objects import resources
@@ -33,10 +33,11 @@ from quorate_cli.objects.resources import STORAGE_CLUSTER, ZONE, Kind, Whole, fi
 from quorate_cli.objects.serving import how_to_connect
 from quorate_cli.objects.status_view import StatusView, show
 from quorate_cli.processes.cluster_folder import DEFAULT_FOLDER, ClusterFolder
+from quorate_cli.terminal.options import JsonOption, KindArgument, WatchOption, ZoneArgument
 from quorate_cli.terminal.problem import Problem
 
 console = Console(highlight=False)
-debug = typer.Typer(no_args_is_help=True, help="Damage one copy on purpose; mend one that is.")
+debug = typer.Typer(no_args_is_help=True, help="Damage a copy on purpose, or refill a damaged one.")
 
 POLL_S = 0.25
 PORTS_S = 3.0
@@ -47,11 +48,8 @@ ServerOption = Annotated[
     typer.Option(
         "--server",
         envvar="QUORATE_SERVER",
-        help="host:port of the operator; default: the one of --folder.",
+        help="host:port of the operator. Default: the operator of --folder.",
     ),
-]
-KindArgument = Annotated[
-    str, typer.Argument(metavar="KIND", help="zones (zn), storageclusters (stc)")
 ]
 
 
@@ -75,15 +73,20 @@ def _api(server: str | None, folder: Path) -> OperatorApi:
 
 
 def apply(
-    file: Annotated[list[Path], typer.Option("--file", "-f", help="YAML or JSON; - is stdin.")],
+    file: Annotated[
+        list[Path], typer.Option("--file", "-f", help="YAML or JSON file; - is standard input.")
+    ],
     server: ServerOption = None,
     folder: FolderOption = DEFAULT_FOLDER,
-    dry_run: Annotated[bool, typer.Option(help="Check and compare, change nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option(help="Print what would change, and change nothing.")
+    ] = False,
     wait: Annotated[
-        float, typer.Option(min=0, help="Seconds to wait until zones are Available; 0: do not.")
+        float,
+        typer.Option(min=0, help="Seconds to wait until zones are Available; 0: do not wait."),
     ] = 0.0,
 ) -> None:
-    """Declare objects, or change declared ones; nothing is changed when one of them is refused."""
+    """Create or change objects.  If one of them is refused, none is changed."""
     manifests = read_manifests(file)
     api = _api(server, folder)
     refusals = api.refusals([manifest.body for manifest in manifests])
@@ -137,12 +140,14 @@ def _how_to_connect(api: OperatorApi, name: str) -> str:
 def get(
     kind: KindArgument,
     name: Annotated[str | None, typer.Argument()] = None,
-    output: Annotated[Form | None, typer.Option("--output", "-o", help="Every field.")] = None,
+    output: Annotated[
+        Form | None, typer.Option("--output", "-o", help="Print every field in this format.")
+    ] = None,
     server: ServerOption = None,
     folder: FolderOption = DEFAULT_FOLDER,
     as_json: JsonOption = False,
 ) -> None:
-    """List objects, or print them whole."""
+    """List objects, or print them with every field."""
     found = find_kind(kind)
     api = _api(server, folder)
     objects = _objects(api, found, name)
@@ -161,7 +166,7 @@ def describe(
     folder: FolderOption = DEFAULT_FOLDER,
     as_json: JsonOption = False,
 ) -> None:
-    """What is declared, what is, and why it is not yet the same."""
+    """Show the spec, status and conditions of one or all objects of a kind."""
     found = find_kind(kind)
     describe_all(found, _objects(_api(server, folder), found, name), name, as_json, console)
 
@@ -172,10 +177,10 @@ def delete(
     server: ServerOption = None,
     folder: FolderOption = DEFAULT_FOLDER,
     wait: Annotated[
-        float, typer.Option(min=0, help="Seconds to wait until it is gone; 0: do not.")
+        float, typer.Option(min=0, help="Seconds to wait until it is deleted; 0: do not wait.")
     ] = 30,
 ) -> None:
-    """Delete an object; a zone goes with its data, unless it says deletionPolicy: Retain."""
+    """Delete an object.  A zone's data is deleted too, unless deletionPolicy is Retain."""
     found = find_kind(kind)
     api = _api(server, folder)
     resources.fetch(api, found, name)
@@ -199,12 +204,10 @@ def delete(
 def status(
     server: ServerOption = None,
     folder: FolderOption = DEFAULT_FOLDER,
-    watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Keep showing; Ctrl-C ends.")
-    ] = False,
+    watch: WatchOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Agents, zones and what moves between them."""
+    """Show agents, zones and running migrations."""
     view = StatusView()
     processes = None if server else ClusterFolder(folder)
     if as_json:
@@ -214,16 +217,21 @@ def status(
 
 
 def validate(
-    zone: Annotated[str, typer.Argument(metavar="ZONE")],
-    level: Annotated[ValidationLevel, typer.Option(help="What is compared.")] = (
+    zone: ZoneArgument,
+    level: Annotated[ValidationLevel, typer.Option(help="How deeply copies are compared.")] = (
         ValidationLevel.ROWS
     ),
-    report: Annotated[Path | None, typer.Option(help="Write the verdict here as JSON.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="File to which the verdict is written as JSON.")
+    ] = None,
     server: ServerOption = None,
     folder: FolderOption = DEFAULT_FOLDER,
     as_json: JsonOption = False,
 ) -> None:
-    """Do all copies of a zone agree?  Ends with 0 agree, 1 differ, 2 could not tell."""
+    """Check that all copies of a zone agree.
+
+    The exit code is 0 if they agree, 1 if they differ, 2 if that could not be determined.
+    """
     try:
         if server is None:  # elsewhere, stopped agents are found only by asking them in vain
             _check_all_run(ClusterFolder(folder))
@@ -240,15 +248,17 @@ def validate(
 
 @debug.command()
 def damage(
-    zone: Annotated[str, typer.Argument(metavar="ZONE")],
+    zone: ZoneArgument,
     key: Annotated[str, typer.Argument(metavar="KEY")],
-    agent: Annotated[str, typer.Option(help="Whose copy.")],
-    value: Annotated[str, typer.Option(help="What it will hold.")] = "damaged on purpose",
+    agent: Annotated[str, typer.Option(help="Agent whose copy is damaged.")],
+    value: Annotated[
+        str, typer.Option(help="Value to write into the copy.")
+    ] = "damaged on purpose",
     folder: FolderOption = DEFAULT_FOLDER,
 ) -> None:
-    """Overwrite one key in one copy, behind the protocol's back.
+    """Overwrite one key in one copy, bypassing replication.
 
-    Needs `quorate dev up --debug-commands`; `quorate validate` then reports exactly that key.
+    Needs `quorate dev up --debug-commands`.  `quorate validate` then reports exactly that key.
     """
     cluster = dev_cluster(folder)
     cluster.check_known(agent)

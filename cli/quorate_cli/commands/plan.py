@@ -1,6 +1,5 @@
 """`quorate plan`: previews the migrations if an agent were lost or agents were added."""
 
-from typing import Annotated
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -11,26 +10,25 @@ from rich.text import Text
 
 from quorate.planning.preview import Preview, PreviewStep
 from quorate_cli.commands.objects import ServerOption
-from quorate_cli.dev.commands import FolderOption, JsonOption, dev_cluster
+from quorate_cli.dev.commands import FolderOption, dev_cluster
 from quorate_cli.objects.operator_api import parse_server
 from quorate_cli.objects.status_view import size
 from quorate_cli.processes.cluster_folder import DEFAULT_FOLDER, ClusterFolder
+from quorate_cli.terminal.options import JsonOption, WithOption, WithoutOption, ZoneArgument
 
 STEPS_SHOWN = 20
 console = Console(highlight=False)
 
 
 def plan(
-    zone: Annotated[str, typer.Argument(metavar="ZONE")],
-    without: Annotated[
-        list[str] | None, typer.Option("--without", help="An agent that would be lost.")
-    ] = None,
-    more: Annotated[int, typer.Option("--with", min=0, help="How many agents would be added.")] = 0,
+    zone: ZoneArgument,
+    without: WithoutOption = None,
+    more: WithOption = 0,
     as_json: JsonOption = False,
     server: ServerOption = None,
     folder: FolderOption = DEFAULT_FOLDER,
 ) -> None:
-    """What would be moved if agents came or went; changes nothing."""
+    """Preview the migrations if agents were lost or added; changes nothing."""
     api = parse_server(server, ClusterFolder(folder)) if server else dev_cluster(folder).api()
     asked = urlencode([*(("without", node) for node in without or ()), ("with", str(more))])
     found = api.get(f"/plan/{quote(zone, safe='')}?{asked}", Preview)

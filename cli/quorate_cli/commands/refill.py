@@ -26,6 +26,7 @@ from quorate_cli.objects.operator_api import OperatorApi, parse_server
 from quorate_cli.objects.resources import ZONE
 from quorate_cli.objects.status_view import size
 from quorate_cli.processes.cluster_folder import DEFAULT_FOLDER, ClusterFolder
+from quorate_cli.terminal.options import ZoneArgument
 from quorate_cli.terminal.problem import Problem
 
 console = Console(highlight=False)
@@ -124,20 +125,25 @@ def choose_suppliers(
 
 
 def refill(
-    zone: Annotated[str, typer.Argument(metavar="ZONE")],
+    zone: ZoneArgument,
     partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0)],
-    agent: Annotated[str, typer.Option(help="Whose copy is damaged.")],
+    agent: Annotated[str, typer.Option(help="Agent whose copy is damaged.")],
     named: Annotated[
-        list[str] | None, typer.Option("--from", help="Whose copy is good; else by digests.")
+        list[str] | None,
+        typer.Option(
+            "--from", help="Agent whose copy is good. Default: those whose digests agree."
+        ),
     ] = None,
-    wait: Annotated[float, typer.Option(min=1, help="Give up after so many seconds.")] = 600.0,
+    wait: Annotated[
+        float, typer.Option(min=1, help="Seconds after which the command gives up.")
+    ] = 600.0,
     server: ServerOption = None,
     folder: FolderOption = DEFAULT_FOLDER,
 ) -> None:
-    """Have one copy that the others out-vote fetch its rows anew from them.
+    """Replace the rows of one copy that the others out-vote by rows from them.
 
-    It keeps what it promised and acknowledged, clients go on, and a primary is handed over first.
-    Refused where no majority of the copies agrees.
+    The copy keeps its promises and acknowledgements, and clients continue.  If it is the primary,
+    the partition is handed over first.  Refused if no majority of the copies agrees.
     """
     api = parse_server(server, ClusterFolder(folder)) if server else dev_cluster(folder).api()
     spec = resources.zone(resources.fetch(api, ZONE, zone)).spec

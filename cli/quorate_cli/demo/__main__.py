@@ -1,8 +1,8 @@
-"""The whole story on this machine, in eight steps, each of them checked: `make demo`.
+"""The demo: a cluster's life on this machine in eight steps, each of them checked (`make demo`).
 
-Real processes, a stock Redis Cluster client, real files; everything in one folder, which is deleted
-at the end together with whatever still runs, also after a failure or Ctrl-C.  The exit code is 0
-only when every step was checked and held.
+It uses real processes, a stock Redis Cluster client and real files, all in one folder.  At the end,
+also after a failure or Ctrl-C, its processes are ended and the folder is deleted.  The exit code is
+0 only if every step passed its checks.
 """
 
 import signal
@@ -33,9 +33,12 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the demo and end the process."""
     parser = argparse.ArgumentParser(prog="quorate_cli.demo", description=__doc__)
     parser.add_argument("--folder", type=Path, default=DEFAULT_FOLDER / "demo")
-    parser.add_argument("--keep", action="store_true", help="leave the folder with data and logs")
+    parser.add_argument("--keep", action="store_true", help="keep the folder with data and logs")
     parser.add_argument(
-        "--megabytes", type=int, default=LIBRARY_MEGABYTES, help="of the standard library, at most"
+        "--megabytes",
+        type=int,
+        default=LIBRARY_MEGABYTES,
+        help="at most this much of the standard library is stored",
     )
     options = parser.parse_args(arguments)
     console = Console(highlight=False)
@@ -60,7 +63,7 @@ def demo_folder(folder: Path, keep: bool) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Problem(f"--folder {folder} cannot be made: {error.strerror}") from error
+        raise Problem(f"--folder {folder} cannot be created: {error.strerror}") from error
     with _alone(folder):
         _check_ours(folder)
         end_all(folder, 0)  # leftovers of a run that could not clean up
@@ -84,7 +87,8 @@ def _check_ours(folder: Path) -> None:
     found = sorted(path.name for path in folder.iterdir() if path.name != "lock")
     if found and DEMO_MARK not in found:
         raise Problem(
-            f"--folder {folder} is not a demo's and not empty (it holds {found[0]}): name another"
+            f"--folder {folder} is not the folder of a demo and is not empty (it contains"
+            f" {found[0]}): name another folder"
         )
 
 
@@ -95,7 +99,8 @@ def _alone(folder: Path) -> Iterator[None]:
     try:
         if not take_lock(lock):
             raise Problem(
-                f"--folder {folder}: another demo is running there: wait for it, or name another"
+                f"--folder {folder}: another demo is running there: wait until it ends, or name"
+                " another folder"
             )
         yield
     finally:

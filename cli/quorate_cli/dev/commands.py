@@ -21,10 +21,11 @@ from quorate_cli.dev.process_states import process_states
 from quorate_cli.dev.recover import recover_metastore
 from quorate_cli.objects.serving import how_to_connect
 from quorate_cli.processes.cluster_folder import DEFAULT_FOLDER, OPERATOR, ClusterFolder
+from quorate_cli.terminal.options import JsonOption
 from quorate_cli.terminal.problem import Problem
 from quorate_cli.terminal.teller import Teller
 
-app = typer.Typer(no_args_is_help=True, help="A cluster of real processes on this machine.")
+app = typer.Typer(no_args_is_help=True, help="Run a cluster of real processes on this machine.")
 console = Console(highlight=False)
 teller = Teller(highlight=False)
 
@@ -32,13 +33,12 @@ FolderOption = Annotated[
     Path,
     typer.Option("--folder", envvar="QUORATE_FOLDER", help="Folder of the development cluster."),
 ]
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="For programs: docs/json.md names the keys.")
-]
 TimeoutOption = Annotated[
-    float, typer.Option(min=0, help="Seconds the copies of an agent have to move away.")
+    float, typer.Option(min=0, help="Seconds in which an agent's copies must have moved away.")
 ]
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="agent-1, …, or operator.")]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="Process: agent-1, agent-2, … or operator.")
+]
 
 
 def dev_cluster(folder: Path) -> DevCluster:
@@ -53,27 +53,28 @@ def up(
         str | None, typer.Option(help="Name of a new cluster.", show_default="main")
     ] = None,
     agents: Annotated[
-        int | None, typer.Option(help="Agents of a new cluster.", show_default="3")
+        int | None, typer.Option(help="Number of agents of a new cluster.", show_default="3")
     ] = None,
     client_port_base: Annotated[
         int | None,
         typer.Option(
             min=1024,
             max=65000,
-            help="First port for clients of zones.",
-            show_default="7000, or 7100, … where others listen",
+            help="First client port.",
+            show_default="7000, or 7100, … if that is taken",
         ),
     ] = None,
     debug_commands: Annotated[
-        bool | None, typer.Option(help="Let agents obey `quorate debug damage`.")
+        bool | None, typer.Option(help="Let agents accept `quorate debug damage`.")
     ] = None,
     wait: Annotated[
-        float, typer.Option(min=0, help="Seconds to wait until zones serve; 0: do not.")
+        float, typer.Option(min=0, help="Seconds to wait until zones serve; 0: do not wait.")
     ] = START_S,
 ) -> None:
-    """Start the cluster, or what of it is not running; data of an earlier `down` is there again.
+    """Create the cluster if it is new, and start every process that is not running.
 
-    Ends when every zone serves, or with 1 and what is missing.
+    Data of an earlier `down` is used again.  Returns when every zone serves; if one does not in
+    time, prints the reason and exits with 1.
     """
     cluster = dev_cluster(folder)
     cluster.up(name, agents, client_port_base, debug_commands, wait)
@@ -87,9 +88,9 @@ def up(
 @app.command()
 def down(
     folder: FolderOption = DEFAULT_FOLDER,
-    delete_data: Annotated[bool, typer.Option(help="Delete the folder too.")] = False,
+    delete_data: Annotated[bool, typer.Option(help="Also delete the folder.")] = False,
 ) -> None:
-    """Stop every process.  The data stays for the next `up`."""
+    """Stop every process.  The data is kept for the next `up`."""
     cluster = dev_cluster(folder)
     cluster.down()
     if delete_data:
@@ -99,7 +100,7 @@ def down(
 
 @app.command()
 def status(folder: FolderOption = DEFAULT_FOLDER, as_json: JsonOption = False) -> None:
-    """Which processes run, and where they listen; why one does not."""
+    """Show the processes, their ports, and why one is not running."""
     cluster = dev_cluster(folder)
     if as_json:
         typer.echo(dev_status_json(cluster.folder))
@@ -109,21 +110,21 @@ def status(folder: FolderOption = DEFAULT_FOLDER, as_json: JsonOption = False) -
 
 @app.command()
 def recover(folder: FolderOption = DEFAULT_FOLDER) -> None:
-    """Rebuild the operator's file, lost, damaged or too old, from what the agents store."""
+    """Rebuild the operator's file from the agents' data if it is lost, damaged or too old."""
     for sentence in recover_metastore(dev_cluster(folder)):
         console.print(sentence)
 
 
 @app.command()
 def kill(name: NameArgument, folder: FolderOption = DEFAULT_FOLDER) -> None:
-    """SIGKILL one process, as in a crash.  `quorate dev start NAME` brings it back."""
+    """Kill one process by SIGKILL, as in a crash.  `quorate dev start NAME` starts it again."""
     dev_cluster(folder).kill(name)
     teller.print(f"{name}: killed")
 
 
 @app.command()
 def stop(name: NameArgument, folder: FolderOption = DEFAULT_FOLDER) -> None:
-    """Stop one process; an agent hands its primaries over first."""
+    """Stop one process.  An agent hands its primaries over first."""
     dev_cluster(folder).stop(name)
 
 
@@ -135,8 +136,8 @@ def start(
         bool,
         typer.Option(
             "--set-aside",
-            help="Of an agent: keep its damaged data aside, start over a new store that the other"
-            " agents fill; refused where they could not.",
+            help="Set the agent's damaged data aside and start it with a new store, which the other"
+            " agents fill. Refused if they cannot.",
         ),
     ] = False,
 ) -> None:
@@ -149,9 +150,9 @@ def start(
 
 @app.command("put-back")
 def put_back(folder: FolderOption = DEFAULT_FOLDER) -> None:
-    """Put back what the agents set aside last, when every partition is LOST without it.
+    """Restore the data that agents set aside last, if every partition is LOST without it.
 
-    What was answered since those folders were as they are is missing; nothing else brings any back.
+    Writes acknowledged after that data was set aside are lost.  Nothing else can bring data back.
     """
     dev_cluster(folder).put_back()
 
@@ -166,7 +167,7 @@ def restart(name: NameArgument, folder: FolderOption = DEFAULT_FOLDER) -> None:
 
 @app.command()
 def add(folder: FolderOption = DEFAULT_FOLDER) -> None:
-    """Start one more agent; data moves onto it by itself (`quorate status --watch`)."""
+    """Start one more agent.  Data moves onto it by itself (`quorate status --watch`)."""
     name = dev_cluster(folder).add()
     console.print(f"{name} is a member; `quorate status --watch` shows data moving onto it")
 
@@ -177,7 +178,7 @@ def remove(
     folder: FolderOption = DEFAULT_FOLDER,
     timeout: TimeoutOption = 300.0,
 ) -> None:
-    """Move every copy off an agent, then stop it and delete its data; or say why not."""
+    """Move every copy off an agent, then stop it and delete its data."""
     with _moving_off() as told:
         dev_cluster(folder).remove(name, timeout, partial(told, name))
     console.print(f"{name}: removed with its data; every copy is elsewhere")
@@ -185,11 +186,11 @@ def remove(
 
 @app.command()
 def scale(
-    agents: Annotated[int, typer.Argument(help="How many agents there are to be.")],
+    agents: Annotated[int, typer.Argument(help="Number of agents wanted.")],
     folder: FolderOption = DEFAULT_FOLDER,
     timeout: TimeoutOption = 300.0,
 ) -> None:
-    """Add agents, or remove the last ones as `remove` does, until there are so many."""
+    """Add agents, or remove the last ones as `remove` does, until there are AGENTS."""
     check_count("AGENTS", agents)
     cluster = dev_cluster(folder)
     while len(present := cluster.folder.read().agents) < agents:
@@ -224,11 +225,13 @@ def logs(
     name: NameArgument = OPERATOR,
     folder: FolderOption = DEFAULT_FOLDER,
     lines: Annotated[
-        int, typer.Option("--lines", "-n", min=1, help="How many of the last lines.")
+        int, typer.Option("--lines", "-n", min=1, help="Number of last lines to print.")
     ] = 50,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Continue with new lines until Ctrl-C.")
+    ] = False,
 ) -> None:
-    """What a process said."""
+    """Print the log of one process."""
     cluster = dev_cluster(folder)
     cluster.check_known(name)
     log = cluster.folder.log(name)

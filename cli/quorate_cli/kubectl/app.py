@@ -14,6 +14,8 @@ from rich.text import Text
 
 from quorate.planning.distribute_partitions import DataNode
 from quorate.protocol.zone_master.preview import zone_preview
+from quorate_cli.commands import objects as embedded
+from quorate_cli.commands import plan as embedded_plan
 from quorate_cli.commands.cli import SETTINGS
 from quorate_cli.commands.events import until_nobody_reads
 from quorate_cli.commands.plan import print_plan
@@ -28,11 +30,22 @@ from quorate_cli.objects import resources
 from quorate_cli.objects.object_view import describe_all
 from quorate_cli.objects.resources import ZONE, find_kind
 from quorate_cli.objects.status_view import StatusView, show
+from quorate_cli.terminal.options import (
+    ClusterOption,
+    JsonLinesOption,
+    JsonOption,
+    KindArgument,
+    WatchOption,
+    WithOption,
+    WithoutOption,
+    ZoneArgument,
+    ZoneFilter,
+)
 from quorate_cli.terminal.problem import Problem
 from quorate_cli.terminal.teller import Teller
 from quorate_cli.terminal.version_option import VersionOption
 
-HELP = "Quorate on Kubernetes, as its custom resources tell it: clusters, zones, agents."
+HELP = "Inspect and operate Quorate on Kubernetes: clusters, zones and agents."
 WAIT_S = 300.0
 NO_CLUSTER = "no StorageCluster is declared here: -n names another namespace, -A shows all"
 NO_ZONE = "no Zone is declared: kubectl apply --filename examples/zone.yaml"
@@ -48,24 +61,19 @@ app = typer.Typer(
 KubeconfigOption = Annotated[
     str, typer.Option("--kubeconfig", help="Default: $KUBECONFIG, else ~/.kube/config.")
 ]
-ContextOption = Annotated[str, typer.Option("--context", help="Default: the current one.")]
+ContextOption = Annotated[str, typer.Option("--context", help="Default: the current context.")]
 NamespaceOption = Annotated[
-    str, typer.Option("--namespace", "-n", help="Default: that of the context.")
+    str, typer.Option("--namespace", "-n", help="Default: the namespace of the context.")
 ]
-AllOption = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Of every namespace.")]
+AllOption = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Include every namespace.")]
 OperatorOption = Annotated[
-    str, typer.Option(help="Where the operator runs, if not in the same namespace.")
+    str, typer.Option(help="Namespace of the operator. Default: the same, else any.")
 ]
-ClusterOption = Annotated[
-    str, typer.Option("--cluster", help="Which one, where there are several.")
+AgentArgument = Annotated[
+    str, typer.Argument(metavar="AGENT", help="Name of the agent, as `status` shows it.")
 ]
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="For programs: docs/json.md names the keys.")
-]
-AgentArgument = Annotated[str, typer.Argument(metavar="AGENT", help="As `status` names it.")]
-ZoneArgument = Annotated[str, typer.Argument(metavar="ZONE")]
 DrainWaitOption = Annotated[
-    float, typer.Option("--wait", min=0, help="Seconds to wait until it is done; 0: do not.")
+    float, typer.Option("--wait", min=0, help="Seconds to wait for completion; 0: do not wait.")
 ]
 
 
@@ -74,19 +82,17 @@ def kubectl_quorate(_: VersionOption = False) -> None:
     """Options of `kubectl quorate` itself."""
 
 
-@app.command()
+@app.command(help=embedded.status.__doc__)
 def status(
     kubeconfig: KubeconfigOption = "",
     context: ContextOption = "",
     namespace: NamespaceOption = "",
     every: AllOption = False,
     operator_namespace: OperatorOption = "",
-    watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Keep showing; Ctrl-C ends.")
-    ] = False,
+    watch: WatchOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Agents, zones and what moves between them."""
+    """`quorate status` from the custom resources."""
     api = KubeApi(kubeconfig, context)
     place = "" if every else namespace or api.namespace
     if as_json:
@@ -98,9 +104,9 @@ def status(
     show(lambda: _look(view, api, place, operator_namespace), watch, console)
 
 
-@app.command()
+@app.command(help=embedded.describe.__doc__)
 def describe(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="zones (zn), storageclusters (stc)")],
+    kind: KindArgument,
     name: Annotated[str | None, typer.Argument()] = None,
     kubeconfig: KubeconfigOption = "",
     context: ContextOption = "",
@@ -108,7 +114,7 @@ def describe(
     every: AllOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """What is declared, what is, and why it is not yet the same."""
+    """`quorate describe` from the custom resources."""
     found = find_kind(kind)
     if every and name is not None:
         raise Problem(f"-A and the name {name} do not go together: name its namespace with -n")
@@ -126,20 +132,18 @@ def describe(
 
 @app.command()
 def events(
-    zone: Annotated[
-        str | None, typer.Argument(metavar="[ZONE]", help="Only of this zone, and of agents.")
-    ] = None,
+    zone: ZoneFilter = None,
     kubeconfig: KubeconfigOption = "",
     context: ContextOption = "",
     namespace: NamespaceOption = "",
     every: AllOption = False,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what happens; Ctrl-C ends.")
+        bool, typer.Option("--follow", "-f", help="Continue with new events until Ctrl-C.")
     ] = False,
     cluster: ClusterOption = "",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    as_json: JsonLinesOption = False,
 ) -> None:
-    """What happened lately and how the zones are now: joins, losses, migrations."""
+    """Show recent events (joins, losses, migrations), then the state of each zone."""
     if every and (zone or cluster):
         raise Problem("-A shows events of everything: name a zone or a cluster with -n instead")
     api = KubeApi(kubeconfig, context)
@@ -154,19 +158,17 @@ def events(
             told_events.show(each, as_json, every)
 
 
-@app.command()
+@app.command(help=embedded_plan.plan.__doc__)
 def plan(
     zone: ZoneArgument,
-    without: Annotated[
-        list[str] | None, typer.Option("--without", help="An agent that would be lost.")
-    ] = None,
-    more: Annotated[int, typer.Option("--with", min=0, help="How many agents would be added.")] = 0,
+    without: WithoutOption = None,
+    more: WithOption = 0,
     kubeconfig: KubeconfigOption = "",
     context: ContextOption = "",
     namespace: NamespaceOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """What would be moved if agents came or went; changes nothing."""
+    """`quorate plan` from the custom resources."""
     api = KubeApi(kubeconfig, context)
     place = namespace or api.namespace
     declared = resources.zone(objects.fetch(api, ZONE, place, zone))
@@ -216,7 +218,7 @@ def undrain(
     wait: DrainWaitOption = WAIT_S,
     operator_namespace: OperatorOption = "",
 ) -> None:
-    """Take a drain back: the agent is given copies again."""
+    """Undo `drain`: the agent may hold copies again."""
     _drain(KubeApi(kubeconfig, context), namespace, cluster, agent, False, wait, operator_namespace)
     if wait:
         teller.print(f"agent {agent} may hold copies again")
@@ -229,13 +231,13 @@ def replace(
     context: ContextOption = "",
     namespace: NamespaceOption = "",
     cluster: ClusterOption = "",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     operator_namespace: OperatorOption = "",
 ) -> None:
-    """Give up the data of a managed agent that is lost for good: a new pod takes its place, empty.
+    """Replace a managed agent that is lost for good by a new pod with an empty volume.
 
-    Deletes its pod and its claim.  Refused while the agent is online, and while an acknowledged
-    write could be lost with its data.
+    Deletes the agent's pod and its claim, and with them its data.  Refused while the agent is
+    online, and while an acknowledged write could be lost with its data.
     """
     api = KubeApi(kubeconfig, context)
     place = namespace or api.namespace
@@ -264,17 +266,19 @@ def cli(
     zone: ZoneArgument,
     command: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[COMMAND …]", help="A command; none: from standard input."),
+        typer.Argument(
+            metavar="[COMMAND …]", help="One command; without it, commands from standard input."
+        ),
     ] = None,
     kubeconfig: KubeconfigOption = "",
     context: ContextOption = "",
     namespace: NamespaceOption = "",
 ) -> NoReturn:
-    """Give a zone Redis commands, by the built-in client in an agent's pod (`kubectl exec`).
+    """Run Redis commands in a zone, with the built-in client in an agent's pod (`kubectl exec`).
 
     kubectl quorate cli library set greeting hello
 
-    Ends with 1 when a reply is an error.  Our own options stand before ZONE.
+    The exit code is 1 if a reply is an error.  Options of `kubectl quorate` come before ZONE.
     """
     api = KubeApi(kubeconfig, context)
     place = namespace or api.namespace
@@ -294,10 +298,10 @@ def report(
     namespace: NamespaceOption = "",
     operator_namespace: OperatorOption = "",
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The archive, a .tar.gz.")
+        Path | None, typer.Option("--output", "-o", help="File of the archive (.tar.gz).")
     ] = None,
 ) -> None:
-    """Write a support bundle: objects, events, logs, versions; without Secrets, keys and values."""
+    """Write a support bundle of objects, events, logs and versions; no Secrets, keys or values."""
     api = KubeApi(kubeconfig, context)
     place = namespace or api.namespace
 

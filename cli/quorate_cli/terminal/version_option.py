@@ -11,7 +11,7 @@ def own_version() -> str:
     try:
         return version("quorate")
     except PackageNotFoundError:  # a checkout that is not installed
-        return "of a checkout"
+        return "(not installed)"
 
 
 def _tell_version(asked: bool) -> None:
@@ -23,6 +23,6 @@ def _tell_version(asked: bool) -> None:
 VersionOption = Annotated[
     bool,
     typer.Option(
-        "--version", "-V", callback=_tell_version, is_eager=True, help="Print it and end."
+        "--version", "-V", callback=_tell_version, is_eager=True, help="Print the version and exit."
     ),
 ]

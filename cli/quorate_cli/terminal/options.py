@@ -1,0 +1,28 @@
+"""Arguments and options that `quorate` and `kubectl quorate` have in common."""
+
+from typing import Annotated
+
+import typer
+
+ZoneArgument = Annotated[str, typer.Argument(metavar="ZONE")]
+ZoneFilter = Annotated[
+    str | None,
+    typer.Argument(metavar="[ZONE]", help="Show only events of this zone and of agents."),
+]
+KindArgument = Annotated[
+    str, typer.Argument(metavar="KIND", help="zones (zn) or storageclusters (stc).")
+]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print JSON; docs/json.md describes the keys.")
+]
+JsonLinesOption = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
+WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Refresh until Ctrl-C.")]
+ClusterOption = Annotated[
+    str, typer.Option("--cluster", help="Name of the StorageCluster, if there are several.")
+]
+WithoutOption = Annotated[
+    list[str] | None, typer.Option("--without", help="Assume that this agent is lost.")
+]
+WithOption = Annotated[
+    int, typer.Option("--with", min=0, help="Assume that this many agents are added.")
+]
