@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 if not __debug__:  # first of all: without asserts the checks protect nothing
-    sys.exit("quorate: started with -O, which removes checks that protect data: start without it")
+    sys.exit("quorate: python -O removes checks that protect data: start without -O")
 
 
 def main() -> None:

@@ -69,8 +69,8 @@ def _keep(error: Exception, log: Path) -> str:
             file.write(f"{datetime.now(UTC).isoformat()} {' '.join(sys.argv)}\n")
             file.write("".join(traceback.format_exception(error)))
     except OSError as second:
-        return f"this should not have happened ({what}); {log} cannot be written: {words(second)}"
-    return f"this should not have happened ({what}); {log} has the details: please report it"
+        return f"internal error ({what}); {log} cannot be written: {words(second)}"
+    return f"internal error ({what}): please report it with the details in {log}"
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:

@@ -94,12 +94,12 @@ class PlainClient:
                 return reply
             if self._in_transaction:
                 return ErrorReply(
-                    moved[0] + b": a transaction stays with the agent that was told MULTI; DISCARD"
-                    b" it, read the key, and begin again from there"
+                    moved[0] + b": a transaction cannot follow a redirection; DISCARD it, read the"
+                    b" key, and begin again from there"
                 )
             self.close()
             self.host, self.port = moved[1].decode(), int(moved[2])
-        raise Problem(f"redirected {REDIRECTS_MAX} times, lastly to {self.address}")
+        raise Problem(f"redirected {REDIRECTS_MAX} times, at last to {self.address}")
 
     def _reply_of_one_agent(self, command: list[bytes]) -> object:
         if self._connection is None or self._replies is None:
@@ -158,7 +158,7 @@ def _read_reply(file: BinaryIO) -> object:
         case b"*":
             return [_read_reply(file) for _ in range(int(rest))] if int(rest) >= 0 else None
         case _:
-            raise OSError(f"replied what is not RESP2: {line[:40]!r}")
+            raise OSError(f"the reply is not RESP2: {line[:40]!r}")
 
 
 def _read_bytes(file: BinaryIO, count: int) -> bytes | None:

@@ -53,7 +53,7 @@ class Account:
             said = error.read().decode(errors="replace")[:500]
             raise Problem(f"GET {address}: {error.code}: {said}") from error
         except (URLError, OSError, ValueError) as error:
-            raise Problem(f"GET {address}: no answer of an API server: {error}") from error
+            raise Problem(f"GET {address}: not answered by an API server: {error}") from error
 
 
 def check_zone(zone: Json) -> None:
@@ -61,7 +61,7 @@ def check_zone(zone: Json) -> None:
     endpoints = (zone.get("status") or {}).get("endpoints") or []
     if not endpoints:
         where = f"--namespace {zone['metadata']['namespace']} zone {zone['metadata']['name']}"
-        raise Problem(f"status.endpoints is empty: `kubectl describe {where}` says why")
+        raise Problem(f"status.endpoints is empty: `kubectl describe {where}` shows the reason")
     key = f"quorate:helm-test:{secrets.token_hex(8)}".encode()
     value = secrets.token_hex(8).encode()
     client = _first_client(endpoints)
@@ -77,7 +77,7 @@ def check_zone(zone: Json) -> None:
                     reply.text.decode(errors="replace") if isinstance(reply, ErrorReply) else reply
                 )
                 name = command[0].decode()
-                raise Problem(f"{client.address}: {name} was answered {said!r}")
+                raise Problem(f"{client.address}: {name} was answered by {said!r}")
     finally:
         client.close()
 
@@ -132,7 +132,7 @@ def main(words: Sequence[str] | None = None) -> int:
         is_well &= not problem
         print(f"zone {name}: {problem or 'a key was written, read and deleted'}", flush=True)
     if not zones:
-        print("no Zone is declared: nothing was written")
+        print("no Zone is declared, so nothing was written")
     return 0 if is_well else 1
 
 

@@ -64,7 +64,7 @@ def _address(api: OperatorApi, name: str) -> tuple[str, int]:
     address = reachable(client_addresses(state, zone))
     if address is None:
         raise Problem(
-            f"no agent takes clients of zone {name} now: {zone.sentence}; `quorate status` says"
+            f"zone {name}: no agent accepts clients now: {zone.sentence}; `quorate status` shows"
             " which agents are online"
         )
     return address
@@ -94,7 +94,7 @@ def _run_plainly(host: str, port: int, command: list[str]) -> bool:
     """Execute the command, or each line of standard input; return whether no reply was an error."""
     if command and command[0].startswith("-"):
         raise Problem(
-            f"{command[0]} is an option of redis-cli, which is not installed: leave it out, or"
+            f"{command[0]} is an option of redis-cli, which is not installed: omit the option, or"
             " install redis-cli"
         )
     client = PlainClient(host, port, sys.stdout.buffer, sys.stdout.isatty())

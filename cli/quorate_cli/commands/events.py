@@ -25,7 +25,7 @@ ANSWER_S = WAIT_S + 10.0
 RETRY_S = 0.25
 NO_SENTENCE = "HTTP status"
 """Part of the message if an answer has no sentence: then no embedded operator has answered."""
-ON_KUBERNETES = "on Kubernetes ask by `kubectl quorate events`"
+ON_KUBERNETES = "on Kubernetes, use `kubectl quorate events`"
 
 
 def events(
@@ -53,8 +53,8 @@ def events(
 
     if not server and not ClusterFolder(folder).exists():
         raise Problem(
-            f"folder {folder.absolute()} holds no cluster: make one with `quorate dev up`, or name"
-            f" another with --folder; {ON_KUBERNETES}"
+            f"folder {folder.absolute()} has no cluster: create one with `quorate dev up`, or name"
+            f" another folder with --folder; {ON_KUBERNETES}"
         )
     with until_nobody_reads():
         try:
@@ -62,7 +62,9 @@ def events(
         except NotThere as problem:
             if NO_SENTENCE not in str(problem):
                 raise
-            raise Problem(f"--server {server} is no embedded operator; {ON_KUBERNETES}") from None
+            raise Problem(
+                f"--server {server} is not an embedded operator; {ON_KUBERNETES}"
+            ) from None
         pages = _follow(connect, asked) if follow else iter([_page(connect(), asked, after=0)])
         for page in pages:
             for event in page.events:
@@ -85,7 +87,7 @@ def _asked(api: OperatorApi, zone: str | None, cluster: str) -> dict[str, str]:
         its = resources.zone(resources.fetch(api, resources.ZONE, zone)).spec.cluster_ref.name
         if cluster and cluster != its:
             raise Problem(
-                f"zone {zone!r} is of cluster {its!r}, --cluster says {cluster!r}: leave it out"
+                f"zone {zone!r} belongs to cluster {its!r}, not {cluster!r}: omit --cluster"
             )
         return {"cluster": its, "zone": zone}
     if cluster:
@@ -96,12 +98,9 @@ def _asked(api: OperatorApi, zone: str | None, cluster: str) -> dict[str, str]:
         resources.name_of(each) for each in resources.fetch_all(api, resources.STORAGE_CLUSTER)
     ]
     if len(known) != 1:
-        there = (
-            f"there are {', '.join(known)}: name one with --cluster"
-            if known
-            else "none is declared"
-        )
-        raise Problem(f"of which cluster? {there}")
+        if not known:
+            raise Problem("no cluster is declared: create one with `quorate dev up`")
+        raise Problem(f"there are several clusters: name one with --cluster: {', '.join(known)}")
     return {"cluster": known[0]}
 
 
@@ -127,7 +126,7 @@ def _follow(connect: Callable[[], OperatorApi], asked: dict[str, str]) -> Iterat
                 raise
             if str(problem) != waits_for:
                 waits_for = str(problem)
-                typer.echo(f"quorate: {problem}; waiting for it", err=True)
+                typer.echo(f"quorate: {problem}; retrying", err=True)
             time.sleep(RETRY_S)
             continue
         waits_for = ""

@@ -133,7 +133,7 @@ def _how_to_connect(api: OperatorApi, name: str) -> str:
         if line is not None:
             return line
         if time.monotonic() > deadline:
-            return f"zone {name}: quorate cli {name}, once it serves (`quorate status`)"
+            return f"zone {name}: not served yet (`quorate status`); then: quorate cli {name}"
         time.sleep(POLL_S)
 
 
@@ -194,8 +194,8 @@ def delete(
             return
         if time.monotonic() > deadline:
             raise Problem(
-                f"{found.singular} {name!r} is still there after {wait:g} s:"
-                f" `quorate describe {found.singular} {name}` says what it waits for"
+                f"{found.singular} {name!r} is not deleted after {wait:g} s:"
+                f" `quorate describe {found.singular} {name}` shows the reason"
             )
         time.sleep(POLL_S)
     console.print(f"{found.singular}/{name} is being deleted")
@@ -239,7 +239,9 @@ def validate(
         if as_json:
             command.append("--json")
         elif console.is_terminal and level is ValidationLevel.ROWS:
-            console.print("Spark starts and reads every copy; half a minute or more …", style="dim")
+            console.print(
+                "Spark starts and reads every copy, in half a minute or more …", style="dim"
+            )
         code = run_validation(command)
     except Problem as problem:
         raise Problem(str(problem), 2) from problem  # 1 would say that copies differ
@@ -313,7 +315,11 @@ def wait_until_available(api: OperatorApi, zone: str, seconds: float) -> None:
             if fresh and condition is not None and condition.status == "True":
                 return
             if time.monotonic() > deadline:
-                said = condition.message if condition is not None else "the operator is silent"
+                said = (
+                    condition.message
+                    if condition is not None
+                    else "the operator has not reported its state"
+                )
                 raise Problem(f"zone {zone!r} is not Available after {seconds:g} s: {said}")
             live.update(_look(view, api), refresh=True)
             time.sleep(POLL_S)

@@ -54,13 +54,13 @@ def render(zone: str, plan: Preview, sizes: bool = True) -> RenderableType:
     if plan.steps:
         parts.append(_steps(plan.steps, sizes))
         if len(plan.steps) > STEPS_SHOWN:
-            parts.append(Text(f"and {len(plan.steps) - STEPS_SHOWN} more: --json shows all", "dim"))
+            parts.append(Text(f"and {len(plan.steps) - STEPS_SHOWN} more (--json: all)", "dim"))
     parts.append(_nodes(plan))
     known = f" ({size(plan.bytes)})" if sizes else ""
     copies = f"{plan.copies} copies{known} in {len(plan.steps)} migrations"
-    worst = f"never fewer than {plan.worst_copies} copies of a partition on the way"
+    worst = f"every partition would keep at least {plan.worst_copies} copies meanwhile"
     what = f"would move {copies}; {worst}" if plan.steps else "nothing would be moved"
-    parts.append(Text(f"zone {zone}: {what}; nothing was changed"))
+    parts.append(Text(f"zone {zone}: {what}; this was a preview"))
     return Group(*parts)
 
 
@@ -69,7 +69,7 @@ def _steps(steps: tuple[PreviewStep, ...], sizes: bool) -> Table:
     table.add_column("partition", justify="right")
     for heading in ("kind", "from", "to"):
         table.add_column(heading)
-    for heading in (*(("size",) if sizes else ()), "copies then"):
+    for heading in (*(("size",) if sizes else ()), "copies after"):
         table.add_column(heading, justify="right")
     for step in steps[:STEPS_SHOWN]:
         moved = (size(step.bytes) if step.copies else "",) if sizes else ()
@@ -83,7 +83,7 @@ def _steps(steps: tuple[PreviewStep, ...], sizes: bool) -> Table:
 def _nodes(plan: Preview) -> Table:
     table = Table(title="agents", title_justify="left")
     table.add_column("agent")
-    for heading in ("copies", "then", "primaries", "then"):
+    for heading in ("copies", "after", "primaries", "after"):
         table.add_column(heading, justify="right")
     for node in plan.nodes:
         counts = (

@@ -96,31 +96,33 @@ def choose_suppliers(
     if found is None:
         unknown = verdict.why_unknown(partition)
         if unknown:
-            raise Problem(f"{about}: cannot tell which copies are right: {unknown}")
+            raise Problem(f"{about}: cannot determine which copies are right: {unknown}")
         if not named:
             raise Problem(
-                f"{about}: the digests of all copies agree: there is nothing to refill. A row that"
-                " changed on disk behind its agent does not show in them: if `quorate validate"
-                f" {zone} --level rows` names this copy, use the command that it prints"
+                f"{about}: the digests of all copies agree, so there is nothing to refill. Digests"
+                " do not show a row that was changed on disk: if `quorate validate"
+                f" {zone} --level rows` names this copy, run the command that it prints"
             )
         return tuple(named)
     told = ", ".join(f"{copy.node} {copy.digest[:8]}" for copy in found.copies)
     if not outvoted:
         raise Problem(
-            f"{about}: no majority of its copies agrees ({told}): {agent} may have the last good"
+            f"{about}: no majority of its copies agrees ({told}), so {agent} may have the last good"
             " one. Start the agents that have the other copies, then try again; if there are none,"
-            " nobody can tell which is right"
+            " the right copy cannot be determined"
         )
     if agent not in outvoted:
         wrong = ", ".join(outvoted)
         raise Problem(
-            f"{about}: the copy of {agent} is not out-voted ({told}): refill the one of {wrong}"
+            f"{about}: the copy of {agent} is not out-voted ({told}): refill the copy of {wrong}"
         )
     suppliers = outvoted[agent].suppliers
     wrong = ", ".join(node for node in named if node not in suppliers)
     if wrong:
         good = ", ".join(suppliers)
-        raise Problem(f"{about}: --from {wrong} is not one of those that agree: {good} ({told})")
+        raise Problem(
+            f"{about}: --from {wrong} does not name a good copy ({told}): name one of {good}"
+        )
     return tuple(named) or suppliers
 
 
@@ -148,12 +150,15 @@ def refill(
     api = parse_server(server, ClusterFolder(folder)) if server else dev_cluster(folder).api()
     spec = resources.zone(resources.fetch(api, ZONE, zone)).spec
     if partition >= spec.partitions:
-        raise Problem(f"zone {zone} has partitions 0 to {spec.partitions - 1}: no {partition}")
+        raise Problem(
+            f"zone {zone} has no partition {partition}: write a number from 0 to"
+            f" {spec.partitions - 1}"
+        )
     state = fetch_state(api, spec.cluster_ref.name)
     node = state.node(agent)
     if node is None:
         known = ", ".join(each.name for each in state.nodes)
-        raise Problem(f"--agent {agent}: no such agent, known are {known}")
+        raise Problem(f"--agent {agent}: there is no such agent: write one of {known}")
     suppliers = choose_suppliers(
         _validate(api, zone, folder), zone, partition, agent, list(named or ())
     )
@@ -169,14 +174,16 @@ def refill(
         each.partition == partition and each.node == agent for each in after.outvoted
     ):
         raise Problem(
-            f"zone {zone}, partition {partition}: refilled, and {agent} still differs in"
-            f" {', '.join(differing.keys[:5])}: its log is damaged, or it was damaged again. Way"
-            f" out: drain {agent}, then move its data folder away and start it with an empty one"
+            f"zone {zone}, partition {partition}: refilled, but {agent} still differs in"
+            f" {', '.join(differing.keys[:5])}: its log is damaged, or it was damaged again: drain"
+            f" {agent}, then move its data folder away and start it with an empty one"
         )
     unknown = after.why_unknown(partition)
-    judged = f"whether all copies agree now is unknown: {unknown}" if unknown else "all agree"
+    judged = (
+        f"whether all copies agree now is unknown: {unknown}" if unknown else "all copies agree"
+    )
     if differing is not None:
-        judged = "other copies of it still differ: `quorate validate` names them"
+        judged = "other copies still differ: `quorate validate` names them"
     console.print(f"{agent}: partition {partition} is refilled ({size(moved)}); {judged}")
 
 
@@ -190,7 +197,7 @@ def _validate(api: OperatorApi, zone: str, folder: Path) -> Verdict:
             return msgspec.json.decode(report.read_bytes(), type=Verdict)
         except (OSError, msgspec.MsgspecError) as error:
             said = log.read_text(errors="replace")[-500:] if log.exists() else ""
-            raise Problem(f"the validation of zone {zone} left no report: {said}") from error
+            raise Problem(f"the validation of zone {zone} wrote no report: {said}") from error
 
 
 def _until_done(asked: Asked, question: Refill, wait_s: float) -> int:
@@ -208,14 +215,14 @@ def _until_done(asked: Asked, question: Refill, wait_s: float) -> int:
             if answer.done:
                 return moved
             if answer.problem:
-                raise Problem(f"{agent}: {answer.problem}; the copy is as it was")
+                raise Problem(f"{agent}: {answer.problem}; the copy was not changed")
             moved = max(moved, answer.bytes_done)
             if answer.waits_for != said:
                 said = answer.waits_for
-                console.print(f"{agent}: waits for {said}", style="dim")
+                console.print(f"{agent}: waiting for {said}", style="dim")
         if time.monotonic() > deadline:
             raise Problem(
                 f"{agent}: not refilled within {wait_s:g} s"
-                f" ({unreached or f'it waits for {said}'}); the copy is as it was"
+                f" ({unreached or f'waiting for {said}'}); the copy was not changed"
             )
         time.sleep(POLL_S)

@@ -66,25 +66,25 @@ def ask_agent(agent: Asked, question: Message, kind: type[Answer]) -> Answer:
             if rest is None:
                 raise Unreached(f"{where} closed the connection: its log says why")
             if handshake.hello is None or handshake.hello.node != agent.node:
-                raise Problem(f"{where} is another process now: look at `quorate status`")
+                raise Problem(f"{where} is now another process: see `quorate status`")
             if type(question) in unknown_in(handshake.format):
                 raise Problem(
                     f"{where} speaks format version {handshake.format}, which has no"
-                    f" {type(question).__name__}: upgrade the agent, then ask again"
+                    f" {type(question).__name__}: upgrade the agent, then try again"
                 )
             connection.sendall(encode_frame(question))
             answer = _next(connection, rest, where, deadline)
     except (SecretRefused, Unproven) as error:
         raise Problem(f"{where}: {error}") from error
     except TimeoutError as error:
-        raise Unreached(f"{where} did not answer within {TIMEOUT_S:g} s: is it frozen?") from error
+        raise Unreached(f"{where} did not answer within {TIMEOUT_S:g} s") from error
     except OSError as error:
         raise Unreached(f"{where} cannot be reached: {words(error)}") from error
     except WireError as error:
-        raise Problem(f"{where} answered what is no message: {error}") from error
+        raise Problem(f"{where} sent an invalid message: {error}") from error
     if not isinstance(answer, kind):
         asked, told = type(question).__name__, type(answer).__name__
-        raise Problem(f"{where} answered {told}, which is no answer to {asked}")
+        raise Problem(f"{where} answered {asked} with {told}")
     return answer
 
 

@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> None:
         with demo_folder(folder, options.keep):
             Demo(folder, options.megabytes * 1_000_000, console).run()
         if options.keep:
-            console.print(f"kept: {folder}; quorate dev up --folder {folder} starts it again")
+            console.print(f"kept {folder}; start it again: quorate dev up --folder {folder}")
 
     run_guarded(run, options.folder.parent)
 

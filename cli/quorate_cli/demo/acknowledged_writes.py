@@ -55,12 +55,13 @@ class KeyHistory:
         """Return what is wrong with reading `found` after `at_least` was acknowledged, if
         anything."""
         if found is None:
-            return f"{self.name} is gone; write {at_least} was acknowledged" if at_least else None
+            missing = f"{self.name} is missing, although write {at_least} was acknowledged"
+            return missing if at_least else None
         name, _, number = found.rpartition(":")
         if name != self.name or not number.isdecimal() or int(number) > self.tried:
-            return f"{self.name} holds {found!r}, which nobody wrote"
+            return f"{self.name} has the value {found!r}, which was never written"
         if int(number) < at_least:
-            return f"{self.name} holds write {number}; write {at_least} was acknowledged"
+            return f"{self.name} has write {number}, although write {at_least} was acknowledged"
         return None
 
     def longest_gap(self, since: float, until: float) -> float:
@@ -173,7 +174,7 @@ class Writer:
             while isinstance(cause, BaseExceptionGroup):
                 cause = cause.exceptions[0]
             raise Problem(
-                f"the writer cannot go on ({type(cause).__name__}: {cause})"
+                f"the writing client failed ({type(cause).__name__}: {cause})"
             ) from self._crash
 
     async def _with_client(self, work: Callable[[RedisCluster], Coroutine[Any, Any, None]]) -> None:
@@ -239,8 +240,8 @@ class Writer:
             if time.monotonic() > deadline:
                 last = f"; last error: {self.failures[-1].text}" if self.failures else ""
                 raise Problem(
-                    f"{len(late)} of {len(self.histories)} keys, {late[0]} among them, were not"
-                    f" writable for {seconds:g} s{last}"
+                    f"{len(late)} of {len(self.histories)} keys ({late[0]} is one) could not be"
+                    f" written for {seconds:g} s{last}"
                 )
             time.sleep(0.02)
 
@@ -266,7 +267,7 @@ class Writer:
 
         asyncio.run(self._with_client(read_all))
         if self.wrong:
-            raise Problem(f"{len(self.wrong)} wrong reads, the first: {self.wrong[0]}")
+            raise Problem(f"{len(self.wrong)} reads were wrong; the first: {self.wrong[0]}")
         return sum(history.acknowledged for history in self.histories)
 
 

@@ -88,9 +88,9 @@ class Library:
         async def check_one(client: RedisCluster, file: LibraryFile) -> None:
             found = await self._ask(client, "GET", file.key)
             if not isinstance(found, bytes):
-                wrong.append(f"{file.key} is not there")
+                wrong.append(f"{file.key} is missing")
             elif hashlib.sha256(found).digest() != self.digests[file.key]:
-                wrong.append(f"{file.key} has other content ({len(found)} bytes)")
+                wrong.append(f"{file.key} has another content ({len(found)} bytes)")
             progress(file.bytes)
 
         asyncio.run(self._each(endpoints, check_one))

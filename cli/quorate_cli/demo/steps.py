@@ -82,12 +82,12 @@ class Demo:
         return (
             ("start one operator and three agents on loopback", self.start_cluster),
             ("declare a zone: quorate apply -f examples/zone.yaml", self.declare_zone),
-            ("store this Python's standard library, read it back", self.load_library),
+            ("store this Python's standard library and read it back", self.load_library),
             ("kill -9 an agent while a client writes", self.kill_primary),
-            ("add a fourth agent: data moves onto it", self.add_agent),
-            ("restart every agent, one by one", self.restart_agents),
-            ("stop everything, start it again", self.restart_cluster),
-            ("let Spark compare every copy; damage one; compare again", self.validate),
+            ("add a fourth agent; data moves onto it", self.add_agent),
+            ("restart the agents one by one", self.restart_agents),
+            ("stop everything and start it again", self.restart_cluster),
+            ("compare all copies with Spark, damage one, compare again", self.validate),
         )
 
     def run(self) -> None:
@@ -98,12 +98,12 @@ class Demo:
                 self.console.print(f"\n[bold]{number}/{len(self.steps)}  {title}[/bold]")
                 since = time.monotonic()
                 step()
-                self._say(f"[green]checked[/green], {time.monotonic() - since:.1f} s")
+                self._say(f"[green]passed[/green], {time.monotonic() - since:.1f} s")
         finally:
             self.writer.stop()
         seconds = time.monotonic() - begin
         self.console.print(
-            f"\n[bold green]all {len(self.steps)} steps hold[/bold green], {seconds:.0f} s in all"
+            f"\n[bold green]all {len(self.steps)} steps passed[/bold green] in {seconds:.0f} s"
         )
 
     # --- 1, 2: a cluster and a zone --------------------------------------------------------------
@@ -118,17 +118,17 @@ class Demo:
     def declare_zone(self) -> None:
         """Declare a zone as a user would, by the command."""
         if not EXAMPLE.exists():
-            raise Problem(f"{EXAMPLE} is not there: run the demo from a checkout of the project")
+            raise Problem(f"{EXAMPLE} does not exist: run the demo from a checkout of the project")
         command = ("apply", "-f", str(EXAMPLE), "--folder", str(self.folder), "--wait", "30")
         applied = subprocess.run(python("quorate_cli", *command), capture_output=True, text=True)
         if applied.returncode:
-            raise Problem(f"quorate apply ended with {applied.returncode}: {applied.stderr}")
+            raise Problem(f"quorate apply exited with {applied.returncode}: {applied.stderr}")
         self._say(applied.stdout.strip())
         (found,) = resources.fetch_all(self.cluster.api(), resources.ZONE)
         self.zone_name = resources.name_of(found)
         self.endpoints = resources.zone(found).status.endpoints
         host, _, port = self.endpoints[0].rpartition(":")
-        self._say(f"try it meanwhile:  [bold]redis-cli -c -h {host} -p {port}[/bold]")
+        self._say(f"try it:  [bold]redis-cli -c -h {host} -p {port}[/bold]")
         self._say(f"logs: {self.folder}/operator.log and {self.folder}/agents/*/agent.log")
 
     # --- 3: data ---------------------------------------------------------------------------------
@@ -137,12 +137,12 @@ class Demo:
         """Store every file, then read every file."""
         self._pass_over_library("stored", self.library.store)
         if self.library.repeated:
-            self._say(f"{self.library.repeated} commands had to be sent again")
+            self._say(f"{self.library.repeated} commands were sent again")
         self._check_library()
 
     def _check_library(self) -> None:
         self._pass_over_library("read back", self.library.check)
-        self._say("every SHA-256 is the same")
+        self._say("the SHA-256 of every file is the same")
 
     def _pass_over_library(
         self, what: str, work: Callable[[Sequence[str], Callable[[int], None]], None]
@@ -184,9 +184,10 @@ class Demo:
             if history.name in served
         ]
         self._say(
-            f"{victim.name} was primary of {victim.primaries} of {self._zone().partitions}"
-            f" partitions; a key of these was not writable for p50 {percentile(gaps, 0.5):.0f} ms,"
-            f" p99 {percentile(gaps, 0.99):.0f} ms, max {max(gaps):.0f} ms"
+            f"{victim.name} was the primary of {victim.primaries} of {self._zone().partitions}"
+            " partitions; pause of writes to a key of these:"
+            f" p50 {percentile(gaps, 0.5):.0f} ms, p99 {percentile(gaps, 0.99):.0f} ms,"
+            f" longest {max(gaps):.0f} ms"
         )
         self._check_writes(since)
         copied = self._zone().full_copies
@@ -194,7 +195,7 @@ class Demo:
         self._wait(self._is_settled, f"{victim.name} to catch up")
         self._say(
             f"{victim.name} is back and has every update;"
-            f" {self._zone().full_copies - copied} copies had to be made whole again"
+            f" full copies: {self._zone().full_copies - copied}"
         )
 
     def _keys_served_by(self, node: str) -> set[str]:
@@ -256,11 +257,11 @@ class Demo:
                 update(count)
         until = time.monotonic()
         copied = self._zone().full_copies - copied
-        self._say(f"{len(names)} restarts in {until - since:.1f} s, {copied} full copies")
+        self._say(f"{len(names)} restarts in {until - since:.1f} s; full copies: {copied}")
         self._say_longest_wait(since, until)
         refuse_failures(self._check_writes(since), "agents were restarted one by one")
         if copied:
-            raise Problem(f"{copied} copies were made whole where the log should have sufficed")
+            raise Problem(f"full copies: {copied}, although the logs had every missing update")
 
     def restart_cluster(self) -> None:
         """Stop everything, start it again, and check that everything is there."""
@@ -271,12 +272,12 @@ class Demo:
         self.cluster.up()
         self._wait(self._is_settled, "every partition to be served again")
         self._say(
-            f"stopped in {stopped - since:.1f} s, serving again after"
-            f" {time.monotonic() - stopped:.1f} s"
+            f"stopped in {stopped - since:.1f} s, serving again"
+            f" {time.monotonic() - stopped:.1f} s later"
         )
         self.endpoints = self._fresh_endpoints()
         self.writer.move(self.endpoints)
-        self._say(f"{self.writer.check()} acknowledged writes, none is gone")
+        self._say(f"{self.writer.check()} acknowledged writes, none lost")
         self._check_library()
 
     def _fresh_endpoints(self) -> list[str]:
@@ -297,19 +298,19 @@ class Demo:
             raise Problem(f"copies do not agree ({report.outcome}): {'; '.join(report.reasons)}")
         self._say(
             f"{report.copies} copies of {report.partitions} partitions agree in"
-            f" {report.settled_keys} keys ({report.unsettled_keys} were being written)"
+            f" {report.settled_keys} keys; {report.unsettled_keys} more were being written"
         )
         key = self.library.files[len(self.library.files) // 2].key
         node = self._damage(key)
-        self._say(f"damaged on purpose: the copy of {key} on {node}")
+        self._say(f"damaged the copy of {key} on {node}")
         code, report = self._compare()
         found = [difference.key for difference in report.key_differences]
         if code != 1 or found != [key]:
             raise Problem(
-                f"{key} was damaged, but the validation ended with {code} and reported"
+                f"{key} was damaged, but the validation exited with {code} and reported"
                 f" {', '.join(found) or 'nothing'}"
             )
-        self._say(f"reported, and nothing else: {found[0]}")
+        self._say(f"the validation reported {found[0]} and nothing else")
 
     def _compare(self) -> tuple[int, Report]:
         file = self.folder / "validation.json"
@@ -334,7 +335,9 @@ class Demo:
         try:
             return code, msgspec.json.decode(file.read_bytes(), type=Report)
         except (FileNotFoundError, msgspec.MsgspecError) as error:
-            raise Problem(f"the validation ended with {code} and no report: see {log}") from error
+            raise Problem(
+                f"the validation exited with {code} and wrote no report: see {log}"
+            ) from error
 
     def _damage(self, key: str) -> str:
         """Overwrite `key` in a backup's copy; return the backup's name."""
@@ -353,7 +356,7 @@ class Demo:
                     DAMAGE,
                 )
                 return node
-        raise Problem(f"no agent but the primary has a copy of {key}")
+        raise Problem(f"only the primary has a copy of {key}")
 
     # --- small questions and sentences -----------------------------------------------------------
 
@@ -364,8 +367,8 @@ class Demo:
         """Return the failed commands; raise Problem unless acknowledged writes are found."""
         failures: list[Failure] = self.writer.failures_since(since)
         unknown = sum("UNKNOWN" in failure.text for failure in failures)
-        self._say(f"failed commands: {len(failures)}, of these with unknown outcome: {unknown}")
-        self._say(f"{self.writer.check()} acknowledged writes, none is gone")
+        self._say(f"failed commands: {len(failures)}, {unknown} of them with unknown outcome")
+        self._say(f"{self.writer.check()} acknowledged writes, none lost")
         return failures
 
     def _say_longest_wait(self, since: float, until: float) -> None:
@@ -399,7 +402,7 @@ class Demo:
         while not is_so():
             if time.monotonic() > deadline:
                 raise Problem(
-                    f"waited {SETTLE_S:g} s in vain for {what}; the operator says:"
+                    f"waited {SETTLE_S:g} s for {what}, without success; state of the zone:"
                     f" {self._zone().sentence}"
                 )
             time.sleep(POLL_S)
@@ -421,7 +424,7 @@ def refuse_failures(failures: Sequence[Failure], what: str) -> None:
     """Raise Problem if a command failed during `what`, which clients should not notice."""
     if failures:
         raise Problem(
-            f"{len(failures)} commands failed while {what}, the first of them on key"
+            f"{len(failures)} commands failed while {what}; the first, on key"
             f" {failures[0].key}: {failures[0].text}"
         )
 
@@ -429,7 +432,7 @@ def refuse_failures(failures: Sequence[Failure], what: str) -> None:
 def words_of_parked(count: int, longest_s: float) -> str:
     """Return how many commands waited for a hand-over, and a bound of the longest wait."""
     if not count:
-        return "no command had to wait for a hand-over"
+        return "no command waited for a hand-over"
     if longest_s == float("inf"):
-        return f"hand-overs made {count} commands wait, one of them longer than agents measure"
-    return f"hand-overs made {count} commands wait, none longer than {1000 * longest_s:.0f} ms"
+        return f"{count} commands waited for a hand-over, the longest for more than agents measure"
+    return f"{count} commands waited for a hand-over, each at most {1000 * longest_s:.0f} ms"

@@ -82,7 +82,7 @@ def up(
     for line in how_to_connect(cluster.state()).values():
         teller.print(line, soft_wrap=True)
     if not cluster.has_zones():
-        teller.print("next: quorate apply -f examples/zone.yaml")
+        teller.print("no zone yet; declare one: quorate apply -f examples/zone.yaml")
 
 
 @app.command()
@@ -95,7 +95,7 @@ def down(
     cluster.down()
     if delete_data:
         cluster.folder.delete()
-        console.print(f"folder {cluster.folder.path} deleted")
+        console.print(f"folder {cluster.folder.path}: deleted")
 
 
 @app.command()
@@ -169,7 +169,7 @@ def restart(name: NameArgument, folder: FolderOption = DEFAULT_FOLDER) -> None:
 def add(folder: FolderOption = DEFAULT_FOLDER) -> None:
     """Start one more agent.  Data moves onto it by itself (`quorate status --watch`)."""
     name = dev_cluster(folder).add()
-    console.print(f"{name} is a member; `quorate status --watch` shows data moving onto it")
+    console.print(f"{name}: joined; `quorate status --watch` shows data moving onto it")
 
 
 @app.command()
@@ -181,7 +181,7 @@ def remove(
     """Move every copy off an agent, then stop it and delete its data."""
     with _moving_off() as told:
         dev_cluster(folder).remove(name, timeout, partial(told, name))
-    console.print(f"{name}: removed with its data; every copy is elsewhere")
+    console.print(f"{name}: removed with its data; other agents have all its copies")
 
 
 @app.command()
@@ -194,11 +194,11 @@ def scale(
     check_count("AGENTS", agents)
     cluster = dev_cluster(folder)
     while len(present := cluster.folder.read().agents) < agents:
-        console.print(f"{cluster.add()} is a member")
+        console.print(f"{cluster.add()}: joined")
     for agent in reversed(present[agents:]):
         with _moving_off() as told:
             cluster.remove(agent.name, timeout, partial(told, agent.name))
-        console.print(f"{agent.name}: removed with its data; every copy is elsewhere")
+        console.print(f"{agent.name}: removed with its data; other agents have all its copies")
 
 
 @contextmanager
@@ -246,7 +246,7 @@ def logs(
                 else:
                     time.sleep(0.2)
     except FileNotFoundError:
-        raise Problem(f"{name} has said nothing yet: there is no {log}") from None
+        raise Problem(f"{name} has logged nothing yet: {log} does not exist") from None
 
 
 def _log_line(line: str) -> Text:

@@ -85,7 +85,7 @@ class DevCluster:
         if agents is not None:
             check_count("--agents", agents)
         if cluster is not None and not is_short_name(cluster):
-            raise Problem(f"--name {cluster!r}: write lower-case letters, digits and '-'")
+            raise Problem(f"--name {cluster!r}: use only lower-case letters, digits and '-'")
         with self.folder.locked():
             entry = self._make_or_read(cluster, agents, client_port_base, debug_commands)
             names = [agent.name for agent in entry.agents]
@@ -93,7 +93,7 @@ class DevCluster:
             if len(running) == len(names) + 1:
                 self._say(f"cluster {entry.cluster} is already up")
             elif running:
-                self._say(f"already running: {', '.join(running)}; the rest is started")
+                self._say(f"already running: {', '.join(running)}; starting the others")
             try:
                 self._start_operator()
                 refused = self._start_agents(entry, names)
@@ -123,8 +123,8 @@ class DevCluster:
         ]
         with suppress(OSError):  # the terminal may be gone
             self._say(
-                f"interrupted; {'; '.join(parts)}; `quorate dev up` finishes this,"
-                " `quorate dev down` stops it"
+                f"interrupted; {'; '.join(parts)}; `quorate dev up` continues,"
+                " `quorate dev down` stops all processes"
             )
 
     def down(self) -> None:
@@ -166,14 +166,14 @@ class DevCluster:
             entry = self.check_known(name)
             agent = next((agent for agent in entry.agents if agent.name == name), None)
             if agent is None:
-                raise Problem(f"{name} has no copies: name an agent")
+                raise Problem(f"{name} is not an agent: name an agent")
             if self.folder.process(name) is not None:
                 raise Problem(f"{name} is running: stop it first, with `quorate dev stop {name}`")
             zones = map(resources.zone, resources.fetch_all(self.api(), resources.ZONE))
             check_can_be_filled(name, self.state(), list(zones))
             reason = f"`quorate dev start {name} --set-aside`; before that: {self.last_words(name)}"
             where = set_aside(self._agent_command(entry, agent), reason)
-            self._say(f"{name}: what it held is kept in {where}; the others fill a new store")
+            self._say(f"{name}: its data is set aside in {where}; the others fill a new store")
 
     def put_back(self) -> None:
         """Give all agents back what they set aside last; only if no partition has a store left."""
@@ -187,7 +187,7 @@ class DevCluster:
                 if (number := newest_set_aside(self.folder.data(agent.name)))
             }
             if not found:
-                raise Problem("nothing is put back: no agent has set anything aside")
+                raise Problem("nothing was put back: no agent has data that was set aside")
             self._stop([agent.name for agent in found])
             for agent, number in found.items():
                 put_back(self._agent_command(entry, agent), number)
@@ -218,7 +218,7 @@ class DevCluster:
         with self.folder.locked():
             entry = self.folder.read()
             if len(entry.agents) >= AGENTS_MAX:
-                raise Problem(f"cluster {entry.cluster} has {AGENTS_MAX} agents, the most it may")
+                raise Problem(f"cluster {entry.cluster} has {AGENTS_MAX} agents, the maximum")
             self.api()
             name = f"agent-{entry.next_number}"
             entry = msgspec.structs.replace(
@@ -240,12 +240,14 @@ class DevCluster:
         with self.folder.locked():
             entry = self.check_known(name)
             if name == OPERATOR:
-                raise Problem("the operator cannot be removed: stop it all with `quorate dev down`")
+                raise Problem(
+                    "the operator cannot be removed: stop the cluster with `quorate dev down`"
+                )
             api = self.api()
             if len(entry.agents) == 1:
                 raise Problem(
-                    f"{name} is the last agent of cluster {entry.cluster}: `quorate dev down"
-                    " --delete-data` ends the cluster with its data"
+                    f"{name} is the last agent of cluster {entry.cluster}: to delete the cluster"
+                    " and its data, use `quorate dev down --delete-data`"
                 )
             self._membership.check_declared(entry)
             deadline = time.monotonic() + seconds
@@ -282,8 +284,8 @@ class DevCluster:
                 return
             if time.monotonic() > deadline:
                 raise Problem(
-                    f"{name} still holds {left} copies and stays a member: `quorate status` says"
-                    " what is waited for; give more time with --timeout"
+                    f"{name} still has {left} copies and stays a member: `quorate status` shows the"
+                    " reason; give it more time with --timeout"
                 )
             time.sleep(POLL_S * 4)
 
@@ -300,8 +302,8 @@ class DevCluster:
             except Problem as problem:
                 if time.monotonic() > deadline:
                     raise Problem(
-                        f"{problem}; {name} is not running and stays a member: `quorate dev start"
-                        f" {name}`, or add an agent that can take its copies"
+                        f"{problem}; {name} is not running and stays a member: start it with"
+                        f" `quorate dev start {name}`, or add an agent that can take its copies"
                     ) from problem
                 time.sleep(POLL_S * 4)
             else:
@@ -317,7 +319,7 @@ class DevCluster:
             reason = stop_reason(self.folder, OPERATOR)
             raise Problem(
                 f"the operator of folder {self.folder.path} is not running: start it with"
-                f" `quorate dev up`{f'; its last words: {reason}' if reason else ''}"
+                f" `quorate dev up`{f'; it ended because: {reason}' if reason else ''}"
             )
         return OperatorApi(HOST, address.api_port, token=read_token(self.folder.token_file))
 
@@ -359,12 +361,12 @@ class DevCluster:
         if cluster is not None and cluster != entry.cluster:
             raise Problem(
                 f"folder {self.folder.path} belongs to cluster {entry.cluster}, not {cluster}:"
-                " leave --name away, or name another folder with --folder"
+                " omit --name, or name another folder with --folder"
             )
         if agents is not None and agents != len(entry.agents):
             raise Problem(
-                f"cluster {entry.cluster} has {len(entry.agents)} agents, not {agents}: change that"
-                f" with `quorate dev scale {agents}`"
+                f"cluster {entry.cluster} has {len(entry.agents)} agents, not {agents}: change the"
+                f" number with `quorate dev scale {agents}`"
             )
         if client_port_base is not None:
             entry = msgspec.structs.replace(entry, client_port_base=client_port_base)
@@ -376,8 +378,8 @@ class DevCluster:
     def _tell_of_taken_port(self, base: int) -> None:
         if base != CLIENT_PORT:
             self._say(
-                f"port {taken_port(CLIENT_PORT) or CLIENT_PORT} is taken, most likely by another"
-                f" cluster: clients of this one connect to {base} and the ports after it"
+                f"port {taken_port(CLIENT_PORT) or CLIENT_PORT} is taken, probably by another"
+                f" cluster: the client ports of this cluster begin at {base}"
             )
 
     def _start_operator(self) -> None:
@@ -453,7 +455,7 @@ class DevCluster:
                 raise Problem(f"{name} ended at once: {self.last_words(name)}")
             if time.monotonic() > deadline:
                 raise Problem(
-                    f"{name} does not listen after {START_S:g} s: its log is"
+                    f"{name} is not listening after {START_S:g} s: see its log"
                     f" {self.folder.log(name)}"
                 )
             time.sleep(POLL_S)
@@ -488,7 +490,7 @@ class DevCluster:
         known = [OPERATOR, *(agent.name for agent in entry.agents)]
         if name not in known:
             raise Problem(
-                f"process {name!r} is not of cluster {entry.cluster}: there are {', '.join(known)}"
+                f"cluster {entry.cluster} has no process {name!r}: name one of {', '.join(known)}"
             )
         return entry
 

@@ -83,12 +83,12 @@ class Membership:
             for name in missing:
                 if folder.process(name) is None:
                     raise Problem(
-                        f"{name} ended before it took part: {self._cluster.last_words(name)}"
+                        f"{name} ended before it joined: {self._cluster.last_words(name)}"
                     )
             if time.monotonic() > deadline:
                 raise Problem(
-                    f"{', '.join(missing)} took no part after {START_S:g} s:"
-                    f" `quorate describe storageclusters` and {folder.log(OPERATOR)} say why"
+                    f"{', '.join(missing)} did not join within {START_S:g} s: see"
+                    f" `quorate describe storageclusters` and {folder.log(OPERATOR)}"
                 )
             time.sleep(POLL_S)
 
@@ -123,4 +123,4 @@ class Membership:
             if node.name in names and node.state == "Draining":
                 path = f"/nodes/{node.name}/undrain?cluster={entry.cluster}"
                 self._cluster.api().post(path)
-                self._say(f"{node.name}: is no longer being drained")
+                self._say(f"{node.name}: drain undone")

@@ -46,8 +46,8 @@ def stop_reason(folder: ClusterFolder, name: str) -> str:
     log = folder.log(name)
     said = last_error(log, started.log_begin)
     return said or (
-        f"it ended without an error, as when it is killed; `quorate dev start {name}` starts it"
-        f" again (log: {log})"
+        f"it ended without logging an error, so it was probably killed; `quorate dev start {name}`"
+        f" starts it again (log: {log})"
     )
 
 

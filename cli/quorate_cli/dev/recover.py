@@ -28,7 +28,7 @@ def recover_metastore(cluster: DevCluster) -> list[str]:
             try:
                 cluster.start_agent(agent.name)
             except Problem as problem:  # what the others have may be enough
-                said.append(f"{agent.name} does not run and is heard when it does: {problem}")
+                said.append(f"{agent.name} is not running; its data counts once it runs: {problem}")
     addresses = [f"{HOST}:{a.peer_port}" for a in cluster.folder.read().agents if a.peer_port]
     data = cluster.folder.data(OPERATOR)
     command = python(
@@ -55,5 +55,5 @@ def _zones(cluster: DevCluster) -> list[str]:
                 break
         time.sleep(POLL_S)
     if not zones:
-        return ["no agent knows of a zone"]
+        return ["no agent has data of a zone"]
     return [f"zone {zone.name}: {zone.sentence}" for zone in zones]

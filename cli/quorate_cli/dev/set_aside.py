@@ -26,15 +26,15 @@ def check_can_be_filled(name: str, state: ClusterState, zones: Sequence[Zone]) -
     """
     node = state.node(name)
     if node is not None and node.online:
-        raise Problem(f"{name} takes part: stop it first, with `quorate dev stop {name}`")
+        raise Problem(f"{name} is online: stop it first, with `quorate dev stop {name}`")
     for zone in zones:
         if zone.spec.storage is not StorageKind.PERSISTENT:
             continue
         status = state.zone(zone.metadata.name)
         if status is None:
             raise Problem(
-                f"{name} is not set aside: the operator says nothing of zone"
-                f" {zone.metadata.name} yet; try again soon"
+                f"{name} was not set aside: the operator has no state of zone"
+                f" {zone.metadata.name} yet: try again soon"
             )
         _check_zone(name, status, zone.spec.replicas)
 
@@ -44,11 +44,11 @@ def _check_zone(name: str, status: ZoneStatus, replicas: int) -> None:
     needed = quorum(replicas, 1)
     if owners >= needed:
         return
-    fewest = "no other agent has a copy" if owners <= 0 else f"only {owners} other agents have one"
+    count = "no other agent has" if owners <= 0 else f"only {owners} other agents have"
     raise Problem(
-        f"{name} is not set aside: of some partition of zone {status.name} {fewest}, and"
-        f" {needed} must be there to fill a new store without losing what was answered: start the"
-        " other agents (`quorate dev up`), or keep the folder and mend the file"
+        f"{name} was not set aside: {count} a copy of some partition of zone {status.name}, and"
+        f" {needed} are needed to fill a new store without losing acknowledged writes: start the"
+        " other agents (`quorate dev up`), or keep the folder and repair the file"
     )
 
 
@@ -63,12 +63,12 @@ def check_all_is_lost(state: ClusterState, zones: Sequence[Zone]) -> None:
         if status is None or status.lost < status.partitions:
             lost = "unknown" if status is None else f"{status.lost} of {status.partitions}"
             raise Problem(
-                f"nothing is put back: of zone {zone.metadata.name} not all partitions are LOST"
-                f" ({lost}): the others fill the new stores, and an old one that votes again could"
-                " undo what was answered since; `quorate status` says what is waited for"
+                f"nothing was put back: not all partitions of zone {zone.metadata.name} are LOST"
+                f" ({lost}): other agents fill the new stores, and an old store that votes again"
+                " could undo writes acknowledged since; see `quorate status`"
             )
     if not kept:
-        raise Problem("nothing is put back: no Persistent zone is declared")
+        raise Problem("nothing was put back: no Persistent zone is declared")
 
 
 def newest_set_aside(data: Path) -> int:
@@ -94,6 +94,6 @@ def set_aside(command: Sequence[str], reason: str) -> str:
 def _run(command: list[str]) -> str:
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
     if done.returncode:
-        said = done.stderr.strip().splitlines() or ["it said nothing"]
+        said = done.stderr.strip().splitlines() or ["it printed no error"]
         raise Problem(said[-1])
     return done.stdout.strip()

@@ -47,8 +47,10 @@ from quorate_cli.terminal.version_option import VersionOption
 
 HELP = "Inspect and operate Quorate on Kubernetes: clusters, zones and agents."
 WAIT_S = 300.0
-NO_CLUSTER = "no StorageCluster is declared here: -n names another namespace, -A shows all"
-NO_ZONE = "no Zone is declared: kubectl apply --filename examples/zone.yaml"
+NO_CLUSTER = (
+    "no StorageCluster is declared in this namespace: name another with -n, or show all with -A"
+)
+NO_ZONE = "no Zone is declared; declare one: kubectl apply --filename examples/zone.yaml"
 
 console = Console(highlight=False)
 teller = Teller(highlight=False)
@@ -117,7 +119,7 @@ def describe(
     """`quorate describe` from the custom resources."""
     found = find_kind(kind)
     if every and name is not None:
-        raise Problem(f"-A and the name {name} do not go together: name its namespace with -n")
+        raise Problem(f"-A cannot be combined with the name {name}: name its namespace with -n")
     api = KubeApi(kubeconfig, context)
     place = "" if every else namespace or api.namespace
     if name is not None:
@@ -145,7 +147,9 @@ def events(
 ) -> None:
     """Show recent events (joins, losses, migrations), then the state of each zone."""
     if every and (zone or cluster):
-        raise Problem("-A shows events of everything: name a zone or a cluster with -n instead")
+        raise Problem(
+            "-A cannot be combined with a zone or --cluster: name their namespace with -n"
+        )
     api = KubeApi(kubeconfig, context)
     place = "" if every else namespace or api.namespace
     of = None
@@ -174,9 +178,7 @@ def plan(
     declared = resources.zone(objects.fetch(api, ZONE, place, zone))
     rows = objects.stored_rows(api, place, declared.status.zone_id or declared.metadata.uid)
     if rows.record is None:
-        raise Problem(
-            f"Zone {zone} is not led yet: try again soon; `kubectl quorate status` says more"
-        )
+        raise Problem(f"Zone {zone} is not led yet: try again soon; see `kubectl quorate status`")
     nodes = objects.registrations(api, place, declared.spec.cluster_ref.name)
     there = [
         DataNode(name, each.weight, each.failure_domain, each.left_since_ms is None)
@@ -205,7 +207,7 @@ def drain(
     """Move every copy off an agent, and keep it empty until `undrain`."""
     _drain(KubeApi(kubeconfig, context), namespace, cluster, agent, True, wait, operator_namespace)
     if wait:
-        teller.print(f"agent {agent} holds nothing; kubectl quorate undrain {agent} takes it back")
+        teller.print(f"agent {agent} has no copies; undo: kubectl quorate undrain {agent}")
 
 
 @app.command()
@@ -250,13 +252,13 @@ def replace(
         teller.print(each, soft_wrap=True)
     if not yes:
         if not sys.stdin.isatty():
-            raise Problem(f"agent {agent}: nothing was changed: say --yes to free these")
-        if not typer.confirm(f"Give up what agent {agent} has stored?"):
+            raise Problem(f"agent {agent}: nothing was changed: confirm with --yes")
+        if not typer.confirm(f"Give up the data of agent {agent}?"):
             raise Problem("nothing was changed")
     free(api, of, freed)
     teller.print(
-        f"freed; the others fill a new pod {of.metadata.name}-{agent}-0 with an empty volume:"
-        " kubectl quorate status --watch",
+        f"deleted; a new pod {of.metadata.name}-{agent}-0 with an empty volume is filled by the"
+        " other agents: kubectl quorate status --watch",
         soft_wrap=True,
     )
 
@@ -314,14 +316,14 @@ def report(
     at = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     file = output or Path(f"quorate-report-{place}-{at}.tar.gz")
     if not file.absolute().parent.is_dir():
-        raise Problem(f"--output {file}: folder {file.absolute().parent} does not exist: make it")
+        raise Problem(f"--output {file}: folder {file.absolute().parent} does not exist: create it")
     made = Report(api, place, operator_namespace)
     made.gather(shown)
     made.write(file)
     teller.print(f"{file}: {len(made.files)} files", soft_wrap=True)
     if made.missing:
         count = len(made.missing)
-        teller.print(f"{count} things could not be read: missing.txt in it names them and says why")
+        teller.print(f"{count} items could not be read: missing.txt in the archive lists them")
 
 
 def _drain(
@@ -338,7 +340,7 @@ def _drain(
     made = declare_drain(api, of, agent, draining)
     unchanged = made.spec.drain_agents == of.spec.drain_agents
     names = ", ".join(made.spec.drain_agents) or "none"
-    so = "says so already" if unchanged else "changed"
+    so = "unchanged" if unchanged else "changed"
     teller.print(
         f"storagecluster/{made.metadata.name} {so}: spec.drainAgents: {names}", soft_wrap=True
     )
@@ -346,7 +348,7 @@ def _drain(
         return
     operator = find_operator(api, place, operator_namespace)
     if operator.problem:
-        raise Problem(f"agent {agent}: declared, and nobody acts on it: {operator.problem}")
+        raise Problem(f"agent {agent}: declared, but not carried out: {operator.problem}")
     follow_drain(
         api, made, agent, draining, wait, lambda said: teller.print(Text(said), soft_wrap=True)
     )

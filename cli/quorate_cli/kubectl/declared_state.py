@@ -156,7 +156,7 @@ def sentence(zone: Zone) -> str:
     for kind in ("Accepted", "Available", "FullyReplicated"):
         condition = _condition(zone.status.conditions, kind)
         if condition is None:
-            return "the operator has not looked at it yet"
+            return "the operator has not processed it yet"
         if condition.status != "True":
             return condition.message
     return "every partition has all its copies"

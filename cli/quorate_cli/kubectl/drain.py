@@ -30,8 +30,8 @@ def declare_drain(
         elif agent not in present:
             listed = ", ".join(present) or "none"
             raise Problem(
-                f"agent {agent}: spec.drainAgents of StorageCluster {name} does not name it;"
-                f" it names {listed}"
+                f"agent {agent} is not in spec.drainAgents of StorageCluster {name}:"
+                f" that contains {listed}"
             )
         if draining == (agent in present):
             return cluster
@@ -46,8 +46,8 @@ def declare_drain(
         except Conflict:  # changed by another client: read it again
             cluster = _again(api, cluster)
     raise Problem(
-        f"StorageCluster {name}: {ATTEMPTS} others changed it at the same time; nothing was"
-        " changed: try again"
+        f"StorageCluster {name}: other clients changed it {ATTEMPTS} times meanwhile, so this"
+        " command changed nothing: try again"
     )
 
 
@@ -66,7 +66,7 @@ def follow_drain(
     """
     deadline = time.monotonic() + wait_s
     generation, said = cluster.metadata.generation, ""
-    undo = f"take it back: kubectl quorate undrain {agent}"
+    undo = f"undo: kubectl quorate undrain {agent}"
     while True:
         cluster = _again(api, cluster)
         status = cluster.status
@@ -77,7 +77,7 @@ def follow_drain(
         if found is not None and draining:
             if found.reason == "Refused" and f"node {agent}:" in found.message:
                 raise Problem(
-                    f"{found.message}; it stays declared and begins as soon as it can; {undo}"
+                    f"{found.message}; the drain stays declared and begins when it can; {undo}"
                 )
             if found.status == "True":
                 return
@@ -86,9 +86,10 @@ def follow_drain(
                 tell(said)
         if time.monotonic() > deadline:
             why = said or (
-                "the operator has not looked at it: `kubectl quorate status` says whether one leads"
+                "the operator has not processed it: `kubectl quorate status` shows whether an"
+                " operator leads"
             )
-            more = f"; it goes on; {undo}" if draining else ""
+            more = f"; it continues; {undo}" if draining else ""
             raise Problem(f"agent {agent}: not done within {wait_s:g} s: {why}{more}")
         time.sleep(POLL_S)
 
@@ -98,8 +99,8 @@ def _check_known(api: KubeApi, cluster: StorageCluster, agent: str) -> None:
     if agent not in known:
         names = ", ".join(sorted(known)) or "none"
         raise Problem(
-            f"agent {agent!r} is not registered in StorageCluster {cluster.metadata.name};"
-            f" registered are {names}"
+            f"agent {agent!r} is not registered in StorageCluster {cluster.metadata.name}:"
+            f" registered agents are {names}"
         )
 
 

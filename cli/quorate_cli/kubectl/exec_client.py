@@ -32,8 +32,8 @@ def choose_pod(
     if not pods:
         endpoints = ", ".join(zone.status.endpoints) or "none yet"
         raise Problem(
-            f"zone {name}: no pods of agents are there; if you start the agents yourself, give"
-            f" commands by a Redis Cluster client, such as redis-cli -c; endpoints: {endpoints}"
+            f"zone {name}: there are no agent pods; if you start the agents yourself, use a Redis"
+            f" Cluster client, such as redis-cli -c; endpoints: {endpoints}"
         )
     for pod in sorted(pods, key=lambda each: (not _is_ready(each), each["metadata"]["name"])):
         agent = pod["metadata"].get("labels", {}).get(LABEL_AGENT, "")
@@ -44,8 +44,8 @@ def choose_pod(
             return str(pod["metadata"]["name"]), join_address(record.client_host, port)
     said = next((each.message for each in zone.status.conditions if each.status != "True"), "")
     raise Problem(
-        f"no agent's pod takes clients of zone {name} now: {said or 'none runs'};"
-        " `kubectl quorate status` says which agents are online"
+        f"zone {name}: no agent's pod accepts clients now: {said or 'none is running'};"
+        " `kubectl quorate status` shows which agents are online"
     )
 
 
@@ -67,7 +67,7 @@ def run(command: list[str]) -> NoReturn:
     """Become kubectl, with this process's terminal, input and exit code."""
     program = shutil.which(command[0])
     if program is None:
-        raise Problem("kubectl is not on PATH, and `cli` runs `kubectl exec`: install it")
+        raise Problem("kubectl is not on PATH, but `cli` runs `kubectl exec`: install kubectl")
     sys.stdout.flush()
     os.execv(program, command)
 

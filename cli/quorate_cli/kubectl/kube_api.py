@@ -75,7 +75,7 @@ class KubeApi:
         except (OSError, yaml.YAMLError, TypeError, KeyError) as error:
             why = words(error) if isinstance(error, OSError) else " ".join(str(error).split())
             raise Problem(
-                f"kubeconfig {file} cannot be read: {why}; name another with --kubeconfig"
+                f"kubeconfig {file} cannot be read: {why}; name another file with --kubeconfig"
             ) from error
         configuration.retries = False
         self.server = str(configuration.host)
@@ -255,13 +255,13 @@ def _decode(data: bytes) -> dict[str, Any]:
     try:
         return msgspec.json.decode(data, type=dict[str, Any])
     except msgspec.MsgspecError as error:
-        raise Problem(f"the API server answered what is not JSON: {error}") from error
+        raise Problem(f"the answer of the API server is not JSON: {error}") from error
 
 
 def _no_config(file: str, is_named: bool, error: Exception) -> str:
     if is_named:
         return f"--kubeconfig {file}: {error}"
     return (
-        f"no usable kubeconfig ({error}): name one with --kubeconfig or $KUBECONFIG; {file} was"
-        " looked at"
+        f"{file} is not a usable kubeconfig ({error}): name another file with --kubeconfig or"
+        " $KUBECONFIG"
     )

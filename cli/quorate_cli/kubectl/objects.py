@@ -53,7 +53,7 @@ def fetch(api: KubeApi, kind: Kind, namespace: str, name: str) -> Whole:
         there = f"there are {', '.join(names)}" if names else "there are none"
         raise NotThere(
             f"{kind.singular} {name!r} does not exist in namespace {namespace}: {there};"
-            " --namespace names another"
+            " name another namespace with -n"
         ) from error
 
 
@@ -87,9 +87,14 @@ def the_cluster(api: KubeApi, namespace: str, name: str = "") -> StorageCluster:
     known = clusters(api, namespace)
     if len(known) == 1:
         return known[0]
+    if not known:
+        raise Problem(
+            f"namespace {namespace} has no StorageCluster: name another namespace with -n"
+        )
     names = ", ".join(each.metadata.name for each in known)
-    there = f"there are {names}: name one with --cluster" if known else "there is none"
-    raise Problem(f"of which StorageCluster of namespace {namespace}? {there}")
+    raise Problem(
+        f"namespace {namespace} has several StorageClusters: name one with --cluster: {names}"
+    )
 
 
 def registrations(api: KubeApi, namespace: str, cluster: str = "") -> dict[str, NodeRecord]:

@@ -31,7 +31,7 @@ def find_operator(api: KubeApi, namespace: str, operator_namespace: str = "") ->
     try:
         found = [api.get(group_path(GROUP, "leases", place, LEASE)) for place in places]
     except Forbidden as forbidden:
-        return Operator(unknown=f"whether an operator runs cannot be told: {forbidden}")
+        return Operator(unknown=f"whether an operator runs is unknown: {forbidden}")
     except NotThere:
         if operator_namespace:
             return Operator(_none(operator_namespace))
@@ -41,8 +41,8 @@ def find_operator(api: KubeApi, namespace: str, operator_namespace: str = "") ->
             )
         except Forbidden:
             return Operator(
-                unknown=f"whether an operator runs cannot be told: no Lease {LEASE} is in namespace"
-                f" {namespace}: say with --operator-namespace where the operator runs"
+                unknown=f"whether an operator runs is unknown: namespace {namespace} has no Lease"
+                f" {LEASE}: name the operator's namespace with --operator-namespace"
             )
     if not found:
         return Operator(_none(namespace))
@@ -52,8 +52,8 @@ def find_operator(api: KubeApi, namespace: str, operator_namespace: str = "") ->
 
 def _none(namespace: str) -> str:
     return (
-        f"no operator is there: no Lease {LEASE} in namespace {namespace}: install the operator"
-        " (helm install), or say with --operator-namespace where it runs"
+        f"no operator runs: namespace {namespace} has no Lease {LEASE}: install the operator"
+        " (helm install), or name its namespace with --operator-namespace"
     )
 
 
@@ -61,13 +61,13 @@ def _judge(api: KubeApi, lease: Any) -> Operator:
     spec = lease.get("spec", {})
     holder, renewed = str(spec.get("holderIdentity") or ""), spec.get("renewTime")
     where = f"Lease {LEASE} in namespace {lease['metadata']['namespace']}"
-    look = "look at the operator's pods and their logs"
+    look = "see the operator's pods and their logs"
     if not holder or not renewed:
-        return Operator(f"no operator leads: {where} is held by nobody: {look}")
+        return Operator(f"no operator leads: {where} has no holder: {look}")
     age_s = (api.now - datetime.fromisoformat(str(renewed))).total_seconds()
     if age_s > int(spec.get("leaseDurationSeconds") or 10):
         return Operator(
-            f"no operator leads: {where} was last renewed {age_s:.0f} s ago, by {holder}; what is"
-            f" shown may be old: {look}"
+            f"no operator leads: {where} was last renewed {age_s:.0f} s ago, by {holder}; the state"
+            f" shown here may be old: {look}"
         )
     return Operator(holder=holder)

@@ -31,14 +31,14 @@ class Freed(NamedTuple):
         said = []
         if self.pod is not None:
             node = self.pod["spec"].get("nodeName")
-            where = f" on node {node}" if node else ", which is on no node,"
-            said.append(f"pod {self.pod['metadata']['name']}{where} is deleted at once")
+            where = f" on node {node}" if node else " (on no node)"
+            said.append(f"pod {self.pod['metadata']['name']}{where} will be deleted at once")
         if self.claim is not None:
             volume = self.claim["spec"].get("volumeName")
-            of = f" with its volume {volume}" if volume else ", which has no volume,"
+            of = f" with its volume {volume}" if volume else " (without a volume)"
             said.append(
-                f"claim {self.claim['metadata']['name']}{of} is deleted: the data of {self.agent}"
-                " there is given up"
+                f"claim {self.claim['metadata']['name']}{of} will be deleted, and with it the data"
+                f" of {self.agent}"
             )
         return said
 
@@ -55,16 +55,15 @@ def find_freed(api: KubeApi, cluster: StorageCluster, agent: str) -> Freed:
     )
     if freed.pod is not None and _is_ready(freed.pod):
         raise Problem(
-            f"agent {agent}: its pod {name}-0 is ready, so Kubernetes takes its node for running:"
-            " a node that lost its power is taken for running for a while: wait until `kubectl get"
-            " nodes` says NotReady; otherwise the operator does not reach the agent: look at"
-            f" `kubectl logs {name}-0` and the network; to start it anew over its data delete the"
-            " pod"
+            f"agent {agent}: its pod {name}-0 is Ready. If its node has lost power, wait until"
+            " `kubectl get nodes` shows it as NotReady. Otherwise the operator cannot reach the"
+            f" agent: see `kubectl logs {name}-0` and the network. To restart the agent with its"
+            " data, delete the pod"
         )
     if freed.pod is None and freed.claim is None:
         raise Problem(
-            f"agent {agent}: neither pod {name}-0 nor claim {name} is there in namespace"
-            f" {namespace}: nothing is to be freed; the operator makes both"
+            f"agent {agent}: namespace {namespace} has neither pod {name}-0 nor claim {name}, so"
+            " there is nothing to delete; the operator creates both"
         )
     return freed
 
@@ -82,11 +81,12 @@ def check_replaceable(api: KubeApi, cluster: StorageCluster, agent: str) -> None
     if record is None:
         known = ", ".join(sorted(nodes)) or "none"
         raise Problem(
-            f"agent {agent!r} is not registered in StorageCluster {name}; registered are {known}"
+            f"agent {agent!r} is not registered in StorageCluster {name}: registered agents are"
+            f" {known}"
         )
     if record.left_since_ms is None:
         raise Problem(
-            f"agent {agent} is online: nothing is to be replaced; to empty it:"
+            f"agent {agent} is online and needs no replacement; to move its copies away:"
             f" kubectl quorate drain {agent}"
         )
     for rows in all_rows(api, namespace, name):
@@ -94,14 +94,14 @@ def check_replaceable(api: KubeApi, cluster: StorageCluster, agent: str) -> None
         assert zone is not None
         if zone.placed and len(rows.rows) < zone.partitions:
             raise Problem(
-                f"agent {agent}: rows of Zone {zone.name} are missing and are rebuilt from what"
-                " agents have: it may be needed for that; wait until OwnershipDamaged is False"
+                f"agent {agent}: rows of Zone {zone.name} are missing and are rebuilt from the"
+                " agents' data, perhaps also from its own: wait until OwnershipDamaged is False"
             )
         lost = lost_without(agent, zone.name, zone.persistent, rows.rows, nodes)
         if lost:
             raise Problem(
                 f"agent {agent}: acknowledged writes could be lost with its data: {lost}; bring"
-                f" {agent} back with its volume, or first the others that are away"
+                f" back {agent} with its volume, or first the other agents that are offline"
             )
 
 
@@ -121,8 +121,8 @@ def all_rows(api: KubeApi, namespace: str, cluster: str) -> list[StoredRows]:
     headless = {*rows} - {*records}
     if headless:
         raise Problem(
-            f"PartitionTable {min(headless)}-head is missing: what its zone needs is not known;"
-            " wait until the operator has written it again"
+            f"PartitionTable {min(headless)}-head is missing, so it is unknown how many copies the"
+            " zone needs: wait until the operator has written it again"
         )
     return [StoredRows(record, rows.get(uid, ())) for uid, record in sorted(records.items())]
 

@@ -126,7 +126,7 @@ def read(
                 raise
             if str(problem) != waits_for:
                 waits_for = str(problem)
-                typer.echo(f"quorate: {problem}; waiting for it", err=True)
+                typer.echo(f"quorate: {problem}; retrying", err=True)
             time.sleep(RETRY_S)
         else:
             return

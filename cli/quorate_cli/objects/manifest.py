@@ -33,7 +33,7 @@ def read_manifests(files: Sequence[Path]) -> list[Manifest]:
             raise Problem(f"-f {file} is not text in UTF-8: name a YAML or JSON file") from error
         found.extend(parse_manifests(text, str(file)))
     if not found:
-        raise Problem(f"-f {', '.join(map(str, files))}: nothing is declared there")
+        raise Problem(f"-f {', '.join(map(str, files))}: there are no objects in it")
     _check_names(found)
     return found
 

@@ -76,7 +76,7 @@ class OperatorApi:
             unknown = "" if method == "GET" else "; whether it was done is unknown"
             raise Problem(
                 f"{self.name} did not answer {method} {path} within {self._timeout_s:g} s{unknown}:"
-                " look at `quorate status` and the operator's log"
+                " see `quorate status` and the operator's log"
             ) from error
         except OSError as error:
             raise Problem(
@@ -85,7 +85,7 @@ class OperatorApi:
             ) from error
         except http.client.HTTPException as error:
             raise Problem(
-                f"{self.name} does not speak HTTP ({type(error).__name__}): is --server right?"
+                f"{self.name} does not speak HTTP ({type(error).__name__}): check --server"
             ) from error
         finally:
             connection.close()
@@ -103,8 +103,8 @@ class OperatorApi:
             return NotThere(text)
         if status == http.client.UNAUTHORIZED:
             return Problem(
-                f"{self.name}: {text}; of an operator elsewhere, name a copy of that file in the"
-                f" variable {TOKEN_VARIABLE}"
+                f"{self.name}: {text}; for an operator on another machine, name a copy of that file"
+                f" in the environment variable {TOKEN_VARIABLE}"
             )
         if status == http.client.SERVICE_UNAVAILABLE:
             return NotReady(f"{self.name}: {text}")
@@ -117,7 +117,7 @@ class OperatorApi:
             return msgspec.json.decode(data, type=kind)
         except msgspec.MsgspecError as error:
             raise Problem(
-                f"{self.name} answered GET {path} with what this version does not understand"
+                f"{self.name}: this version does not understand the answer to GET {path}"
                 f" ({error}): use the `quorate` of the operator's version"
             ) from error
 
@@ -139,7 +139,7 @@ def read_token(file: Path) -> str:
         return Path(named or file).read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
         if named:
-            why = words(error) if isinstance(error, OSError) else "it is no text"
+            why = words(error) if isinstance(error, OSError) else "it is not a text file"
             raise Problem(f"{TOKEN_VARIABLE}: {named} cannot be read: {why}") from error
         return ""
 

@@ -96,6 +96,6 @@ def _understood(model: type[M], whole: Whole) -> M:
         return model.model_validate(without_unknown(model, body).body)
     except pydantic.ValidationError as error:
         raise Problem(
-            f"{whole.get('kind')} {name_of(whole)} came in a form this version does not know:"
-            f" {error.error_count()} fields; use the `quorate` of the operator's version"
+            f"{whole.get('kind')} {name_of(whole)}: this version does not understand"
+            f" {error.error_count()} of its fields: use the `quorate` of the operator's version"
         ) from error

@@ -16,8 +16,8 @@ from quorate_cli.terminal.problem import Problem
 GOOD, BAD, BUSY, QUIET = "green", "red", "yellow", "dim"
 MIGRATIONS_SHOWN = 12
 POLL_S = 0.25
-NO_CLUSTER = "no cluster is declared: make one with `quorate dev up`"
-NO_ZONE = "no zone is declared: quorate apply -f examples/zone.yaml"
+NO_CLUSTER = "no cluster is declared; create one: quorate dev up"
+NO_ZONE = "no zone is declared; declare one: quorate apply -f examples/zone.yaml"
 
 
 class StatusView:
@@ -56,7 +56,7 @@ class StatusView:
         most = self._most[zone.uid] = max(self._most.get(zone.uid, 0), left)
         if left == most and not zone.migrations:
             # A lost agent is waited for, as after a kill: there is no progress to show.
-            many = f"{left} partitions are not where they should be"
+            many = f"{left} partitions are not placed as planned"
             return [Text(f"zone {zone.name}: {many}, and nothing is being moved now", BUSY)]
         table = Table.grid(padding=(0, 1))
         for _ in range(3):
@@ -66,7 +66,7 @@ class StatusView:
         done = f"{most - left} of {most} migrations done"
         table.add_row(
             f"zone {zone.name}: "
-            + (done if left < most else f"{running} migrations run, {queued} wait"),
+            + (done if left < most else f"{running} migrations running, {queued} waiting"),
             ProgressBar(total=most, completed=most - left, width=20) if left < most else "",
             f"{size(zone.bytes_moved)} moved so far" if zone.bytes_moved else "",
         )
@@ -170,7 +170,7 @@ def _sentences(state: ClusterState) -> list[RenderableType]:
             style = BAD if zone.unavailable else BUSY
             lines.append(Text(f"zone {zone.name}: {zone.sentence}", style))
         for node, why in zone.full.items():
-            lines.append(Text(f"zone {zone.name}: no room for more on agent {node}: {why}", BAD))
+            lines.append(Text(f"zone {zone.name}: agent {node} is full: {why}", BAD))
         for domain, count in zone.spread_violations:
             lines.append(
                 Text(

@@ -20,7 +20,7 @@ def parked_by_duration(host: str, port: int) -> dict[float, int]:
                 for sample in family.samples
                 if sample.name.endswith("_bucket")
             }
-    raise Problem(f"agent at {host}:{port} does not tell {PARKED}: it is of another version")
+    raise Problem(f"agent at {host}:{port} has no metric {PARKED}: it has another version")
 
 
 def longest_parked(before: dict[float, int], after: dict[float, int]) -> tuple[int, float]:
@@ -42,6 +42,6 @@ def _fetch(host: str, port: int) -> str:
         return connection.getresponse().read().decode()
     except (OSError, http.client.HTTPException) as error:
         why = words(error) if isinstance(error, OSError) else type(error).__name__
-        raise Problem(f"agent at {host}:{port} does not tell its metrics: {why}") from error
+        raise Problem(f"agent at {host}:{port}: its metrics cannot be read: {why}") from error
     finally:
         connection.close()

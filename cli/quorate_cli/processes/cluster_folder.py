@@ -100,8 +100,8 @@ class ClusterFolder:
             data = self._entry_file.read_bytes()
         except FileNotFoundError:
             raise Problem(
-                f"folder {self.path} holds no cluster: make one with `quorate dev up`, or name"
-                " another with --folder"
+                f"folder {self.path} has no cluster: create one with `quorate dev up`, or name"
+                " another folder with --folder"
             ) from None
         except OSError as error:
             raise Problem(
@@ -112,14 +112,14 @@ class ClusterFolder:
             found = msgspec.json.decode(data, type=dict[str, object]).get("format")
             if found != FORMAT_VERSION:
                 raise Problem(
-                    f"{self._entry_file}: format is {found!r}, this version writes"
-                    f" {FORMAT_VERSION}: use the version that made the folder, or name another"
-                    " with --folder"
+                    f"{self._entry_file}: format is {found!r}, this version needs"
+                    f" {FORMAT_VERSION}: use the version that created the folder, or name another"
+                    " folder with --folder"
                 )
             return msgspec.json.decode(data, type=ClusterEntry)
         except msgspec.MsgspecError as error:
             raise Problem(
-                f"{self._entry_file} is damaged ({error}): put it back, or name another folder with"
+                f"{self._entry_file} is damaged ({error}): restore it, or name another folder with"
                 " --folder"
             ) from error
 
@@ -138,8 +138,8 @@ class ClusterFolder:
         strange = [name for name in found if not (self.path / name / "cluster.json").exists()]
         if strange:
             raise Problem(
-                f"folder {self.path} is not a cluster's and not empty (it holds {strange[0]}):"
-                " name another with --folder"
+                f"folder {self.path} is not the folder of a cluster and is not empty (it contains"
+                f" {strange[0]}): name another folder with --folder"
             )
 
     def delete(self) -> None:
@@ -168,13 +168,14 @@ class ClusterFolder:
             raise Problem(f"{self.path} is a file: name a folder with --folder") from None
         except OSError as error:
             raise Problem(
-                f"folder {self.path} cannot be written: {words(error)}; name another with --folder"
+                f"folder {self.path} cannot be written: {words(error)}; name another folder with"
+                " --folder"
             ) from error
         try:
             if not take_lock(lock):
                 raise Problem(
-                    f"folder {self.path}: another `quorate dev` command is at work on it: wait for"
-                    " it"
+                    f"folder {self.path}: another `quorate dev` command is using it: wait until"
+                    " that ends"
                 )
             yield
         finally:
@@ -238,7 +239,7 @@ class ClusterFolder:
         """Return one sentence for each earlier store that an agent keeps: where and why."""
         kept = sorted(self.data(name).glob("set-aside-*/reason.txt"))
         return [
-            f"{name}: what an earlier store of it held is kept in {file.parent}:"
+            f"{name}: data of an earlier store is set aside in {file.parent}:"
             f" {file.read_text(errors='replace').strip()}"
             for file in kept
         ]

@@ -22,7 +22,7 @@ class _Line(msgspec.Struct):
 def last_words(log: Path, since: int = 0) -> str:
     """Return the last message from byte `since` on, and where the log is."""
     said = [text for text, _ in _said(log, since)]
-    return f"{said[-1] if said else 'it said nothing'} (log: {log})"
+    return f"{said[-1] if said else 'it logged nothing'} (log: {log})"
 
 
 def last_error(log: Path, since: int = 0) -> str:

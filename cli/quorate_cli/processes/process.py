@@ -65,7 +65,7 @@ def start(
             setsigdef=[signal.SIGPIPE, signal.SIGINT],
         )
     except OSError as error:
-        way_out = WAY_OUT.get(error.errno or 0, "look at both")
+        way_out = WAY_OUT.get(error.errno or 0, "check both files")
         raise Problem(
             f"{arguments[0]} cannot be started with log {log}: {words(error)}; {way_out}"
         ) from error
@@ -152,8 +152,8 @@ def kill(process: Started) -> None:
     """Send SIGKILL, and wait until the process is gone; raise Problem if it is not."""
     if send(process, signal.SIGKILL) and not wait_until_gone(process, 10):
         raise Problem(
-            f"process {process.pid} is still there 10 s after SIGKILL: the system holds it, most"
-            " likely in a disk that does not answer"
+            f"process {process.pid} has not ended 10 s after SIGKILL: the system blocks it,"
+            " probably because a disk does not respond"
         )
 
 

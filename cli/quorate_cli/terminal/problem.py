@@ -4,8 +4,8 @@ import errno
 
 from quorate.facts.errors import QuorateError
 
-_RIGHTS = "run this as the user whose folder it is, or give another --folder"
-_ROOM = "make room, or give another --folder"
+_RIGHTS = "run this as the owner of the folder, or name another folder with --folder"
+_ROOM = "free some space, or name another folder with --folder"
 
 WAY_OUT = {
     errno.EACCES: _RIGHTS,

@@ -15,7 +15,7 @@ def write_file(path: Path, data: bytes) -> None:
         beside.write_bytes(data)
         os.replace(beside, path)
     except OSError as error:
-        way_out = WAY_OUT.get(error.errno or 0, "give another --folder")
+        way_out = WAY_OUT.get(error.errno or 0, "name another folder with --folder")
         raise Problem(f"{path} cannot be written: {words(error)}; {way_out}") from error
     finally:
         with suppress(OSError):

@@ -40,7 +40,7 @@ def test_a_lost_node_is_replaced_and_then_a_lost_volume_is_filled(
     nodes.network.reach_services_by(*[n.number for n in nodes.nodes if n is not victim][:1])
     with Pulses(first_day, ZONE, keys_max=8) as pulses:
         online = first_day.type(f"{_replace(agent)} --yes", code=1)
-        assert f"agent {agent} is online: nothing is to be replaced" in online
+        assert f"agent {agent} is online and needs no replacement" in online
 
         victim.power_off()
         first_day.wait(
@@ -50,7 +50,7 @@ def test_a_lost_node_is_replaced_and_then_a_lost_volume_is_filled(
         first_day.wait(lambda: _is_away(first_day, agent), "an agent that has left")
         began = time.monotonic()
         said = first_day.type(f"{_replace(agent)} --yes")
-        assert f"claim {CLUSTER}-{agent} with its volume {volume} is deleted" in said
+        assert f"claim {CLUSTER}-{agent} with its volume {volume} will be deleted" in said
         assert _missing_in_manual(agent, said) == ""
         first_day.wait_whole(120)
         measured("replace of an agent on a lost node", f"{time.monotonic() - began:.1f} s")

@@ -49,7 +49,7 @@ def test_a_key_goes_through_every_zone_and_what_does_not_serve_is_named(
     released.start_operator("operator-a")
 
     empty = _run(released, tmp_path / "account")
-    assert (empty.returncode, empty.stdout) == (0, "no Zone is declared: nothing was written\n")
+    assert (empty.returncode, empty.stdout) == (0, "no Zone is declared, so nothing was written\n")
 
     road.declare()
     road.apply("Zone", "carts", clusterRef={"name": "main"}, partitions=16)
@@ -75,7 +75,7 @@ def test_a_key_goes_through_every_zone_and_what_does_not_serve_is_named(
     assert "cannot be reached: connection refused" in said[f"{at}/carts"]
     assert said[f"{at}/orphan"] == (
         f"status.endpoints is empty: `kubectl describe --namespace {road.namespace} zone orphan`"
-        " says why"
+        " shows the reason"
     )
 
     refused = _run(released, tmp_path / "account", "--namespace=default")

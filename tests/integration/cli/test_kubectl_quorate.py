@@ -83,7 +83,7 @@ def test_no_key_of_the_user_is_left_in_a_file(
 def test_views_drain_and_report(
     control_plane: ControlPlane, road: Road, plugin: Plugin, tmp_path: Path
 ) -> None:
-    assert "no StorageCluster is declared here" in plugin("status")
+    assert "no StorageCluster is declared in this namespace" in plugin("status")
     road.start_agents(4)
     road.start_operator()
     road.declare()
@@ -102,7 +102,7 @@ def test_views_drain_and_report(
     assert "Available is True" in plugin("describe", "zone", "sessions")
     plan = plugin("plan", "sessions", "--without", "agent-2")
     assert "agents" in plan
-    assert "nothing was changed" in plan
+    assert "this was a preview" in plan
 
     # A drain is declared, obeyed, shown, and taken back.
     assert "agent agent-4 holds nothing" in plugin("drain", "agent-4")
@@ -158,7 +158,7 @@ def test_views_drain_and_report(
         lambda: "no operator leads" in " ".join(plugin("status").split()), "the old Lease", 60
     )
     assert "was last renewed" in json.loads(plugin("status", "--json"))["not_running"]["operator"]
-    assert "declared, and nobody acts on it" in plugin.refused("drain", "agent-1")
+    assert "declared, but not carried out" in plugin.refused("drain", "agent-1")
 
 
 def test_a_lost_agent_is_replaced_by_a_new_pod_with_an_empty_volume(
@@ -190,7 +190,7 @@ def test_a_lost_agent_is_replaced_by_a_new_pod_with_an_empty_volume(
         wait_until(lambda: not plugin.agent(name)["online"], f"loss of {name}", 60, road.logs)
 
     lose("agent-2")
-    assert "say --yes" in plugin.refused("replace", "agent-2")
+    assert "confirm with --yes" in plugin.refused("replace", "agent-2")
     lose("agent-3")
     refused = plugin.refused("replace", "agent-2", "--yes")
     assert "acknowledged writes could be lost" in refused
@@ -201,7 +201,7 @@ def test_a_lost_agent_is_replaced_by_a_new_pod_with_an_empty_volume(
 
     told = plugin("replace", "agent-2", "--yes")
 
-    assert "claim main-agent-2, which has no volume, is deleted" in told
+    assert "claim main-agent-2 (without a volume) will be deleted" in told
     wait_until(
         lambda: all(uids()) and not {*uids()} & {*before}, "new pod and claim", 60, road.logs
     )

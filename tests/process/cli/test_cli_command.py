@@ -129,7 +129,7 @@ def test_another_cluster_beside_it_is_not_written_to(
 
         base = cluster.folder.read().client_port_base
         assert base >= 7000 + STRIDE
-        assert "is taken, most likely by another cluster: clients of this one connect to" in said
+        assert "is taken, probably by another cluster: the client ports of this" in said
         line = f"zone library: quorate cli library, or redis-cli -c -h 127.0.0.1 -p {base}"
         assert line in applied
         assert line in quorate("dev", "up")
@@ -142,4 +142,4 @@ def test_without_a_zone_it_is_said_which_there_are(quorate: Quorate, run: Run) -
 
     assert "zone 'books' does not exist: there are library" in quorate("cli", "books", code=1)
     said = quorate("cli", "library", "get", "a", code=1)
-    assert "no agent takes clients of zone library now: " in said
+    assert "zone library: no agent accepts clients now: " in said

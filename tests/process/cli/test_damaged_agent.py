@@ -79,7 +79,7 @@ def test_a_damaged_agent_is_named_and_set_aside_by_one_command(
 
     said = quorate("dev", "start", "agent-2", "--set-aside")
     aside = cluster.folder.data("agent-2") / "set-aside-1"
-    assert f"agent-2: what it held is kept in {aside}" in said
+    assert f"agent-2: its data is set aside in {aside}" in said
     assert (aside / "zones").is_dir()
     assert "cannot be opened" in (aside / "reason.txt").read_text()
     wait_until(lambda: _whole(cluster), "all copies", 60)
@@ -103,7 +103,7 @@ def test_the_only_copy_is_never_set_aside(folder: Path, quorate: Quorate) -> Non
 
     said = quorate("dev", "start", "agent-1", "--set-aside", code=1)
 
-    assert "of some partition of zone books no other agent has a copy" in said
+    assert "no other agent has a copy of some partition of zone books" in said
     assert not list(cluster.folder.data("agent-1").glob("set-aside-*"))
     quorate("dev", "start", "agent-1")
     client = _client(cluster)
@@ -122,7 +122,7 @@ def test_older_copies_of_all_zones_are_set_aside_and_one_command_puts_them_back(
         shutil.copytree(data / "zones", data.with_name("older"))
     quorate("dev", "up")
     wait_until(lambda: _whole(cluster), "all copies", 60)
-    assert "not all partitions are LOST (0 of 8)" in quorate("dev", "put-back", code=1)
+    assert "partitions of zone books are LOST (0 of 8)" in quorate("dev", "put-back", code=1)
     quorate("dev", "down")
     for agent in agents:
         data = cluster.folder.data(agent)

@@ -72,7 +72,7 @@ def test_who_follows_sees_an_agent_join_step_by_step_and_the_state_after_a_resta
         cluster.operator.start()
         again = follower.wait("State", count)
         assert again["sequence"] > follower.told[count - 1]["sequence"]
-        assert "waiting for it" in follower.errors
+        assert "retrying" in follower.errors
 
         count = len(follower.told)
         cluster.wait_quiet("z")

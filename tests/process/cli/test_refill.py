@@ -77,7 +77,7 @@ def test_validate_names_the_command_that_mends_what_was_damaged(
         named = re.findall(r"^  quorate (debug refill .*)$", found, re.MULTILINE)
         assert named == [f"debug refill library {partition} --agent {bad}"]
         wrong = quorate(*named[0].replace(bad, "agent-9").split(), code=1)
-        assert "--agent agent-9: no such agent" in wrong
+        assert "--agent agent-9: there is no such agent" in wrong
         good = next(name for name in ("agent-1", "agent-2", "agent-3") if name != bad)
         wrong = quorate(*named[0].replace(bad, good).split(), code=1)
         assert f"the copy of {good} is not out-voted" in " ".join(wrong.split())

@@ -30,11 +30,11 @@ def test_the_acknowledged_write_or_a_later_one_may_be_found(
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        ("k:2", "k holds write 2; write 3 was acknowledged"),
-        (None, "k is gone; write 3 was acknowledged"),
-        ("k:6", "k holds 'k:6', which nobody wrote"),
-        ("other:4", "which nobody wrote"),
-        ("damaged", "which nobody wrote"),
+        ("k:2", "k has write 2, although write 3 was acknowledged"),
+        (None, "k is missing, although write 3 was acknowledged"),
+        ("k:6", "k has the value 'k:6', which was never written"),
+        ("other:4", "which was never written"),
+        ("damaged", "which was never written"),
     ],
 )
 def test_anything_else_is_wrong(history: KeyHistory, found: str | None, said: str) -> None:

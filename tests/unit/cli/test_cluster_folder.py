@@ -38,14 +38,14 @@ def test_an_entry_is_read_as_it_was_written(folder: ClusterFolder) -> None:
 
 
 def test_a_folder_without_a_cluster_says_how_to_make_one(tmp_path: Path) -> None:
-    with pytest.raises(Problem, match=r"holds no cluster: make one with `quorate dev up`"):
+    with pytest.raises(Problem, match=r"has no cluster: create one with `quorate dev up`"):
         ClusterFolder(tmp_path).read()
 
 
 def test_another_version_is_refused(folder: ClusterFolder) -> None:
     folder.write(msgspec.structs.replace(ENTRY, format=99))
 
-    with pytest.raises(Problem, match="format is 99, this version writes 1"):
+    with pytest.raises(Problem, match="format is 99, this version needs 1"):
         folder.read()
 
 
@@ -59,7 +59,7 @@ def test_a_damaged_entry_is_named(folder: ClusterFolder) -> None:
 def test_a_cluster_is_not_made_in_a_folder_that_holds_something_else(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
 
-    with pytest.raises(Problem, match=r"not a cluster's and not empty \(it holds thesis\.txt\)"):
+    with pytest.raises(Problem, match=r"a cluster and is not empty \(it contains thesis\.txt\)"):
         ClusterFolder(tmp_path).check_free()
 
 
@@ -79,7 +79,7 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
 def test_two_commands_do_not_change_a_cluster_at_once(folder: ClusterFolder) -> None:
     with (
         folder.locked(),
-        pytest.raises(Problem, match="another `quorate dev` command is at work"),
+        pytest.raises(Problem, match="another `quorate dev` command is using"),
         ClusterFolder(folder.path).locked(),
     ):
         pass
@@ -92,7 +92,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     with (
-        pytest.raises(Problem, match=r"cannot be written: .*name another with --folder"),
+        pytest.raises(Problem, match=r"cannot be written: .*name another folder with --folder"),
         ClusterFolder(tmp_path / "file" / "inside").locked(),
     ):
         pass
@@ -106,7 +106,7 @@ def test_a_file_that_cannot_be_taken_is_named_with_the_way_out_and_leaves_nothin
 
     before = sorted(folder.path.iterdir())
     monkeypatch.setattr(os, "replace", refuse)
-    with pytest.raises(Problem, match=r"cluster\.json cannot be written: no space.*; make room"):
+    with pytest.raises(Problem, match=r"cannot be written: no space.*; free some space"):
         folder.write(ENTRY)
 
     assert sorted(folder.path.iterdir()) == before
@@ -228,7 +228,7 @@ class TestCommandsThatCannotBe:
 
     def test_another_number_of_agents(self, folder: ClusterFolder) -> None:
         with pytest.raises(
-            Problem, match="has 1 agents, not 5: change that with `quorate dev scale 5`"
+            Problem, match="has 1 agents, not 5: change the number with `quorate dev scale 5`"
         ):
             self.cluster(folder).up(agents=5)
 
@@ -238,7 +238,7 @@ class TestCommandsThatCannotBe:
             self.cluster(ClusterFolder(tmp_path / "new")).up(agents=count)
 
     def test_a_name_that_cannot_be(self, tmp_path: Path) -> None:
-        with pytest.raises(Problem, match="--name 'Main!': write lower-case letters"):
+        with pytest.raises(Problem, match="--name 'Main!': use only lower-case letters"):
             self.cluster(ClusterFolder(tmp_path / "new")).up(cluster="Main!")
 
     def test_killing_what_is_not_running(self, folder: ClusterFolder) -> None:
@@ -246,7 +246,7 @@ class TestCommandsThatCannotBe:
             self.cluster(folder).kill("agent-1")
 
     def test_killing_what_is_not_known(self, folder: ClusterFolder) -> None:
-        with pytest.raises(Problem, match="'agent-9' is not of cluster main: there are operator,"):
+        with pytest.raises(Problem, match="has no process 'agent-9': name one of operator,"):
             self.cluster(folder).kill("agent-9")
 
     def test_removing_while_the_operator_is_down(self, folder: ClusterFolder) -> None:

@@ -69,15 +69,15 @@ def pythonpath() -> str:
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("status", "holds no cluster: make one with `quorate dev up`"),
-        ("dev down", "holds no cluster"),
-        ("dev kill agent-1", "holds no cluster"),
-        ("get zones", "holds no cluster"),
+        ("status", "has no cluster: create one with `quorate dev up`"),
+        ("dev down", "has no cluster"),
+        ("dev kill agent-1", "has no cluster"),
+        ("get zones", "has no cluster"),
         ("get pods", "kind 'pods' is not known"),
         ("apply -f none.yaml", "-f none.yaml cannot be read: no such file or directory"),
         ("status --server nowhere", "--server 'nowhere' is not an address: write host:port"),
         ("dev up --agents 0", "--agents 0: write a number from 1 to 64"),
-        ("dev up --name A", "--name 'A': write lower-case letters, digits and '-'"),
+        ("dev up --name A", "--name 'A': use only lower-case letters, digits and '-'"),
         ("dev up --folder file", "file is a file: name a folder with --folder"),
     ],
 )
@@ -147,8 +147,8 @@ def test_a_number_that_makes_no_sense_is_refused(say: Say, command: str, option:
 @pytest.mark.parametrize(
     ("number", "said"),
     [
-        (errno.EACCES, "/x/agent.pid: permission denied; run this as the user whose folder it is"),
-        (errno.ENOSPC, "/x/agent.pid: no space left on device; make room"),
+        (errno.EACCES, "/x/agent.pid: permission denied; run this as the owner of the folder"),
+        (errno.ENOSPC, "/x/agent.pid: no space left on device; free some space"),
     ],
 )
 def test_a_file_that_the_system_refuses_is_no_defect_of_ours(
@@ -182,7 +182,7 @@ def test_validation_that_cannot_begin_never_says_that_copies_differ(say: Say) ->
     code, errors = say("validate books")
 
     assert code == 2
-    assert "holds no cluster" in errors
+    assert "has no cluster" in errors
 
 
 def test_a_defect_of_ours_is_one_sentence_and_a_file(tmp_path: Path, pythonpath: str) -> None:
@@ -196,7 +196,7 @@ def test_a_defect_of_ours_is_one_sentence_and_a_file(tmp_path: Path, pythonpath:
 
     assert ran.returncode == DEFECT_EXIT_CODE
     log = tmp_path / ".quorate" / "quorate-error.log"
-    assert "should not have happened (ZeroDivisionError: by planting)" in ran.stderr
+    assert "internal error (ZeroDivisionError: by planting)" in ran.stderr
     assert str(log) in "".join(ran.stderr.split("\n"))
     assert "Traceback" not in ran.stderr
     assert "Traceback" in log.read_text()
@@ -234,10 +234,14 @@ def api() -> Iterator[OperatorApi]:
     [
         ("/404/zone-gone", NotThere, "zone-gone"),
         ("/422/bad-field", Problem, "bad-field"),
-        ("/401/no-token", Problem, "no-token; of an operator elsewhere, name a copy of that file"),
+        (
+            "/401/no-token",
+            Problem,
+            "no-token; for an operator on another machine, name a copy",
+        ),
         ("/503/not-yet", NotReady, "not-yet"),
         ("/500/broken", Problem, "failed at GET /500/broken: broken; its log says why"),
-        ("/200/garbage", Problem, "what this version does not understand"),
+        ("/200/garbage", Problem, "this version does not understand"),
     ],
 )
 def test_what_the_operator_refuses_reaches_the_user_in_its_words(
@@ -266,7 +270,7 @@ def test_an_operator_that_does_not_answer_leaves_the_outcome_unknown() -> None:
 
         with pytest.raises(Problem, match=r"within 0\.1 s; whether it was done is unknown"):
             api.put("/x", {}, dict[str, int])
-        with pytest.raises(Problem, match=r"within 0\.1 s: look at `quorate status`"):
+        with pytest.raises(Problem, match=r"within 0\.1 s: see `quorate status`"):
             api.get("/x", dict[str, int])
 
 

@@ -21,9 +21,13 @@ def test_a_failed_command_ends_the_demo_and_is_named() -> None:
 @pytest.mark.parametrize(
     ("count", "longest_s", "words"),
     [
-        (0, 0.0, "no command had to wait"),
-        (3, 0.05, "3 commands wait, none longer than 50 ms"),
-        (3, float("inf"), "3 commands wait, one of them longer than agents measure"),
+        (0, 0.0, "no command waited"),
+        (3, 0.05, "3 commands waited for a hand-over, each at most 50 ms"),
+        (
+            3,
+            float("inf"),
+            "3 commands waited for a hand-over, the longest for more",
+        ),
     ],
 )
 def test_waiting_for_a_hand_over_is_worded_as_it_was_measured(

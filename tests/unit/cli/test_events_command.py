@@ -112,7 +112,7 @@ def test_who_follows_asks_on_from_where_it_was_also_after_an_outage(operator: _O
         "MigrationStarted",
         "State",
     ]
-    assert ran.stderr.count("is not led: starting; waiting for it") == 2
+    assert ran.stderr.count("is not led: starting; retrying") == 2
     assert "StorageCluster main does not exist" in _words(ran.stderr)
     assert operator.asked[1:] == [
         "/events?cluster=main",
@@ -144,7 +144,7 @@ def test_a_reader_that_has_enough_is_no_error(operator: _Operator) -> None:
 def test_without_a_cluster_the_way_on_kubernetes_is_named(tmp_path: Any) -> None:
     ran = _quorate("--folder", str(tmp_path))
     assert ran.returncode == 1
-    assert "holds no cluster: make one with `quorate dev up`" in _words(ran.stderr)
+    assert "has no cluster: create one with `quorate dev up`" in _words(ran.stderr)
     assert "kubectl quorate events" in _words(ran.stderr)
 
 
@@ -154,7 +154,7 @@ def test_the_health_port_of_an_operator_on_kubernetes_is_told_from_an_embedded_o
     operator.declares = False
     ran = _quorate("--follow", port=operator.server_port)
     assert ran.returncode == 1
-    assert "is no embedded operator; on Kubernetes" in _words(ran.stderr)
+    assert "is not an embedded operator; on Kubernetes" in _words(ran.stderr)
 
 
 def test_a_zone_that_is_not_declared_is_named(operator: _Operator) -> None:

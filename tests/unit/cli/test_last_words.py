@@ -24,7 +24,7 @@ TRACEBACK = "Traceback (most recent call last):\n  File x\nKeyError: 3\n"
 @pytest.mark.parametrize(
     ("text", "error", "words"),
     [
-        ("", "", "it said nothing"),
+        ("", "", "it logged nothing"),
         (INFO, "", "listens on 127.0.0.1:7101"),
         (INFO + REFUSED, REFUSED.strip(), REFUSED.strip()),
         (
@@ -85,7 +85,7 @@ class TestProcessStates:
     def test_one_that_said_no_error_was_killed(self, folder: ClusterFolder) -> None:
         self.ended(folder, log_begin=len(REFUSED))
 
-        assert "as when it is killed; `quorate dev start agent-1`" in stop_reason(folder, "agent-1")
+        assert "probably killed; `quorate dev start agent-1`" in stop_reason(folder, "agent-1")
 
     def test_one_that_a_command_ended_needs_no_reason(self, folder: ClusterFolder) -> None:
         assert stop_reason(folder, "agent-1") == ""

@@ -71,7 +71,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     with pytest.raises(Problem, match=r"none\.yaml cannot be read: no such file"):
         read_manifests([tmp_path / "none.yaml"])
     (tmp_path / "empty.yaml").touch()
-    with pytest.raises(Problem, match="nothing is declared there"):
+    with pytest.raises(Problem, match="there are no objects in it"):
         read_manifests([tmp_path / "empty.yaml"])
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(Problem, match="is not text in UTF-8"):

@@ -24,11 +24,11 @@ def test_steps_and_totals_are_shown() -> None:
 
     assert "MOVE" in text
     assert "would move 40 copies (200 MB)" in text
-    assert "never fewer than 2 copies" in text
+    assert "every partition would keep at least 2 copies" in text
     assert text.count("new-1") == STEPS_SHOWN + 1
-    assert "more: --json shows all" in text
+    assert "more (--json: all)" in text
     assert "new-1" in text
 
 
 def test_nothing_to_move_is_said() -> None:
-    assert "nothing would be moved; nothing was changed" in shown(without=("b",))
+    assert "nothing would be moved; this was a preview" in shown(without=("b",))

@@ -27,11 +27,16 @@ def test_those_that_agree_supply() -> None:
     ("verdict", "agent", "named", "words"),
     [
         (OUTVOTED, "b", [], "the copy of b is not out-voted (a xxxxxxxx, b yyyyyyyy, c yyyyyyyy)"),
-        (OUTVOTED, "a", ["a", "c"], "--from a is not one of those that agree: b, c"),
+        (OUTVOTED, "a", ["a", "c"], "--from a does not name a good copy"),
         (Verdict(digests=Digests((DIFFERING,))), "a", [], "a may have the last good one"),
         (Verdict(digests=Digests((DIFFERING,))), "a", ["b"], "a may have the last good one"),
         (Verdict(), "a", [], "there is nothing to refill"),
-        (Verdict(("partition 3: b is silent",)), "a", ["b"], "cannot tell which copies are right"),
+        (
+            Verdict(("partition 3: b is silent",)),
+            "a",
+            ["b"],
+            "determine which copies are right",
+        ),
         (Verdict(("agent at x cannot be reached",)), "a", ["b"], "agent at x cannot be reached"),
     ],
 )

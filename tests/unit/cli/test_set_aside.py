@@ -36,15 +36,15 @@ def test_it_may_where_the_others_are_a_quorum(replicas: int, missing: dict[int, 
 @pytest.mark.parametrize(
     ("replicas", "missing", "said"),
     [
-        (1, {1: 8}, "of zone z no other agent has a copy, and 1 must"),
-        (2, {1: 4, 2: 4}, "no other agent has a copy, and 1 must"),
-        (3, {1: 7, 2: 1}, "only 1 other agents have one, and 2 must"),
-        (3, {3: 8}, "no other agent has a copy, and 2 must"),
-        (5, {3: 1}, "only 2 other agents have one, and 3 must"),
+        (1, {1: 8}, "no other agent has a copy of some partition of zone z, and 1 are"),
+        (2, {1: 4, 2: 4}, "no other agent has a copy of some partition of zone z, and 1 are"),
+        (3, {1: 7, 2: 1}, "only 1 other agents have a copy of some partition of zone z, and 2 are"),
+        (3, {3: 8}, "no other agent has a copy of some partition of zone z, and 2 are"),
+        (5, {3: 1}, "only 2 other agents have a copy of some partition of zone z, and 3 are"),
     ],
 )
 def test_it_may_not_where_they_are_none(replicas: int, missing: dict[int, int], said: str) -> None:
-    with pytest.raises(Problem, match=rf"agent-1 is not set aside.*{said}.*`quorate dev up`"):
+    with pytest.raises(Problem, match=rf"agent-1 was not set aside.*{said}.*`quorate dev up`"):
         check_can_be_filled("agent-1", _state(missing), [_zone(replicas)])
 
 
@@ -55,14 +55,14 @@ def test_a_zone_in_memory_has_nothing_in_the_folder() -> None:
 def test_an_agent_that_takes_part_is_stopped_first() -> None:
     online = msgspec.structs.replace(NODE, online=True)
 
-    with pytest.raises(Problem, match="agent-1 takes part: stop it first"):
+    with pytest.raises(Problem, match="agent-1 is online: stop it first"):
         check_can_be_filled("agent-1", _state({}, online), [])
 
 
 def test_a_zone_that_the_operator_does_not_lead_yet_is_waited_for() -> None:
     nothing = msgspec.structs.replace(_state({}), zones=())
 
-    with pytest.raises(Problem, match="says nothing of zone z yet"):
+    with pytest.raises(Problem, match="has no state of zone z yet"):
         check_can_be_filled("agent-1", nothing, [_zone(3)])
 
 
@@ -75,9 +75,9 @@ def _lost(lost: int, partitions: int) -> ClusterState:
 def test_folders_are_put_back_only_when_every_partition_is_lost() -> None:
     check_all_is_lost(_lost(8, 8), [_zone(3), _zone(1, "InMemory")])
 
-    with pytest.raises(Problem, match=r"zone z not all partitions are LOST \(7 of 8\)"):
+    with pytest.raises(Problem, match=r"not all partitions of zone z are LOST \(7 of 8\)"):
         check_all_is_lost(_lost(7, 8), [_zone(3)])
-    with pytest.raises(Problem, match=r"not all partitions are LOST \(unknown\)"):
+    with pytest.raises(Problem, match=r"not all partitions of zone z are LOST \(unknown\)"):
         check_all_is_lost(msgspec.structs.replace(_lost(8, 8), zones=()), [_zone(3)])
     with pytest.raises(Problem, match="no Persistent zone is declared"):
         check_all_is_lost(_lost(8, 8), [_zone(3, "InMemory")])

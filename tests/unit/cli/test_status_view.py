@@ -42,7 +42,7 @@ def test_an_agent_without_room_is_shown_with_its_folder() -> None:
 
     text = _text(StatusView().render([_state(zone)]))
 
-    assert "zone books: no room for more on agent agent-1: /data/agent-1: 7 bytes left" in text
+    assert "zone books: agent agent-1 is full: /data/agent-1: 7 bytes left" in text
 
 
 def test_agents_and_zones_are_listed() -> None:
@@ -78,7 +78,7 @@ def test_a_bar_counts_from_the_most_there_ever_was_to_do() -> None:
     assert "partition 3 MOVE agent-1 > agent-2" in text
     view.render([_state(_zone())])
     text = _text(view.render([_state(_zone(migrations_running=1, migrations=(move,)))]))
-    assert "zone books: 1 migrations run, 0 wait" in text  # how many there were is forgotten
+    assert "zone books: 1 migrations running, 0 waiting" in text  # how many there were is forgotten
 
 
 def test_the_first_look_does_not_say_how_many_were_done() -> None:
@@ -87,7 +87,7 @@ def test_the_first_look_does_not_say_how_many_were_done() -> None:
     zone = _zone(migrations_running=1, migrations_queued=12, migrations=(move,))
     text = _text(StatusView().render([_state(zone)]))
 
-    assert "zone books: 1 migrations run, 12 wait" in text
+    assert "zone books: 1 migrations running, 12 waiting" in text
     assert " of " not in text.partition("zone books:")[2]
 
 
@@ -98,7 +98,7 @@ def test_where_nothing_can_be_moved_there_is_no_progress() -> None:
 
     text = " ".join(_text(StatusView().render([_state(zone)])).split())
 
-    moved = "zone books: 64 partitions are not where they should be, and nothing is being moved now"
+    moved = "zone books: 64 partitions are not placed as planned, and nothing is being moved now"
     assert moved in text
     assert f"zone books: {sentence}" in text
     assert "migrations" not in text
@@ -107,8 +107,8 @@ def test_where_nothing_can_be_moved_there_is_no_progress() -> None:
 @pytest.mark.parametrize(
     ("states", "said"),
     [
-        ([], "no cluster is declared: make one with `quorate dev up`"),
-        ([_state()], "no zone is declared: quorate apply -f examples/zone.yaml"),
+        ([], "no cluster is declared; create one: quorate dev up"),
+        ([_state()], "no zone is declared; declare one: quorate apply -f examples/zone.yaml"),
         ([_state(problem="the metastore cannot be read")], "main is not led: the metastore cannot"),
         ([_state(_zone(spread_violations=(("room-1", 3),)))], "3 partitions have two copies"),
     ],

@@ -35,7 +35,7 @@ def test_a_zone_without_an_endpoint_is_named_with_the_way_out() -> None:
 
     assert name == "shop/carts"
     assert problem == (
-        "status.endpoints is empty: `kubectl describe --namespace shop zone carts` says why"
+        "status.endpoints is empty: `kubectl describe --namespace shop zone carts` shows the reason"
     )
 
 

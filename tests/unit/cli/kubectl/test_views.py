@@ -57,11 +57,11 @@ def test_an_operator_that_does_not_renew_its_lease_is_named(
     assert "last renewed" in json.loads(kubectl("status", "--json"))["not_running"]["operator"]
 
     del api.objects[LEASE]
-    assert "no operator is there: no Lease quorate-operator" in " ".join(kubectl("status").split())
+    assert "namespace shop has no Lease quorate-operator" in " ".join(kubectl("status").split())
 
     api.refused["GET", LEASE] = Answer(403, {"message": 'leases "quorate-operator" is forbidden'})
     text = " ".join(kubectl("status").split())
-    assert "whether an operator runs cannot be told" in text
+    assert "whether an operator runs is unknown" in text
     assert "is not led" not in text
 
 
@@ -96,7 +96,7 @@ def test_migrations_are_read_from_the_rows(kubectl: Kubectl, api: CannedApi) -> 
 
     text = kubectl("status")
 
-    assert "zone library: 4 migrations run, 2 wait" in text
+    assert "zone library: 4 migrations running, 2 waiting" in text
     assert "partition 0 MOVE agent-1 > agent-3" in text
 
 
@@ -105,7 +105,7 @@ def test_all_namespaces_are_shown_with_their_names(kubectl: Kubectl) -> None:
 
 
 def test_a_namespace_without_clusters_is_said(kubectl: Kubectl) -> None:
-    assert "no StorageCluster is declared here: -n names another" in kubectl("status", "-n", "x")
+    assert "no StorageCluster is declared in this" in kubectl("status", "-n", "x")
 
 
 def test_describe_is_that_of_the_local_command(kubectl: Kubectl) -> None:
@@ -188,7 +188,7 @@ def test_a_plan_is_made_from_the_rows(kubectl: Kubectl, api: CannedApi) -> None:
     assert "agent-4" in text
     assert "would move 4 copies in " in text
     assert "0 B" not in text
-    assert "nothing was changed" in text
+    assert "this was a preview" in text
     assert "bytes" not in json.loads(kubectl("plan", "library", "--with", "1", "--json"))
     said = kubectl.problem("plan", "library", "--without", "agent-9")
     assert said.startswith("node agent-9: not registered; registered are agent-1, agent-2")
@@ -222,7 +222,7 @@ def test_contexts(kubectl: Kubectl) -> None:
     said = kubectl.problem("status", "--context", "nowhere")
     assert said.endswith("has no such context: write one of here, there")
     assert "3 of 3 agents online" in kubectl("status", "--context", "there", "-n", "shop")
-    assert "no StorageCluster is declared here" in kubectl("status", "--context", "there")
+    assert "no StorageCluster is declared in this" in kubectl("status", "--context", "there")
 
 
 def test_no_kubeconfig(kubectl: Kubectl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
