@@ -11,18 +11,15 @@ from quorate.protocol.copies import shared_leases
 from quorate.protocol.copies.primary import Primary, Stage
 
 _NEVER_MS = 1 << 62
-_renew = Primary.renew
 
 
-def _renew_for_ever(self: Primary, held_until: dict[str, int]) -> None:
-    _renew(self, held_until)
-    if self.stage is Stage.SERVING:
-        self.serving_until = _NEVER_MS
+def _granted_for_ever(self: Primary, held_until: dict[str, int]) -> int:
+    return _NEVER_MS if self.stage is Stage.SERVING else 0
 
 
 if __name__ == "__main__":
     primary: Any = Primary  # whose methods nobody else replaces
-    primary.renew = _renew_for_ever
+    primary.granted_until = _granted_for_ever
     leases: Any = shared_leases
     leases.lease_end = lambda *_: _NEVER_MS
     from quorate_agent.__main__ import main

@@ -41,6 +41,7 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "longest-log-wins": planted_primaries.longest_log_wins,
     "master-term-forgotten": planted_masters.master_term_forgotten,
     "never-looks-again": planted_masters.never_looks_again,
+    "no-quorum-at-rest-untold": planted_rest.no_quorum_at_rest_untold,
     "nobody-left-but-stuck": planted_masters.nobody_left_but_stuck,
     "plus-one-for-plus-two": planted_masters.plus_one_for_plus_two,
     "promise-forgotten": planted_copies.promise_forgotten,

@@ -91,13 +91,13 @@ def caught_up_before_joint() -> AbstractContextManager[None]:
 def lease_not_joint() -> AbstractContextManager[None]:
     """In joint mode the old voters alone grant the lease."""
 
-    def renew(self: Primary, held_until: dict[str, int]) -> None:
+    def granted_until(self: Primary, held_until: dict[str, int]) -> int:
         value = {n: held_until.get(n, 0) for n, peer in self.peers.items() if peer.promised}
         value[self.holder.node] = 1 << 62
         reached = self._count(self.row.voters, value)
-        self.serving_until = reached if self.stage is Stage.SERVING else 0
+        return reached if self.stage is Stage.SERVING else 0
 
-    return changed(Primary, "renew", renew)
+    return changed(Primary, "granted_until", granted_until)
 
 
 def slot_order_trusted() -> AbstractContextManager[None]:

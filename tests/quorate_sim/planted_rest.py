@@ -4,9 +4,11 @@ from contextlib import AbstractContextManager
 
 from quorate.facts.time import Now
 from quorate.protocol.agent import replicas as replicas_module
+from quorate.protocol.agent.agent import AgentCore
 from quorate.protocol.agent.next_look import next_look_ms
 from quorate.protocol.agent.replicas import Replicas
-from quorate.protocol.agent.zones_awake import ZonesAwake
+from quorate.protocol.copies.shared_leases import SharedLeases
+from quorate.protocol.messages.master import Trouble
 from quorate_sim.changed import changed
 
 
@@ -38,9 +40,18 @@ def keys_that_expire_forgotten() -> AbstractContextManager[None]:
 
 
 def lease_end_forgotten() -> AbstractContextManager[None]:
-    """The end of a lease that roles share wakes no zone."""
+    """The end of a lease that roles share is not noted for zones at rest."""
 
-    def is_shared_lease_over(self: ZonesAwake, now: Now) -> bool:
-        return False
+    def note(self: SharedLeases, now_ms: int) -> None:
+        pass
 
-    return changed(ZonesAwake, "_is_shared_lease_over", is_shared_lease_over)
+    return changed(SharedLeases, "note", note)
+
+
+def no_quorum_at_rest_untold() -> AbstractContextManager[None]:
+    """An agent does not report the roles without a quorum in zones at rest."""
+
+    def troubles(self: AgentCore, now: Now) -> tuple[Trouble, ...]:
+        return tuple([trouble for zone in self.awake.values() for trouble in zone.troubles(now)])
+
+    return changed(AgentCore, "_troubles", troubles)

@@ -86,7 +86,7 @@ def _role(role: Primary) -> tuple[object, ...]:
         role.acked,
         role.frozen,
         role.announced,
-        role.lapsed_ms,
+        role.lease.lapsed_ms,
         role.gave_up_ms,
         role.serving_until,
         len(role.waiters),

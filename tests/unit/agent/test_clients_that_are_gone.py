@@ -156,7 +156,6 @@ def test_a_half_closed_client_whose_commands_take_long_is_answered(
         later = boot_ms() + 2_000
         for module in (client_module, endpoint):
             monkeypatch.setattr(module, "boot_ms", lambda: later)
-        agent.replicas.renew_leases()
         await _until(agent, client.transport.is_closing)
         assert await _read_all(here) == b"$-1\r\n" * count
 

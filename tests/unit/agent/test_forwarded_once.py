@@ -125,7 +125,7 @@ def test_what_was_answered_does_not_happen_later() -> None:
     forwarding.endpoint.forwards.peer_down("b")
     forwarding.turn()
     _carry(forwarding, primary)
-    primary.replicas.renew_leases()
+    primary.replicas.renew_lease(role)
     primary.turn()
     assert other.told() == [1]
     _carry_back(primary, forwarding)
@@ -245,7 +245,7 @@ def test_what_waits_for_a_primary_waits_no_longer_than_its_client(
     assert _answers(agent) == []
     later = boot_ms() + 4_000
     monkeypatch.setattr(endpoint, "boot_ms", lambda: later)
-    agent.replicas.renew_leases()
+    agent.replicas.renew_lease(role)
     agent.turn()
     assert _answers(agent) == [replies.CLUSTERDOWN]
 

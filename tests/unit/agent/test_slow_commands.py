@@ -69,7 +69,8 @@ def test_slow_commands_that_came_while_their_client_was_parked_do_not_hold_the_t
     client.connection.backlog = deque(
         (at, command) for at, (_, command) in enumerate(client.connection.backlog)
     )  # each came in a millisecond of its own
-    slow.replicas.renew_leases()
+    for role in slow.replicas.roles.values():
+        slow.replicas.renew_lease(role)
     slow.endpoint.settle()
     assert len(client.connection.backlog) > COMMANDS / 2
     for _ in range(COMMANDS):

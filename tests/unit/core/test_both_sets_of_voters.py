@@ -163,7 +163,7 @@ class Served:
     def grant(self, node: str) -> None:
         asked = self.leases.heartbeat(node, NOW)
         self.leases.granted(node, HeartbeatAck(asked.sent_ms, 2000, 1, ()))
-        self.replicas.renew_leases()
+        self.replicas.renew_own_leases()
 
     def write(self) -> Waiter:
         waiter = Waiter((b"k",), None, 0)
@@ -209,7 +209,7 @@ def test_with_one_set_again_a_quorum_of_all_together_suffices() -> None:
     served.take(ownership.with_one_set(ROW))
 
     assert served.replicas.take_finished().answered == [waiter]
-    served.replicas.renew_leases()
+    served.replicas.renew_own_leases()
     assert served.role.serves(NOW.boot_ms)
 
 

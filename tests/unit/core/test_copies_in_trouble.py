@@ -109,7 +109,7 @@ class Agent:
     def be_granted_leases(self) -> None:
         asked = self.leases.heartbeat("b", self.now)
         self.leases.granted("b", HeartbeatAck(asked.sent_ms, 2000, 1, ()))
-        self.replicas.renew_leases()
+        self.replicas.renew_own_leases()
 
     def wait(self, ms: int) -> list[tuple[str, Message]]:
         self.boot_ms += ms

@@ -12,6 +12,7 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
+from quorate.protocol.agent.activation import TROUBLE_AFTER_MS
 from quorate.protocol.agent.agent import AgentCore
 from quorate.protocol.agent.next_look import IDLE_LOOK_MS, next_look_ms
 from quorate.protocol.agent.replicas import Replicas, Turn
@@ -19,7 +20,8 @@ from quorate.protocol.agent.upkeep import AGE_MARK_MS, DIGEST_KEPT_MS, LOG_CHECK
 from quorate.protocol.agent.zones_awake import CLOCK_SET_MS, REST_AFTER_MS
 from quorate.protocol.copies.primary import Primary, Waiter
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
-from quorate.protocol.messages.master import Members, ZoneGone, ZoneTable
+from quorate.protocol.messages.master import Members, TroubleKind, ZoneGone, ZoneTable
+from quorate.protocol.messages.replication import HeartbeatAck
 from quorate.protocol.settings import DEFAULTS
 from quorate_sim.disk import Image, SimStorage
 
@@ -171,17 +173,20 @@ def test_an_expiry_is_noted_once_also_when_written_before_the_survey_comes_to_it
     assert sorted(role.copy.expiring) == [(due, b"before"), (due + 1, b"since")]
 
 
-def test_the_end_of_a_lease_is_seen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_of_a_lease_that_no_other_role_shares_is_seen_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     agent = OneAgent(1, monkeypatch)
-    role = _role(agent)
+    zone, role = agent.core.zones["zone-0"], _role(agent)
+    zone.own_leases[0] = role
     role.serving_until = agent.ms + 5 * TICK_MS
-    agent.core.zones["zone-0"].wake()
+    zone.wake()
 
     agent.pass_time(4 * TICK_MS)
-    assert role.lapsed_ms == 0
+    assert role.lease.lapsed_ms == 0
     agent.pass_time(TICK_MS)
 
-    assert role.lapsed_ms == agent.ms
+    assert role.lease.lapsed_ms == agent.ms
 
 
 class _Put:
@@ -345,19 +350,57 @@ def test_a_partition_without_its_role_is_told_however_long_nothing_happens(
     assert [trouble.partition for trouble in agent.core._troubles(agent.now)] == [0]
 
 
-def test_the_end_of_a_shared_lease_wakes_every_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+def _all_roles(agent: OneAgent) -> list[Primary]:
+    return [role for zone in agent.core.zones.values() for role in zone.roles.values()]
+
+
+def test_the_end_of_a_shared_lease_is_noted_for_all_roles_and_wakes_no_zone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A lapse woke every zone; that kept the event loop busy, so that the next lease lapsed."""
     agent = OneAgent(3, monkeypatch)
-    shared = {role.lease for zone in agent.core.zones.values() for role in zone.roles.values()}
-    assert len(shared) == 1
-    shared.pop().ms = agent.core.leases.shared.first_end_ms = agent.ms + 3 * TICK_MS
+    roles = _all_roles(agent)
+    (lease,) = {role.lease for role in roles}
+    lease.ms = agent.ms + 3 * TICK_MS
 
     agent.pass_time(2 * TICK_MS)
-    assert not agent.core.awake
+    assert lease.lapsed_ms == 0
     agent.pass_time(TICK_MS)
+    assert lease.lapsed_ms == agent.ms
 
-    assert len(agent.core.awake) == 3
-    lapsed = {role.lapsed_ms for zone in agent.core.zones.values() for role in zone.roles.values()}
-    assert lapsed == {agent.ms}
+    agent.pass_time(TROUBLE_AFTER_MS - TICK_MS)
+    assert not agent.core._troubles(agent.now)
+    agent.pass_time(TICK_MS)
+    stuck = {(t.zone, t.partition, t.kind, t.since_ms) for t in agent.core._troubles(agent.now)}
+    assert stuck == {
+        (uid, partition, TroubleKind.NO_QUORUM, TROUBLE_AFTER_MS)
+        for uid in agent.core.zones
+        for partition in range(PARTITIONS)
+    }
+    assert not agent.core.awake
+
+    lease.ms = agent.ms + 10 * TICK_MS
+    agent.pass_time(TICK_MS)
+    assert lease.lapsed_ms == 0
+    assert not agent.core._troubles(agent.now)
+
+
+def test_an_answer_to_a_heartbeat_recounts_shared_leases_and_no_role(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also in zones that are awake: there, each role was recounted."""
+    agent = OneAgent(3, monkeypatch)
+    for zone in agent.core.zones.values():
+        zone.wake()
+    assert len({role.lease for role in _all_roles(agent)}) == 1
+    recounted: list[Primary] = []
+    monkeypatch.setattr(Primary, "granted_until", lambda role, held: recounted.append(role))
+    agent.core.members["b"] = agent.core.members["a"]
+    asked = agent.core.leases.heartbeat("b", agent.now)
+
+    agent.core.receive("b", HeartbeatAck(asked.sent_ms, 2000, 1, ()), agent.now)
+
+    assert not recounted
 
 
 @pytest.mark.parametrize("by_ms", [CLOCK_SET_MS, 3_600_000])

@@ -41,7 +41,7 @@ def serving() -> tuple[Replicas, Primary]:
     replicas.synced(replicas.flush(NOW), NOW)
     replicas.receive("b", Acks("uid", ((0, 3, 0),)), NOW)
     leases.granted("b", HeartbeatAck(leases.heartbeat("b", NOW).sent_ms, 2000, 1, ()))
-    replicas.renew_leases()
+    replicas.renew_own_leases()
     role = replicas.roles[0]
     assert role.stage is Stage.SERVING
     return replicas, role

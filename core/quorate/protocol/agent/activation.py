@@ -52,7 +52,7 @@ def step(replicas: Replicas, role: Primary, now: Now) -> None:
         role.stage = Stage.WAITING
     if role.stage is Stage.WAITING and (role.hand_over or role.are_leases_over(now.boot_ms)):
         role.stage = Stage.SERVING
-        role.renew(replicas.leases.held)
+        replicas.renew_lease(role)
         replicas.upkeep.survey(role.copy)
         replicas.transactions.parts.load(role, now.boot_ms)
     if role.stage is Stage.SERVING:
@@ -208,7 +208,7 @@ def _migrate(replicas: Replicas, role: Primary, now: Now) -> None:
                 return  # joint mode needs its lease, which comes with the next heartbeat
         role.joint = migration
         role.joint_hwm = copy.lwm
-        role.renew(replicas.leases.held)
+        replicas.renew_lease(role)
     if role.acknowledged() >= role.joint_hwm:
         message = CaughtUp(
             replicas.uid, copy.partition, migration.migration_id, role.row.version, role.term
@@ -244,6 +244,7 @@ def refused(replicas: Replicas, role: Primary, node: str, promised: int) -> None
         # Its promise was lost with its store, or its copy by a row in between: fence again.
         peer.promised = peer.adopted = False
         peer.lwm = -1
+        replicas.renew_lease(role)
 
 
 def peer_restarted(role: Primary, node: str) -> None:
@@ -268,14 +269,15 @@ def tick(replicas: Replicas, role: Primary, now: Now) -> None:
     - Give up clients that wait, where the lease has been over for too long.
     """
     settings = replicas.settings
-    if role.serving_until > now.boot_ms:
-        role.lapsed_ms = 0
-    elif not role.lapsed_ms:
-        role.lapsed_ms = now.boot_ms  # time of noticing: a process that was suspended could not ask
-    elif (
-        role.gave_up_ms != role.lapsed_ms and now.boot_ms - role.lapsed_ms >= settings.park_bound_ms
+    role.lease.note(now.boot_ms)
+    lapsed_ms = role.lease.lapsed_ms
+    if (
+        lapsed_ms
+        and role.waiters
+        and role.gave_up_ms != lapsed_ms
+        and now.boot_ms - lapsed_ms >= settings.park_bound_ms
     ):
-        role.gave_up_ms = role.lapsed_ms
+        role.gave_up_ms = lapsed_ms
         replicas.give_up(role.take_clients())
     if not role.is_quiet():
         step(replicas, role, now)
@@ -306,8 +308,8 @@ def trouble(replicas: Replicas, role: Primary, now: Now) -> Trouble | None:
         kind, since = TroubleKind.ACTIVATING, role.since_ms
     elif role.frozen:
         kind, since = TroubleKind.FROZEN, role.since_ms
-    elif role.serving_until <= now.boot_ms and role.lapsed_ms:
-        kind, since = TroubleKind.NO_QUORUM, max(role.lapsed_ms, role.since_ms)
+    elif role.serving_until <= now.boot_ms and role.lease.lapsed_ms:
+        kind, since = TroubleKind.NO_QUORUM, max(role.lease.lapsed_ms, role.since_ms)
     else:
         return None
     if now.boot_ms - since < TROUBLE_AFTER_MS:

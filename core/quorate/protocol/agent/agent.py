@@ -14,6 +14,7 @@ from quorate.facts.errors import InvariantError, QuorateError
 from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
+from quorate.protocol.agent.activation import TROUBLE_AFTER_MS
 from quorate.protocol.agent.leases import Leases
 from quorate.protocol.agent.masterships import why_not_believed, why_not_obeyed
 from quorate.protocol.agent.outbox import MASTER
@@ -284,7 +285,7 @@ class AgentCore:
                     zone.lease_moved(node, partition, term)
             self.leases.granted(node, message)
             for zone in self.awake.values():
-                zone.renew_leases()
+                zone.renew_own_leases()
             return
         zone = self.zones.get(getattr(message, "zone", ""))
         if zone is not None:
@@ -467,8 +468,11 @@ class AgentCore:
         self._sends.append((MASTER, report))
 
     def _troubles(self, now: Now) -> tuple[Trouble, ...]:
-        # Zones at rest have none: every role serves, and no row lacks its role.
-        return tuple([trouble for zone in self.awake.values() for trouble in zone.troubles(now)])
+        # Zones at rest lack at most a lease: every role is active, and no row lacks its role.
+        lapsed_ms = self.leases.shared.lapsed_ms
+        is_stuck = lapsed_ms and now.boot_ms - lapsed_ms >= TROUBLE_AFTER_MS
+        zones = self.zones if is_stuck else self.awake
+        return tuple([trouble for zone in zones.values() for trouble in zone.troubles(now)])
 
     def _unreached(self, now: Now) -> tuple[str, ...]:
         """Return the members whose lease to us has ended.

@@ -49,6 +49,7 @@ def take(replicas: Replicas, row: PartitionRow, now: Now) -> None:
         replicas.touch(copy)
     if role is not None:
         role.follow(row)
+        replicas.renew_lease(role)
         activation.step(replicas, role, now)
     elif row.primary == replicas.me and row.term >= copy.promise_term:
         _begin_role(replicas, copy, row, carried, handed_over, now)
@@ -84,6 +85,7 @@ def _begin_role(
         role.turn = []
         carried.waiters, carried.pending, carried.serving_until = deque(), {}, 0
         replicas.dirty.pop(row.partition, None)
+    replicas.own_leases.pop(row.partition, None)
     replicas.roles[row.partition] = role
     replicas.primaries[row.partition] = role
     activation.step(replicas, role, now)

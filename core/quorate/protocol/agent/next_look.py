@@ -4,7 +4,7 @@ A zone with something in progress is visited by every tick.  Another zone is vis
 of these is due, and at the latest after `IDLE_LOOK_MS`:
 
 - a key expires
-- a lease ends (the agent checks leases that are shared: zones_awake.py)
+- a lease ends that a role shares with no other (of the others the agent notes it: zones_awake.py)
 - logs and digests are checked (upkeep.py)
 
 Any event in the zone has the next tick visit it (`Replicas.wake`).  The simulator checks after
@@ -41,22 +41,22 @@ def next_look_ms(replicas: Replicas, now: Now) -> int:
         return now.boot_ms
     due_ms = min(now.boot_ms + IDLE_LOOK_MS, replicas.upkeep.check_ms)
     for role in replicas.roles.values():
-        if not _is_idle(role, now.boot_ms):
+        if not _is_idle(role):
             return now.boot_ms
-        if not replicas.shares_leases:
-            due_ms = min(due_ms, role.serving_until)
         expiring = role.copy.expiring
         if expiring:
             due_ms = min(due_ms, now.boot_ms + max(expiring[0][0] - now.wall_ms, 0))
+    for role in replicas.own_leases.values():
+        due_ms = min(due_ms, max(role.serving_until, now.boot_ms))
     return due_ms
 
 
-def _is_idle(role: Primary, now_ms: int) -> bool:
-    """Return whether the role waits for nothing, and its copies know its position."""
+def _is_idle(role: Primary) -> bool:
+    """Return whether the role waits for nothing but its lease, and its copies know its position."""
     copy = role.copy
     return (
-        role.serves(now_ms)
-        and role.persisted
+        role.persisted
+        and not role.frozen
         and not role.waiters
         and not role.parts
         and role.is_quiet()

@@ -113,7 +113,6 @@ class Replicas:
         self.now = now
         self.look_ms = 0  # a tick has nothing to do before this (next_look.py); 0: at once
         self.busy_ms = now.boot_ms  # when a tick last saw something in progress
-        self.shares_leases = False  # with other zones where nothing goes on (zones_awake.py)
         self.at_rest = False  # the end of a turn does not visit the zone
         self.awake: dict[str, Replicas] = {}  # the agent's zones that are not at rest
         # Whether the shell has something to settle for the zone's clients.
@@ -123,6 +122,7 @@ class Replicas:
         self.copies: dict[int, Copy] = {}
         self.primaries: list[Primary | None] = [None] * zone.partitions
         self.roles: dict[int, Primary] = {}
+        self.own_leases: dict[int, Primary] = {}  # roles that share their lease with no other
         self.lost_primary: dict[int, int] = {}
         self.fills: dict[int, Fill] = {}
         self.stores: dict[str, str] = {}
@@ -156,7 +156,6 @@ class Replicas:
     def wake(self) -> None:
         """Have the next tick and the end of each turn visit the zone: something happens in it."""
         self.look_ms = 0
-        self.shares_leases = False  # each role keeps its lease until the next count
         if self.at_rest:
             self.at_rest = False
             self.awake[self.uid] = self
@@ -198,9 +197,9 @@ class Replicas:
             self.domains[node.name] = node.failure_domain
             if known not in ((None, None), (store, node.incarnation)):
                 self.peer_started(node.name, self.now)  # a new store counts incarnations from 1
-        for role in list(self.roles.values()):
+        for role in self.roles.values():
             role.follow(role.row)  # the loss of a store may change the quorum
-        self.renew_leases()
+            self.renew_lease(role)
         for role in list(self.roles.values()):
             activation.step(self, role, self.now)
 
@@ -213,7 +212,7 @@ class Replicas:
         self.wake()
         for role in self.roles.values():
             activation.peer_restarted(role, node)
-        self.renew_leases()
+            self.renew_lease(role)
 
     def primary_of(self, partition: int) -> str:
         """Return the node of the partition's primary in the newest row known; empty: none."""
@@ -247,6 +246,7 @@ class Replicas:
         partition = role.copy.partition
         if self.roles.get(partition) is role:
             del self.roles[partition]
+            self.own_leases.pop(partition, None)
             self.primaries[partition] = None
             self.lost_primary[partition] = self.now.boot_ms
         self.dirty.pop(partition, None)
@@ -296,6 +296,7 @@ class Replicas:
                 role = self.roles.get(message.partition)
                 if role is not None:
                     role.promised(node, message, now.boot_ms)
+                    self.renew_lease(role)
                     activation.step(self, role, now)
             case FenceRefused() | Rejected():
                 role = self.roles.get(message.partition)
@@ -349,13 +350,26 @@ class Replicas:
 
     # --- time ------------------------------------------------------------------------------------
 
-    def renew_leases(self) -> None:
-        """Recompute until when each role serves, unless the zone shares leases."""
-        if self.shares_leases:
+    def renew_lease(self, role: Primary) -> None:
+        """Recompute until when the role serves, after a change of what its lease depends on.
+
+        Roles that depend on the same things share a lease (shared_leases.py).
+        """
+        if role.stage is not Stage.SERVING:
             return
+        partition, grants = role.copy.partition, role.grants()
+        if grants is None:
+            self.own_leases[partition] = role
+            role.serving_until = role.granted_until(self.leases.held)
+        else:
+            self.own_leases.pop(partition, None)
+            role.lease = self.leases.shared.share(grants)
+
+    def renew_own_leases(self) -> None:
+        """Recompute the leases that roles share with no other, after an answer to a heartbeat."""
         held = self.leases.held
-        for role in self.roles.values():
-            role.renew(held)
+        for role in self.own_leases.values():
+            role.serving_until = role.granted_until(held)
 
     def lease_moved(self, node: str, partition: int, term: int) -> None:
         """End the role, because `node` has promised the partition to a holder in a higher term."""
@@ -623,3 +637,9 @@ class Replicas:
             role.check()
             if self.primaries[partition] is not role or role.holder != self.me:
                 raise InvariantError(f"partition {partition}: role of {role.holder} misplaced")
+            granted_until = role.granted_until(self.leases.held)
+            if role.serving_until != granted_until:
+                raise InvariantError(
+                    f"partition {partition}: serves until {role.serving_until}, granted until "
+                    f"{granted_until}"
+                )

@@ -4,10 +4,9 @@ An agent has hundreds of zones, most of them at rest.  A zone is awake from when
 in it (`Replicas.wake`) until it has had nothing to do for a while.  The end of each turn visits the
 zones that are awake and no others.  A tick visits those that are due by time (`Replicas.look_ms`).
 
-A zone in which nothing is in progress is also woken by two things that it cannot see itself:
-
-- the end of a lease that its roles share (shared_leases.py)
-- a wall clock that was set, because keys expire by it but ticks are due by the boot clock
+A wall clock that was set wakes every zone, because keys expire by it but ticks are due by the boot
+clock.  The end of a lease wakes none: it is noted once for all roles that share it
+(shared_leases.py), and often it is renewed before it concerns anybody.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ from quorate.protocol.agent.leases import Leases
 from quorate.protocol.agent.replicas import Replicas
 
 REST_AFTER_MS = 500
-"""A zone goes to rest after this long with nothing in progress.  Going to rest and waking cost a
-little for each of its roles."""
+"""A zone goes to rest after this long with nothing in progress."""
 
 CLOCK_SET_MS = 20
 """A wall clock that moved at least this much against the boot clock was set.  Smaller differences
@@ -50,8 +48,8 @@ class ZonesAwake:
 
     def tick(self, now: Now) -> None:
         """Visit each zone that is due by time."""
-        if self._is_shared_lease_over(now) or self._was_clock_set(now):
-            self._leases.shared.forget()
+        self._leases.shared.note(now.boot_ms)
+        if self._was_clock_set(now):
             for zone in self._zones.values():
                 zone.wake()
         for zone in self._zones.values():
@@ -61,9 +59,6 @@ class ZonesAwake:
                 if zone.at_rest and not _has_nothing_to_do(zone, now):
                     zone.wake()
 
-    def _is_shared_lease_over(self, now: Now) -> bool:
-        return self._leases.shared.first_end_ms <= now.boot_ms
-
     def _was_clock_set(self, now: Now) -> bool:
         ahead_ms = now.wall_ms - now.boot_ms
         if abs(ahead_ms - self._wall_ahead_ms) < CLOCK_SET_MS:
@@ -72,37 +67,24 @@ class ZonesAwake:
         return True
 
     def let_rest(self, now: Now) -> None:
-        """Let zones share leases and rest, where nothing was in progress for a while.
+        """Let zones rest in which nothing was in progress for a while.
 
-        A zone rests only if it also has nothing to settle for its clients.
+        Each role of such a zone shares its lease, and there is nothing to settle for clients.
         """
         for zone in list(self.awake.values()):
-            if now.boot_ms - zone.busy_ms < REST_AFTER_MS or zone.look_ms <= now.boot_ms:
+            if now.boot_ms - zone.busy_ms < REST_AFTER_MS or zone.own_leases:
                 continue
-            if not zone.shares_leases:
-                self._share_leases(zone)
-            if zone.shares_leases and _has_nothing_to_do(zone, now):
+            if _has_nothing_to_do(zone, now):
                 zone.at_rest = True
                 del self.awake[zone.uid]
-
-    def _share_leases(self, zone: Replicas) -> None:
-        grants = [(role, role.grants()) for role in zone.roles.values()]
-        known = [(role, found) for role, found in grants if found is not None]
-        if len(known) < len(grants):
-            return  # a role whose row has two sets of voters (rebuilt) is counted alone
-        for role, found in known:
-            role.lease = self._leases.shared.share(found)
-        zone.shares_leases = True
 
     def check(self) -> None:
         """Raise InvariantError unless each zone that is not awake has nothing to do."""
         for uid, zone in self._zones.items():
             if zone.at_rest is (uid in self.awake):
                 raise InvariantError(f"zone {uid}: at rest {zone.at_rest}, and among those awake")
-            if zone.at_rest and (zone.has_work or not zone.shares_leases):
+            if zone.at_rest and (zone.has_work or zone.own_leases or not zone.look_ms):
                 raise InvariantError(f"zone {uid}: at rest with something to do")
-            if zone.shares_leases and not zone.look_ms:
-                raise InvariantError(f"zone {uid}: shares leases while something is under way")
 
 
 def _has_nothing_to_do(zone: Replicas, now: Now) -> bool:

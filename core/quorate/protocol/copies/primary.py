@@ -21,7 +21,7 @@ from quorate.facts.partition_row import Migration, PartitionRow, quorum
 from quorate.facts.topology import Holder, Voter
 from quorate.facts.update_counter import check_primary_counter, kept_under
 from quorate.protocol.copies.copy import Copy
-from quorate.protocol.copies.shared_leases import FOREVER, Grants, ServingUntil, lease_end
+from quorate.protocol.copies.shared_leases import FOREVER, Grants, ServingUntil
 from quorate.protocol.messages.replication import Batch, FenceAck
 from quorate.protocol.storage import Operation, Row
 
@@ -122,7 +122,6 @@ class Primary:
         "holder",
         "joint",
         "joint_hwm",
-        "lapsed_ms",
         "lease",
         "lease_until",
         "lineage",
@@ -177,8 +176,7 @@ class Primary:
         self.frozen = ""
         self.hand_over = False
         self.lease = ServingUntil(0)
-        self.lapsed_ms = 0  # when it was first seen without a lease; 0: it has one
-        self.gave_up_ms = 0  # the `lapsed_ms` at which its clients were given up
+        self.gave_up_ms = 0  # the lease's `lapsed_ms` at which its clients were given up
         self.since_ms = now_ms
         self.lease_until = 0  # like Peer.lease_until, of this agent
         self.plan: GatherPlan | None = None
@@ -287,31 +285,28 @@ class Primary:
 
     @serving_until.setter
     def serving_until(self, until_ms: int) -> None:
-        self.lease = ServingUntil(until_ms)  # the old one may be shared
+        self.lease = ServingUntil(until_ms, self.lease.lapsed_ms)  # the old one may be shared
 
     def grants(self) -> Grants | None:
-        """Return what a serving role's lease depends on; None with several sets of voters."""
+        """Return what a serving role's lease depends on; None with several sets of voters.
+
+        The lease of a role without is recomputed with every answer to a heartbeat.
+        """
         if self.joint is not None or self.row.sets:
             return None
         promised = tuple([peer.promised for peer in self.voting])
         return Grants(tuple(self.voting_nodes), promised, self.votes, self.quorum_index)
 
-    def renew(self, held_until: Mapping[str, int]) -> None:
-        """Recompute the lease: voters that promised this term to this incarnation grant it.
+    def granted_until(self, held_until: Mapping[str, int]) -> int:
+        """Return until when the role serves (boot ms), by definition.
 
-        Called with every answer to a heartbeat, unless the lease is shared with other roles.
+        Voters that promised this term to this incarnation grant the lease.
         """
         if self.stage is not Stage.SERVING:
-            self.serving_until = 0
-        elif self.joint is None and not self.row.sets:
-            promised = [peer.promised for peer in self.voting]
-            self.serving_until = lease_end(
-                self.voting_nodes, promised, self.votes, self.quorum_index, held_until
-            )
-        else:
-            value = {n: held_until.get(n, 0) for n, peer in self.peers.items() if peer.promised}
-            value[self.holder.node] = FOREVER
-            self.serving_until = self._quorum(value)
+            return 0
+        value = {n: held_until.get(n, 0) for n, peer in self.peers.items() if peer.promised}
+        value[self.holder.node] = FOREVER
+        return self._quorum(value)
 
     def is_quiet(self) -> bool:
         """Return whether only an event can give the role something to do."""
