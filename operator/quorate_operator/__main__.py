@@ -3,7 +3,7 @@
 import sys
 
 if not __debug__:
-    sys.exit("quorate-operator: started with -O, which removes its checks: start it without")
+    sys.exit("quorate-operator: python -O removes its checks: start without -O")
 
 import argparse
 import asyncio
@@ -74,53 +74,57 @@ def main() -> int:
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="quorate-operator", description="Leads clusters of agents: decides who owns what."
+        prog="quorate-operator",
+        description="Lead clusters of agents: decide which agents own what.",
     )
     modes = parser.add_subparsers(dest="mode", required=True)
     embedded = modes.add_parser("embedded", help="without Kubernetes, on one machine")
     embedded.add_argument("--data", type=Path, required=True, help="folder of the metastore")
     embedded.add_argument("--secrets", type=Path, help=_SECRETS_HELP)
     embedded.add_argument(
-        "--api", type=_loopback_address, default=("127.0.0.1", 0), help="HOST:PORT, 0: any free"
+        "--api",
+        type=_loopback_address,
+        default=("127.0.0.1", 0),
+        help="HOST:PORT; port 0: any free",
     )
     recovery = modes.add_parser(
-        "recover", help="rebuild a lost metastore from what agents store; the operator is stopped"
+        "recover", help="rebuild a lost metastore from the agents' data (operator stopped)"
     )
     recovery.add_argument("--data", type=Path, required=True, help="folder of the metastore")
     recovery.add_argument("--secrets", type=Path, help=_SECRETS_HELP)
     recovery.add_argument("--cluster", required=True, help="the StorageCluster's name")
     recovery.add_argument("--agents", required=True, type=_addresses, help="HOST:PORT,…")
-    kubernetes = modes.add_parser("kubernetes", help="leads the clusters of namespaces")
+    kubernetes = modes.add_parser("kubernetes", help="lead the clusters of namespaces")
     served = kubernetes.add_mutually_exclusive_group()
     served.add_argument(
         "--namespace",
         action="append",
         default=[],
-        help="one that is served, any number of times; default: that of the kubeconfig or the pod",
+        help="namespace to serve, may be repeated; default: that of the kubeconfig or the pod",
     )
-    served.add_argument("--all-namespaces", action="store_true", help="serve the whole Kubernetes")
+    served.add_argument("--all-namespaces", action="store_true", help="serve all namespaces")
     kubernetes.add_argument(
         "--lease-namespace",
         default="",
         metavar="NAMESPACE",
-        help="of the Lease that elects; default: the one that is served; where several are, that "
-        "of the kubeconfig or the pod",
+        help="namespace of the Lease for leader election; default: the served namespace; if there "
+        "are several, that of the kubeconfig or the pod",
     )
-    kubernetes.add_argument("--kubeconfig", type=Path, help="default: $KUBECONFIG, else the pod's")
+    kubernetes.add_argument("--kubeconfig", type=Path, help="default: $KUBECONFIG, else the pod")
     kubernetes.add_argument(
         "--lease-seconds",
         type=int,
         choices=range(3, 121),
         metavar="3..120",
         default=ElectionSettings().lease_ms // 1000,
-        help="what a crash of the master costs; default %(default)s",
+        help="after a crash of the master another one leads after this time; default %(default)s",
     )
     kubernetes.add_argument(
         "--health",
         type=_address_or_off,
         default=(None, HEALTH_PORT),
         metavar="HOST:PORT",
-        help=f"/metrics, /healthz and /readyz; off: none; default port {HEALTH_PORT} of every "
+        help=f"address of /metrics, /healthz and /readyz, or off; default port {HEALTH_PORT} of every "
         "address, IPv4 and IPv6",
     )
     return parser.parse_args()

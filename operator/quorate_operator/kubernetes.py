@@ -219,7 +219,7 @@ class KubernetesOperator:
             await self._election.stop()
             await watches.stop()
         if self._failure and not self._election.lost_reason:
-            raise CannotLead(f"{self._failure}; the log says where")
+            raise CannotLead(f"{self._failure}; see the log")
 
     def _make_controller(self, namespace: str) -> Controller:
         return Controller(

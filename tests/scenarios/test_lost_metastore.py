@@ -220,7 +220,7 @@ def test_without_a_quorum_nothing_serves_and_the_missing_are_named_until_one_ret
     assert master.master is not None
     (status,) = master.master.status().zones
     assert (status.phase, status.unavailable) == ("Unavailable", 1)
-    assert f"{', '.join(sorted((serving, other)))} must tell first" in status.sentence
+    assert f"the reports of {', '.join(sorted((serving, other)))}" in status.sentence
     story.start(serving)
     assert story.read(story.wait_for_primary(), b"x") == b"1"
     story.start(other)

@@ -196,7 +196,7 @@ def test_the_only_supplier_comes_back() -> None:
     story.crash(good)
     chunks.release()
     story.wait(lambda: good not in owners(story, bad), "it has left")
-    assert f"agent {good} has no copy to give" in asked.ask().problem
+    assert f"agent {good} cannot supply the rows" in asked.ask().problem
     assert story.zone(bad).refills.partitions == ()
     assert value(story, bad, LAST) == BAD
     story.start(good)
@@ -384,9 +384,9 @@ def test_no_room_for_the_very_write_that_ends_it_is_not_called_done(
 @pytest.mark.parametrize(
     ("suppliers", "problem"),
     [
-        ((), "no agent is named"),
-        (("nobody",), "agent nobody has no copy to give"),
-        (("self",), "has no copy to give"),
+        ((), "no supplier is named"),
+        (("nobody",), "agent nobody cannot supply the rows"),
+        (("self",), "cannot supply the rows"),
     ],
 )
 def test_without_a_copy_to_take_rows_from_it_is_refused(

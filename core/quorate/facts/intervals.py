@@ -66,7 +66,7 @@ class IntervalSet:
         return not self._firsts
 
     def __bool__(self) -> bool:
-        raise TypeError("ask is_empty(): the truth of an interval set is ambiguous")
+        raise TypeError("use is_empty(): the truth of an interval set is ambiguous")
 
     def __eq__(self, other: object) -> bool:  # which also makes it unhashable: it is mutable
         if not isinstance(other, IntervalSet):

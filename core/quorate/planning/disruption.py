@@ -252,15 +252,15 @@ class _Findings:
         names, others = ", ".join(agents), f"partitions of {of} need all their other voters"
         match reason:
             case EvictionBlock.TOO_FEW_COPIES:
-                why = f"{of}: one or two copies are asked for, and each of them is needed"
+                why = f"{of} has one or two copies, and needs each of them"
             case EvictionBlock.AGENTS_AWAY:
-                why = f"away: {names}; {others}"
+                why = f"offline: {names}; {others}"
             case EvictionBlock.CATCHING_UP:
                 why = f"catching up: {names}; {others}"
             case EvictionBlock.NOT_SERVED:
                 why = f"partitions of {of} are not served"
             case _:
-                why = f"partitions of {of} lack copies, and need every voter that they have"
+                why = f"partitions of {of} lack copies, and need all their present voters"
         return NoEviction(reason, why, agents)
 
     def result(self, restarted: Collection[str]) -> Disruption:
@@ -310,9 +310,9 @@ class _Findings:
             other = behind[0]
             lagging = self._behind.get(other) if self._agents[other].online else None
             until = f"has caught up in {lagging}" if lagging else "is back"
-            return f"agent {name}: waits until agent {other}, which was restarted before, {until}"
+            return f"agent {name}: waiting until agent {other}, restarted before it, {until}"
         if short:
-            return f"agent {name}: waits until {short} has all its copies again"
+            return f"agent {name}: waiting until {short} has all its copies again"
         return ""
 
     def _going_waits_for(self, name: str) -> str:
@@ -322,9 +322,12 @@ class _Findings:
         if zones:
             zone = min(zones)
             more = f", and {len(zones) - 1} more zones" if len(zones) > 1 else ""
-            return f"agent {name}: {zones[zone]} partitions of Zone {zone}{more} name it; drain it"
+            return (
+                f"agent {name}: rows of {zones[zone]} partitions of Zone {zone}{more} name it;"
+                " drain it first"
+            )
         if self._agents[name].record is not None and not self._is_draining(name):
-            return f"agent {name}: may be given copies at any time; drain it"
+            return f"agent {name}: may get copies at any time; drain it first"
         return ""
 
 
@@ -338,7 +341,7 @@ def _too_few(
 ) -> str:
     """Return the sentence on why the majority would be lost."""
     missing = [
-        f"{voter.node} {'is catching up' if voter in there else 'is away'}"
+        f"{voter.node} {'is catching up' if voter in there else 'is offline'}"
         for voter in voters
         if voter not in whole and voter.node != name
     ]
@@ -350,4 +353,4 @@ def _too_few(
 
 
 def _rebuilt(zone: str) -> str:
-    return f"rows of Zone {zone} are rebuilt from what agents have"
+    return f"rows of Zone {zone} are being rebuilt from the agents' data"

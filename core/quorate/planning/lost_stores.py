@@ -45,7 +45,7 @@ def lost_without(
             needed = len(voters) - majority(len(voters)) + 1
             if len(left) < needed:
                 others = ", ".join(v.node for v in voters if v.node != node and v not in left)
-                missing = f": {others} not there either" if others else ""
+                missing = f": {others} missing as well" if others else ""
                 found.append(
                     f"partition {row.partition} of Zone {zone} would keep {len(left)} of"
                     f" {len(voters)} copies, and needs {needed} to know every write{missing}"

@@ -81,7 +81,7 @@ def encode_said(said: Said) -> bytes:
 
 def decode_said(body: bytes) -> Said:
     """Decode the Hello or Refused inside a Proof."""
-    return _decoded(_said_decoder, body, "a proof says what is no Hello")
+    return _decoded(_said_decoder, body, "the proof contains no Hello")
 
 
 def _decoded(decoder: msgspec.msgpack.Decoder[T], body: bytes | bytearray, what: str) -> T:

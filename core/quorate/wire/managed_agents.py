@@ -26,13 +26,13 @@ Labels = dict[str, Text]
 
 
 class AgentStorage(Part):
-    """The volume that each agent's data lies on."""
+    """The volume for each agent's data."""
 
     size: Annotated[Text, Field(pattern=_QUANTITY, max_length=20)]
     """Its size, such as 10Gi.  It may grow later where the class allows, and never shrinks."""
 
     class_name: Annotated[Text, Field(min_length=1, max_length=253)] | None = None
-    """Its storage class; absent: the default one.  Of volumes that are there it is not changed."""
+    """Its storage class; absent: the default class.  Existing volumes keep theirs."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -107,7 +107,7 @@ class ExternalListener(Part):
 
 
 class Listeners(Part):
-    """By what clients enter besides the agents' own ports in the cluster."""
+    """Ways for clients to connect, besides the agents' ports in the cluster."""
 
     external: ExternalListener | None = None
     """For clients outside of the Kubernetes cluster.  Adding or removing it replaces the pods, one
@@ -143,7 +143,7 @@ class ManagedAgents(Part):
     """As in a pod.  If absent, agents of one cluster keep apart from each other where they can."""
 
     failure_domain_label: Annotated[Text, Field(pattern=_LABEL, max_length=317)] = ZONE_LABEL
-    """The label of a node that says in which failure domain its agents are.  Copies of a partition
+    """The label of a node that names the failure domain of its agents.  Copies of a partition
     are spread over these.  The operator reads it from Nodes, if it may.  Where it may not, the API
     server copies topology.kubernetes.io/zone and /region to pods (Kubernetes 1.35), and no other
     label."""
@@ -152,12 +152,12 @@ class ManagedAgents(Part):
     """Additions to each pod."""
 
     announced_names: AnnouncedNames | None = None
-    """Written, `{}` for a cluster of the usual domain: clients and agents are told the DNS names of
-    pods in the place of their addresses, POD.CLUSTER-agents.NAMESPACE.svc.cluster.local.  Adding
-    or removing it replaces the pods, one at a time."""
+    """If present (`{}` for the usual domain), clients and agents are told the DNS names of pods
+    instead of their addresses: POD.CLUSTER-agents.NAMESPACE.svc.cluster.local.  Adding or removing
+    it replaces the pods, one at a time."""
 
     listeners: Listeners | None = None
-    """By what clients enter besides the agents' own ports in the cluster."""
+    """Ways for clients to connect, besides the agents' ports in the cluster."""
 
     @property
     def external_listener(self) -> ExternalListener | None:

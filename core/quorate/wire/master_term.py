@@ -19,7 +19,7 @@ class MasterTermSpec(Part):
         Rule(
             "term",
             "self.term >= oldSelf.term",
-            "masterships never go back: agents refuse a lower one; write a higher term",
+            "master terms never decrease, and agents refuse a lower one: write a higher term",
             lambda new, old: new.term >= old.term,
         ),
     )

@@ -29,7 +29,7 @@ OWNERS_RULES: tuple[Rule, ...] = (
         "replicas",
         "self.replicas.all(n, n == '' || (self.replicas.exists_one(m, m == n) && "
         "self.voters.exists(v, v.node == n)))",
-        "an owner is named once and is one of the voters: write the owners of the row",
+        "each owner is named once, and is one of the voters: write the owners of the row",
         lambda new, _: _owners_are_voters(new),
     ),
     Rule(
@@ -97,11 +97,11 @@ class StoredRow(Part):
     term: Natural
     """The version under which the primary was activated."""
     primary: StoredHolder | None = None
-    """Who may serve the partition; absent: nobody."""
+    """The process that may serve the partition; absent: none."""
     replicas: Annotated[list[Name], Field(max_length=INDEXES_MAX)]
     """Online owners by replica index, 0 the primary; "" where there is none."""
     voters: Annotated[list[StoredVoter], Field(max_length=VOTERS_MAX)]
-    """Who counts for a majority, online or not."""
+    """The nodes that count for a majority, online or not."""
     active_migration: StoredMigration | None = None
     """The migration under way; absent: none."""
     voter_sets: Annotated[list[StoredVoterSet], Field(max_length=2)] | None = None
@@ -113,7 +113,7 @@ class StoredRow(Part):
         Rule(
             "version",
             "self.version >= oldSelf.version && self.term >= oldSelf.term",
-            "versions and terms never go back: read the row again",
+            "versions and terms never decrease: read the row again",
             lambda new, old: new.version >= old.version and new.term >= old.term,
         ),
         Rule(
@@ -127,7 +127,7 @@ class StoredRow(Part):
             "primary",
             "!has(self.primary) || (size(self.replicas) > 0 && (self.replicas[0] == '' || "
             "self.replicas[0] == self.primary.node))",
-            "replica index 0 is the primary, or nobody: write the primary's node there",
+            "replica index 0 is the primary or empty: write the primary's node there",
             lambda new, _: (
                 new.primary is None
                 or (bool(new.replicas) and new.replicas[0] in (NULL_NODE, new.primary.node))
@@ -137,8 +137,8 @@ class StoredRow(Part):
             "voterSets",
             "!has(self.voterSets) || (!has(self.activeMigration) && size(self.voterSets) == 2 && "
             "self.voters.all(v, self.voterSets.exists(s, s.voters.exists(w, w.node == v.node))))",
-            "there are two sets of voters, or none, each voter is in one, and no migration is "
-            "active meanwhile: write the sets of the row",
+            "there are two sets of voters or none, each voter is in one, and no migration is "
+            "active: write the sets of the row",
             lambda new, _: new.voter_sets is None or _are_two_sets(new, new.voter_sets),
         ),
     )
@@ -164,7 +164,7 @@ class AcceptedZone(Part):
     planner: Planner = Planner.MINIMAL
     """As in the Zone."""
     placed: bool = False
-    """Every partition has had a row: one that is missing was lost, and is never placed afresh."""
+    """Every partition has had a row.  A row that is missing now was lost: it is not placed anew."""
     port: Annotated[Integer, Field(ge=0, le=65535)] = 0
     """The client port that the zone was given, for agents that take theirs from the master."""
     external_ports: dict[str, Integer] = Field(default_factory=dict)
@@ -210,7 +210,7 @@ class PartitionTableSpec(Part):
         Rule(
             "shard",
             "has(self.accepted) != has(self.shard)",
-            "a PartitionTable holds either a shard's rows or the accepted zone: write one of both",
+            "a PartitionTable has either a shard's rows or the accepted zone: write one of them",
             lambda new, _: (new.accepted is None) != (new.shard is None),
         ),
         immutable("zoneRef", "rows belong to one zone; create another PartitionTable"),

@@ -108,13 +108,13 @@ class Condition(Part):
     type: Text
     """What is observed, such as Available; docs/operator.md lists them."""
     status: Annotated[Text, Field(pattern="^(True|False|Unknown)$")]
-    """Whether it is so."""
+    """True, False or Unknown."""
     reason: Text
     """Why, in one word."""
     message: Text
-    """Why, in a sentence that says what to do where something is to be done."""
+    """Why, in a sentence, with what to do if something must be done."""
     last_transition_time: Annotated[Text, Field(json_schema_extra={"format": "date-time"})]
-    """Since when the status is what it is."""
+    """When the status changed last."""
     observed_generation: Integer | None = None
     """The `metadata.generation` of the spec that the observation is of."""
 
@@ -311,7 +311,7 @@ def _sentences(error: pydantic.ValidationError, model: type[BaseModel]) -> list[
         if kind == "extra_forbidden":
             known = _known_fields(model, found["loc"][:-1])
             close = get_close_matches(str(found["loc"][-1]), known, 1)
-            hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}"
+            hint = f"did you mean {close[0]}?" if close else f"known fields are {', '.join(known)}"
             text = f"{path} is not a known field: {hint}"
         elif kind == "missing":
             text = f"{path} is missing: write it"

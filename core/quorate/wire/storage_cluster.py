@@ -38,7 +38,7 @@ _ADDRESS = f"^{_HOST}:{_PORT}$"
 def _check_unique(addresses: list[str]) -> list[str]:
     twice = sorted({each for each in addresses if addresses.count(each) > 1})
     if twice:
-        raise ValueError(f"write each one once: {twice[0]} stands there twice")
+        raise ValueError(f"write each one once: {twice[0]} is listed twice")
     return addresses
 
 
@@ -70,7 +70,7 @@ def _addresses_rule(condition: str = "") -> Rule:
 
 
 class ExternalAgents(Part):
-    """Agents that somebody else starts."""
+    """Agents that you start yourself."""
 
     addresses: Addresses
     """host:port of every agent's peer port, each once."""
@@ -79,17 +79,17 @@ class ExternalAgents(Part):
 
 
 class StorageClusterSpec(Part):
-    """Which agents the master dials."""
+    """The agents of the cluster."""
 
     external: ExternalAgents | None = None
-    """Agents that somebody else starts, and where they are."""
+    """Agents that you start yourself, and their addresses."""
 
     managed: ManagedAgents | None = None
-    """Agents that the operator makes, as pods.  Write either `external` or `managed`."""
+    """Agents that the operator creates, as pods.  Write either `external` or `managed`."""
 
     drain_agents: DrainAgents = Field(default_factory=list)
-    """Names of agents that are to hold nothing: their copies move to the others, and come back when
-    the name is taken out.  On Kubernetes; `kubectl quorate drain` and `undrain` write it."""
+    """Names of agents to drain: their copies move to other agents, and come back when the name is
+    removed.  On Kubernetes only; `kubectl quorate drain` and `undrain` write it."""
 
     deletion_policy: DeletionPolicy | None = None
     """What becomes of the data when the StorageCluster is deleted, on Kubernetes.  Retain (when
@@ -100,14 +100,14 @@ class StorageClusterSpec(Part):
     """Deprecated: write external.addresses instead.  Read as that."""
 
     agents: Annotated[Text, Field(pattern="^external$")] | None = None
-    """Deprecated: leave it out.  It stands in objects of before, and has no effect."""
+    """Deprecated: omit it.  Older objects have it; it has no effect."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         _addresses_rule("!has(self.addresses) || "),
         Rule(
             "",
             "[has(self.external), has(self.addresses), has(self.managed)].filter(x, x).size() == 1",
-            "write one of spec.external.addresses (agents that somebody else starts) and "
+            "write either spec.external.addresses (agents that you start yourself) or "
             "spec.managed (agents as pods)",
             lambda new, _: [new.external, new.addresses, new.managed].count(None) == 2,
         ),
@@ -115,7 +115,7 @@ class StorageClusterSpec(Part):
             "",
             "has(self.managed) == has(oldSelf.managed)",
             "spec.managed cannot be added to a StorageCluster or removed from it, because data "
-            "does not move between pods and agents that somebody else starts: declare another "
+            "does not move between pods and agents that you start yourself: declare another "
             "StorageCluster, and copy the data",
             lambda new, old: (new.managed is None) == (old.managed is None),
         ),
@@ -138,7 +138,7 @@ class ClusterMember(Part):
     name: Text
     """The agent's own name."""
     store_id: Text
-    """Names its data: new when the data is lost."""
+    """Identity of its data; new when the data is lost."""
     address: Text
     """host:port that other agents dial."""
     external_host: Text = ""
@@ -152,7 +152,7 @@ class ClusterMember(Part):
 
 
 class ClusterMaster(Part):
-    """Who may write ownership."""
+    """The operator process that may write ownership."""
 
     identity: Text = ""
     """Its host, process and a random word."""
@@ -179,7 +179,7 @@ class StorageClusterStatus(Part):
     members: list[ClusterMember] = Field(default_factory=list)
     """The agents that are registered."""
     online: Text = ""
-    """Agents online of agents named, for example 3/3."""
+    """Online agents and named agents, for example 3/3."""
     addresses: list[Text] = Field(default_factory=list)
     """The addresses that are dialed: those of the spec, or of before it was paused."""
     master: ClusterMaster = ClusterMaster()
@@ -192,7 +192,7 @@ class StorageClusterStatus(Part):
     retained_zones: list[Text] = Field(default_factory=list)
     """Zones whose object was deleted and whose data is kept: they are served as before."""
     drained: list[Text] = Field(default_factory=list)
-    """Agents whose drain was asked for by spec.drainAgents, until it is taken back."""
+    """Agents that are drained because of spec.drainAgents, until that is undone."""
     conditions: Conditions = Field(default_factory=list)
 
 

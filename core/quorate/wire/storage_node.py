@@ -28,7 +28,7 @@ class StorageNodeSpec(Part):
     node: Name
     """The agent's own name."""
     store_id: Name
-    """Names the data: made with the agent's folder, new when the data is lost."""
+    """Identity of the data: created with the agent's folder, new when the data is lost."""
     incarnation: Annotated[Integer, Field(ge=0)]
     """Counts the starts of the agent over its store."""
     host: Text
@@ -44,10 +44,10 @@ class StorageNodeSpec(Part):
     left_since_ms: Integer | None = None
     """Wall clock milliseconds; absent while the agent is online."""
     process: Text = ""
-    """A random word of the process that has this incarnation: tells it from one on a copy of its
-    data folder."""
+    """A random word of the process that has this incarnation, different from that of a process on
+    a copy of its data folder."""
     draining: bool = False
-    """It is to hold nothing: its copies go to other agents."""
+    """It is drained: its copies move to other agents."""
     client_ports: PortRange | None = None
     """The master gives each zone a client port of these.  If absent, the agent chooses."""
     external_host: Text = ""
@@ -58,7 +58,7 @@ class StorageNodeSpec(Part):
         Rule(
             "incarnation",
             "self.storeId != oldSelf.storeId || self.incarnation >= oldSelf.incarnation",
-            "the incarnations of a store never go back: write a higher one",
+            "the incarnations of a store never decrease: write a higher one",
             lambda new, old: new.store_id != old.store_id or new.incarnation >= old.incarnation,
         ),
         Rule(

@@ -156,7 +156,7 @@ class ZoneSpec(Part):
             "!has(self.partitionDistributionResetTimeoutSeconds) "
             "|| self.consistencyMode == 'HIGH_AVAILABILITY'",
             "a STRONG_CONSISTENCY zone never resets: remove "
-            "partitionDistributionResetTimeoutSeconds, or write consistencyMode: HIGH_AVAILABILITY",
+            "partitionDistributionResetTimeoutSeconds",
             lambda new, _: (
                 new.partition_distribution_reset_timeout_seconds is None
                 or new.consistency_mode is _HIGH
@@ -165,8 +165,7 @@ class ZoneSpec(Part):
         Rule(
             "writeMode",
             "!has(self.writeMode) || self.consistencyMode == 'HIGH_AVAILABILITY'",
-            "a STRONG_CONSISTENCY zone always waits for a majority: remove writeMode, "
-            "or write consistencyMode: HIGH_AVAILABILITY",
+            "a STRONG_CONSISTENCY zone always waits for a majority: remove writeMode",
             lambda new, _: new.write_mode is None or new.consistency_mode is _HIGH,
         ),
         immutable(
@@ -179,12 +178,12 @@ class ZoneSpec(Part):
         ),
         immutable(
             "storage",
-            "copies stay where they were made; keep the value, or declare a new Zone with the "
+            "copies stay where they are; keep the value, or declare a new Zone with the "
             "other storage and copy the data",
         ),
         immutable(
             "consistencyMode",
-            "what was acknowledged under one mode cannot be judged under the other; keep the "
+            "writes acknowledged in one mode cannot be judged in the other; keep the "
             "value, or declare a new Zone",
         ),
     )
@@ -204,14 +203,14 @@ class ZonePartitions(Part):
 
 
 class ZoneMigrations(Part):
-    """What is being moved."""
+    """Numbers of migrations."""
 
     running: Integer = 0
-    """Migrations under way."""
+    """Migrations that are running."""
     queued: Integer = 0
-    """Migrations that wait for those."""
+    """Migrations that wait."""
     bytes_left: Integer = 0
-    """Bytes still to be copied by those under way."""
+    """Bytes that the running ones still have to copy."""
 
 
 class ZoneStatus(Part):
@@ -220,7 +219,7 @@ class ZoneStatus(Part):
     observed_generation: Integer = 0
     """The `metadata.generation` of the spec that this status is of."""
     zone_id: Text = ""
-    """Names the data at the agents and in the PartitionTables: the uid of this object, or of the
+    """Identity of the data at agents and in PartitionTables: the uid of this object, or of the
     earlier one whose data it has."""
     phase: Text = ""
     """The state of the zone in one word, such as Available, Rebalancing or Degraded."""
@@ -232,17 +231,17 @@ class ZoneStatus(Part):
     """The client port that the zone was given, the same on all agents that take theirs from the
     operator; 0 where none does."""
     endpoints: list[Text] = Field(default_factory=list)
-    """host:port of every agent's client port: any of them will do for a Redis Cluster client."""
+    """host:port of every agent's client port: a Redis Cluster client may start with any of them."""
     external_endpoints: list[Text] = Field(default_factory=list)
     """The same for clients outside of the cluster, where agents have an external listener."""
     partitions: ZonePartitions = ZonePartitions()
     under_replicated: dict[str, Integer] = Field(default_factory=dict)
-    """Number of missing copies -> how many partitions miss so many."""
+    """Number of missing copies -> number of partitions that miss that many."""
     migrations: ZoneMigrations = ZoneMigrations()
     conditions: Conditions = Field(default_factory=list)
     placed_uid: Text = ""
-    """The uid of this very object once all its partitions have had owners: from then on it is never
-    placed afresh, whatever becomes of its PartitionTables."""
+    """The uid of this object once all its partitions have had owners.  After that it is never
+    placed anew, even if its PartitionTables are lost."""
 
 
 class Zone(Resource):

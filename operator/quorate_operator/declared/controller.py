@@ -331,13 +331,13 @@ class Controller:
                 self._release.note(error)
             again_s = self._queue.failed(key)
             about = f"{key.kind} {self._namespace}/{key.name}"
-            _log.warning("%s: %s; again in %.1f s", about, error, again_s)
+            _log.warning("%s: %s; retrying in %.1f s", about, error, again_s)
         except Exception as error:  # one object's defect must not stop all others
             result = "failed"
-            self._refused[key] = f"a defect: {in_words(error)}; the log says where"
+            self._refused[key] = f"a defect: {in_words(error)}; see the log"
             again_s = self._queue.failed(key)
             about = f"{key.kind} {self._namespace}/{key.name}"
-            _log.exception("%s: a defect; again in %.1f s", about, again_s)
+            _log.exception("%s: a defect; retrying in %.1f s", about, again_s)
         else:
             self._refused.pop(key, None)
             self._queue.done(key)
@@ -365,7 +365,7 @@ class Controller:
         try:
             cluster = StorageCluster.parse_stored(body)
         except WireError as error:
-            _log.error("%s: not led as it is", error)
+            _log.error("%s: cannot be led", error)
             return
         if cluster.metadata.deletion_timestamp is not None:
             released = self._releasing.get(_uid(body))

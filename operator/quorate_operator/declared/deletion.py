@@ -56,8 +56,8 @@ def ambiguous(name: str, keepers: Mapping[str, Sequence[str]]) -> str:
     """Return why a Zone has no data yet.  `keepers`: the agents by id of a zone of its name."""
     found = "; ".join(f"{each} ({', '.join(agents)})" for each, agents in keepers.items())
     return (
-        f"Zone {name}: agents keep data of {len(keepers)} zones of this name: {found}: say which "
-        f"of them this one has: kubectl annotate zone {name} {names.ANNOTATION_ZONE_ID}=ID"
+        f"Zone {name}: agents keep data of {len(keepers)} zones of this name: {found}: choose one "
+        f"of them: kubectl annotate zone {name} {names.ANNOTATION_ZONE_ID}=ID"
     )
 
 
@@ -83,7 +83,7 @@ def differs(zone: Zone, kept: ZoneRecord | None) -> str:
         return ""
     return (
         f"Zone {name}: data of an earlier zone of this name is kept, with partitions: "
-        f"{kept.partitions} and storage: {kept.storage.value}, and this one has partitions: "
+        f"{kept.partitions} and storage: {kept.storage.value}, but this one has partitions: "
         f"{partitions} and storage: {storage.value}: declare it as it was, or under another name; "
         "to erase that data, declare it as it was with deletionPolicy: Delete, and delete it"
     )

@@ -230,7 +230,7 @@ def _owned(
         return []
     name = names.CONDITION_AGENTS_UPDATED
     if managed.spec != cluster.spec:
-        return [(name, None, "NotLookedAt", "the changed spec is not yet looked at")]
+        return [(name, None, "NotLookedAt", "the changed spec is not processed yet")]
     if managed.refused:
         return [(name, False, "Refused", f"the API server refuses an object: {managed.refused}")]
     if managed.waits_for:
@@ -240,7 +240,7 @@ def _owned(
     if managed.agents.leaving:
         leaving = ", ".join(managed.agents.leaving)
         return [(name, False, "ScalingDown", f"{leaving}: copies move to other agents first")]
-    return [(name, True, "Updated", "all pods are of the declared template")]
+    return [(name, True, "Updated", "all pods have the declared template")]
 
 
 def _domains(cluster: StorageCluster, managed: ManagedView | None) -> list[_Fact]:
@@ -259,8 +259,8 @@ def _domains(cluster: StorageCluster, managed: ManagedView | None) -> list[_Fact
         return [(name, False, "Unknown", f"agent {agent}: {why}{more}")]
     way_out = (
         f"label the nodes with {label}, and let the operator read Nodes (`rbac.nodes` of the chart,"
-        " or examples/operator-cluster-role.yaml); until then such an agent is a failure domain by"
-        " itself"
+        " or examples/operator-cluster-role.yaml); until then each such agent is its own failure"
+        " domain"
     )
     return [(name, False, "Unknown", f"agent {agent}: {why}{more}: {way_out}")]
 
@@ -272,7 +272,7 @@ def _grown(cluster: StorageCluster, managed: ManagedView | None) -> list[_Fact]:
     if cluster.spec.managed is None:
         return []
     if managed is None or managed.spec != cluster.spec:
-        unknown = (name, None, "NotLookedAt", "volumes of the declared spec are not yet looked at")
+        unknown = (name, None, "NotLookedAt", "the volumes are not processed yet")
         return [unknown] if was_told else []
     if managed.growth.reason:
         return [(name, False, managed.growth.reason, managed.growth.message)]
@@ -314,11 +314,11 @@ def _drained(cluster: StorageCluster, drains: DrainView) -> list[_Fact]:
         return [(name, False, "Refused", "; ".join(why for _, why in drains.refused))]
     if drains.held:
         moving = "; ".join(f"{agent}: zones {', '.join(zones)}" for agent, zones in drains.held)
-        return [(name, False, "Draining", f"copies are still to move to other agents: {moving}")]
+        return [(name, False, "Draining", f"copies still have to move to other agents: {moving}")]
     if drains.unknown:
         unknown = ", ".join(drains.unknown)
-        return [(name, True, "Drained", f"no copy is there; not registered: {unknown}")]
-    return [(name, True, "Drained", "no copy is left on the agents of spec.drainAgents")]
+        return [(name, True, "Drained", f"no copies are left; not registered: {unknown}")]
+    return [(name, True, "Drained", "no copies are left on the agents of spec.drainAgents")]
 
 
 def _paused(pause: str) -> list[_Fact]:
@@ -346,7 +346,7 @@ def _zone_facts(
         why, sentence = "AllServing", "every partition has a serving primary"
     elif serves:
         why, service = "ServiceMissing", client_service_name(zone.metadata.name)
-        sentence = f"every partition serves; Service {service} is not made yet"
+        sentence = f"every partition serves; Service {service} is not created yet"
     else:
         why, sentence = observed.phase, observed.sentence
     replicated = is_kept and observed.available == observed.partitions
@@ -389,15 +389,15 @@ def _zone_facts(
             names.CONDITION_STORAGE_FULL,
             bool(full),
             "NoRoom" if full else "Room",
-            f"what needs room is refused; {full}; {_room_way_out(zone)}"
+            f"commands that need room are refused; {full}; {_room_way_out(zone)}"
             if full
-            else "every agent has room for more",
+            else "every agent has room",
         ),
         (
             names.CONDITION_REFUSED,
             bool(refused),
             "CannotOpen" if refused else "AllOpen",
-            refused or "every agent that is to have copies can open the zone",
+            refused or "every agent that should have copies can open the zone",
         ),
         _ownership(observed),
     ]
@@ -405,12 +405,12 @@ def _zone_facts(
 
 def _blocked(refusal: Refusal | None) -> _Fact:
     if refusal is None:
-        return (names.CONDITION_BLOCKED, False, "Written", "what is decided is written")
-    sentence = f"what is decided cannot be written: {refusal.sentence}"
+        return (names.CONDITION_BLOCKED, False, "Written", "all decisions are written")
+    sentence = f"decisions cannot be written: {refusal.sentence}"
     if refusal.reason == MASTER_FAILED:
         sentence = (
-            f"nothing is decided for a while: the master was {refusal.sentence}; agents serve as "
-            "before, and it is led again soon; where it lasts, report it with the operator's log"
+            f"nothing is decided for now: the master was {refusal.sentence}; agents keep serving, "
+            "and a master leads again soon; if this lasts, report it with the operator's log"
         )
     return (names.CONDITION_BLOCKED, True, refusal.reason, sentence)
 
@@ -419,8 +419,8 @@ def _ownership(observed: Observed) -> _Fact:
     """Make the condition about lost or set-aside rows, awaited agents and the way out."""
     name, said = names.CONDITION_OWNERSHIP_DAMAGED, observed.ownership
     if observed.rebuilding:
-        waits = said or "agents are asked for what they have"
-        return name, True, "Rebuilding", f"rows are rebuilt from what agents have: {waits}"
+        waits = said or "agents are being asked for their data"
+        return name, True, "Rebuilding", f"rows are being rebuilt from the agents' data: {waits}"
     if said:
         return name, True, "RowsSetAside", said
     return name, False, "Whole", "every partition has its row"
@@ -428,8 +428,8 @@ def _ownership(observed: Observed) -> _Fact:
 
 def _room_way_out(zone: Zone) -> str:
     if zone.spec.storage is StorageKind.PERSISTENT:
-        return "make room on these disks, delete keys or add agents; writes go on by themselves"
-    return "delete keys or add agents; writes go on by themselves"
+        return "free space on these disks, delete keys or add agents; writes then resume"
+    return "delete keys or add agents; writes then resume"
 
 
 def _conditions(

@@ -16,6 +16,6 @@ def pause_of(kind: str, metadata: Metadata) -> str:
     if metadata.annotations.get(names.ANNOTATION_PAUSED) != "true":
         return ""
     return (
-        f"{kind} {metadata.name} has the annotation {names.ANNOTATION_PAUSED}: what is declared "
-        f"waits, failover goes on; {WAY_OUT} to go on"
+        f"{kind} {metadata.name} has the annotation {names.ANNOTATION_PAUSED}: changes of its spec "
+        f"wait, failover continues; {WAY_OUT} to resume"
     )

@@ -64,7 +64,9 @@ class Release:
             await self._keep_volumes(body)
         begins = not has_zones and self._begins_with_cluster(name)
         if is_kept or await self._termination.is_under_way(anew=begins):
-            _log.info("cluster %s/%s: its object goes, its data is kept", self._namespace, name)
+            _log.info(
+                "cluster %s/%s: its object is deleted, its data is kept", self._namespace, name
+            )
             return True
         led = self._led.get(name)
         if led is None or not led.runner.is_leading or led.pause or has_zones:
@@ -89,7 +91,7 @@ class Release:
         is_kept = is_freed(zone.body) or not (erases(zone.body) or pause)
         begins = not pause and self._begins_with_zone(zone)
         if is_kept or await self._termination.is_under_way(anew=begins):
-            _log.info("zone %s: its object goes, its data is kept", where)
+            _log.info("zone %s: its object is deleted, its data is kept", where)
             return True
         if pause:
             return False

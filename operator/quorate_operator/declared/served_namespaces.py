@@ -148,7 +148,7 @@ class ServedNamespaces:
                 break
             except (ApiRefused, ApiUnclear, MandateLost) as error:
                 self._unlisted[place] = f"{place_text(place)}: clusters cannot be listed: {error}"
-                _log.warning("%s; again in %g s", self._unlisted[place], pause_s)
+                _log.warning("%s; retrying in %g s", self._unlisted[place], pause_s)
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, RELIST_MAX_S)
         self._unlisted.pop(place, None)

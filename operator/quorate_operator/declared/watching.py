@@ -135,7 +135,7 @@ class _Place:
             pause_s = min(2 * pause_s, AGAIN_MAX_S) if self.is_failing else AGAIN_S
             self.failure = f"{place_text(self.place)}: declared objects are not watched: {why}"
             self._failed_s = time.monotonic()
-            _log.warning("%s; again in %g s", self.failure, pause_s)
+            _log.warning("%s; retrying in %g s", self.failure, pause_s)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._stop.wait()

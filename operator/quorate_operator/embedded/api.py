@@ -229,7 +229,7 @@ class Api:
         name = request.query.get("cluster") or (known[0] if len(known) == 1 else "")
         if not name:
             there = f"there are {', '.join(known)}" if known else "there is none: create one"
-            return None, "", _json({"message": f"say which: ?cluster=NAME; {there}"}, 400)
+            return None, "", _json({"message": f"name a cluster by ?cluster=NAME; {there}"}, 400)
         runner = self._embedded.runner(name)
         if runner is not None:
             return runner, name, web.Response()
@@ -268,7 +268,7 @@ async def _body(request: web.Request) -> dict[str, Any] | web.Response:
 def _plural(request: web.Request) -> str:
     plural = request.match_info["plural"]
     if plural not in KINDS:
-        raise web.HTTPNotFound(reason=f"no kind {plural}, known are {', '.join(KINDS)}")
+        raise web.HTTPNotFound(reason=f"no kind {plural}: the kinds are {', '.join(KINDS)}")
     return plural
 
 
@@ -288,8 +288,8 @@ def _no_such(plural: str, name: str) -> web.Response:
 
 def _retained(name: str) -> str:
     return (
-        f"Zone {name}: spec.deletionPolicy is Retain, and here data goes with its zone: to erase "
-        "it, apply the zone with deletionPolicy: Delete, then delete it"
+        f"Zone {name}: spec.deletionPolicy is Retain, but this operator deletes data with its "
+        "zone: to delete both, apply the zone with deletionPolicy: Delete, then delete it"
     )
 
 

@@ -67,10 +67,10 @@ def make_guard(token: str, metrics: Metrics) -> Middleware:
 def _refusal(request: web.Request, token: str) -> tuple[int, str] | None:
     host = request.headers.get("Host", "")
     if not _is_loopback(host):
-        return 403, f"Host is {host!r}: ask 127.0.0.1, [::1] or localhost"
+        return 403, f"Host is {host!r}: use 127.0.0.1, [::1] or localhost"
     origin = request.headers.get("Origin")
     if origin is not None and origin != f"http://{host}":
-        return 403, f"Origin is {origin!r}: pages from elsewhere may not ask this operator"
+        return 403, f"Origin is {origin!r}: requests from other origins are refused"
     if request.path in OPEN_PATHS:
         return None
     kind, _, shown = request.headers.get("Authorization", "").partition(" ")
@@ -78,8 +78,8 @@ def _refusal(request: web.Request, token: str) -> tuple[int, str] | None:
     if kind.lower() != "bearer" or not hmac.compare_digest(shown_bytes, token.encode()):
         found = "is not the operator's" if shown else "is missing"
         return 401, (
-            f"the token {found}: send Authorization: Bearer TOKEN, with what the file {TOKEN_FILE}"
-            " in the operator's folder holds"
+            f"the token {found}: send Authorization: Bearer TOKEN, with the contents of the file"
+            f" {TOKEN_FILE} in the operator's folder"
         )
     return None
 

@@ -53,7 +53,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _constant(text: str) -> NoReturn:
-    raise WireError(f"the body has {text}, which is no JSON: write a number")
+    raise WireError(f"the body has {text}, which is not JSON: write a number")
 
 
 def _integer(text: str) -> int:

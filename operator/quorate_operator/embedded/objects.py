@@ -91,13 +91,13 @@ class ObjectStore:
         parsed = kind.parse(manifest, old)
         if isinstance(parsed, StorageCluster) and parsed.spec.managed is not None:
             raise WireError(
-                f"{about}: spec.managed: an operator without Kubernetes makes no pods: write "
+                f"{about}: spec.managed: an operator without Kubernetes creates no pods: write "
                 "spec.external.addresses, or apply it to Kubernetes"
             )
         if isinstance(parsed, StorageCluster) and parsed.spec.drain_agents:
             raise WireError(
-                f"{about}: spec.drainAgents: an operator without Kubernetes is asked by "
-                "`quorate dev remove AGENT`: remove the field"
+                f"{about}: spec.drainAgents: an operator without Kubernetes does not support it: "
+                "remove the field, and use `quorate dev remove AGENT`"
             )
         dumped = parsed.model_dump(mode="json", by_alias=True, exclude_none=True)
         made: Object = {

@@ -104,15 +104,17 @@ class Embedded:
 
     def _runner_failed(self, why: str) -> None:
         if self._failed is not None and not self._failed.done():
-            self._failed.set_exception(CannotLead(f"{why}; the log says where"))
+            self._failed.set_exception(CannotLead(f"{why}; see the log"))
 
     def _runner_overtaken(self, cluster: str) -> None:
         """Lead the cluster again in a new mastership, counted above those its agents know."""
         times = self._overtaken[cluster] = self._overtaken.get(cluster, 0) + 1
         if times > OVERTAKEN_MAX:
-            text = f"; so it was {times} times: end the other operator that leads these agents, if "
             runner = self._led[cluster].runner
-            runner.problem += f"{text}there is one, and start this one again"
+            runner.problem += (
+                f"; this happened {times} times: stop the other operator that leads these agents,"
+                " if there is one, and start this one again"
+            )
             _log.error("cluster %s: %s", cluster, runner.problem)
             return
         pause_s = OVERTAKEN_PAUSE_S * 2 ** (times - 1)
@@ -170,7 +172,7 @@ class Embedded:
             try:
                 await self.reconcile()
             except (Conflict, OutcomeUnknown, MetastoreUnavailable) as error:
-                _log.warning("not reconciled: %s; again soon", error)
+                _log.warning("not reconciled: %s; retrying soon", error)
             try:
                 async with asyncio.timeout(RECONCILE_S):
                     await self._wake.wait()
@@ -222,7 +224,7 @@ class Embedded:
         declared = {made["metadata"]["uid"] for made in self.objects.list(ZONES)}
         for led in self._led.values():
             if not led.runner.is_recovering and not led.pause:
-                led.erase_all_but(declared, "does not declare it any more")
+                led.erase_all_but(declared, "no longer declares it")
         self._observe()
 
     def _make_runner(self, cluster: str) -> Runner:

@@ -55,12 +55,12 @@ async def recover(
         aside = set_aside(folder)
         put_in_place(made, folder)
         shutil.rmtree(made, ignore_errors=True)
-    said = [f"masterships go on above {highest + RECOVERY_TERMS}; agents knew {highest}"]
+    said = [f"master terms continue above {highest + RECOVERY_TERMS}; agents knew {highest}"]
     if aside is not None:
-        said.append(f"what was there is kept in {aside}")
+        said.append(f"the old file is kept in {aside}")
     silent = sorted({*addresses} - known.keys())
     if silent:
-        said.append(f"no answer from {', '.join(silent)}: it is heard when it is back")
+        said.append(f"no answer from {', '.join(silent)}: its data counts when it is back")
     return said
 
 

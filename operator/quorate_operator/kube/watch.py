@@ -117,7 +117,7 @@ async def watch_objects(
         except (ApiRefused, ApiUnclear) as error:
             pause_s, at = min(2 * pause_s, AGAIN_MAX_S), ""
             on_problem(f"{path} is not watched: {error}")
-            _log.warning("%s is not watched: %s; again in %g s", path, error, pause_s)
+            _log.warning("%s is not watched: %s; retrying in %g s", path, error, pause_s)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             _log.debug("%s: the watch has ended: %r", path, error)
         await asyncio.sleep(pause_s)

@@ -58,7 +58,7 @@ class AgentRefusals:
     def unreached(self, dialing: Dialing) -> dict[str, str]:
         """Return address -> why no agent is registered from there now."""
         return {
-            address: peer.problem or self._reasons.get(address, "nobody answers there")
+            address: peer.problem or self._reasons.get(address, "no agent answers there")
             for address, peer in sorted(dialing.peers.items())
             if peer.link is None and address in dialing.declared
         }

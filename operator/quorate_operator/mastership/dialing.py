@@ -62,7 +62,7 @@ class Dialing:
                 if at in (None, address) and node in master.agents:
                     master.forget(node, now)
                     self._drained.discard(node)
-                    _log.info("cluster %s: %s holds nothing and is let go", self._cluster, node)
+                    _log.info("cluster %s: %s has no copies and is released", self._cluster, node)
         for node in list(self.kept):
             if self._address(node) in wanted or node not in master.agents:
                 del self.kept[node]
@@ -86,7 +86,7 @@ class Dialing:
         if not refused:
             self._drained.add(node)
             self.kept.pop(node, None)
-            _log.info("cluster %s: %s is declared no more: drained", self._cluster, node)
+            _log.info("cluster %s: %s is no longer declared, and is drained", self._cluster, node)
         elif self.kept.get(node) != refused:
             self.kept[node] = refused
             _log.warning("cluster %s: stays a member: %s", self._cluster, refused)

@@ -34,7 +34,7 @@ class Refusal(NamedTuple):
 def event_of(refusal: Refusal | None) -> Event:
     """Return the Event that writes are refused for this reason, or (None) taken again."""
     if refusal is None:
-        return Event("", None, Reason.WRITES_TAKEN, "the metastore takes all writes again")
+        return Event("", None, Reason.WRITES_TAKEN, "the metastore accepts all writes again")
     message = f"the metastore refuses writes: {refusal.sentence}"
     return Event("", None, Reason.WRITES_REFUSED, message, "Warning")
 

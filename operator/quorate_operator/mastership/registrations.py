@@ -9,7 +9,7 @@ from quorate.protocol.metastore import Key, NodeKey, OutcomeUnknown, Value
 WRITTEN_S = 8.0
 """Seconds that an answer waits for the metastore: less than the client waits for the answer."""
 
-_WAY_OUT = ": look at `quorate status`, and ask again if it is not as you asked"
+_WAY_OUT = ": see `quorate status`, and repeat the command if it had no effect"
 
 Judge = Callable[[NodeRecord | None], str | None]
 """Judges a node's record as the metastore holds it now, None if there is none.  Returns "" if it is
@@ -37,7 +37,7 @@ class Registrations:
                 return ""
             if self._wanted(node) is None:
                 return None  # an earlier write; the removal follows
-            return f"node {node}: it is back and registered again; stop it before it is removed"
+            return f"node {node}: it is back and registered again; stop it before you remove it"
 
         return await self._told(node, judge)
 
@@ -56,7 +56,7 @@ class Registrations:
                 return f"node {node}: its registration was removed meanwhile"
             if wanted.draining == draining:
                 return None
-            return f"node {node}: another command asked for the opposite meanwhile"
+            return f"node {node}: another command has undone it meanwhile"
 
         return await self._told(node, judge)
 

@@ -58,7 +58,7 @@ from quorate_operator.process.metrics import Metrics
 
 _log = logging.getLogger("quorate.runner")
 
-WAY_OUT = "put its newest state back, or end this master if another one leads"
+WAY_OUT = "restore its newest state, or stop this master if another one leads"
 STARTING = "starting"
 LOOK_AT_DIALED_MS = 500
 
@@ -307,13 +307,13 @@ class Runner:
         """Which agents a recovery waits for, as a sentence; empty if there is none."""
         if not self._recovering:
             return ""
-        sentence = "agents are asked which zones they have: nothing is stored of this cluster"
+        sentence = "nothing is stored of this cluster: agents are being asked which zones they have"
         unreached = ", ".join(sorted(self.unreached()))
         if not unreached:
             return sentence
         return (
             f"{sentence}; not reached yet: {unreached}: start these with their data folders, or "
-            "take those that will never come back out of the StorageCluster"
+            "remove those that will never come back from the StorageCluster"
         )
 
     def keepers(self, uid: str) -> list[str]:
@@ -354,7 +354,7 @@ class Runner:
                 self.stop_for(error)
                 return
             except (SecretRefused, MetastoreUnavailable) as error:
-                self.problem = f"what leading it takes cannot be read: {error}"
+                self.problem = f"the state needed to lead it cannot be read: {error}"
                 _log.warning("cluster %s: %s", self.cluster, self.problem)
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, RETRY_MAX_S)
@@ -458,7 +458,7 @@ class Runner:
         That says nothing of the rows; the next mastership is counted above both.
         """
         highest = max(refused.master_term, self.status().master_term)
-        self._end(f"{refused.reason}; the next mastership is counted above {highest}")
+        self._end(f"{refused.reason}; the next master term will be above {highest}")
         _log.warning("cluster %s: %s", self.cluster, self.problem)
         self._perform(self._count_above(highest))
 
@@ -473,7 +473,7 @@ class Runner:
         """
         self._metrics.invariant_errors.inc()
         _log.error("cluster %s: %s", self.cluster, error, exc_info=error)
-        self._end(f"stopped by a state that must not exist: {error}")
+        self._end(f"stopped by a broken invariant: {error}")
 
     def fail(self, error: BaseException) -> None:
         """End after a defect: write and send nothing more, and tell the owner."""
@@ -577,6 +577,6 @@ class Runner:
         if self._stopped:
             return False
         if not self._mandate.holds():
-            self._end("the mandate is lost: another operator may be the master")
+            self._end("this operator may no longer be the master")
             self._on_failed(f"cluster {self.cluster}: {self.problem}")
         return not self._stopped

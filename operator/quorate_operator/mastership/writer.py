@@ -130,7 +130,7 @@ class Writer:
             writes.labels(outcome).inc()
             wait_s = self._refused.failed(key, error)
             _log.warning(
-                "cluster %s: %s: %s; again in %g s", leader.cluster, outcome, error, wait_s
+                "cluster %s: %s: %s; retrying in %g s", leader.cluster, outcome, error, wait_s
             )
             self._tell_blocked()
             await self._reload(key, value, error, wait_s)

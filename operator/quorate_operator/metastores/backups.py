@@ -64,9 +64,9 @@ def newest_backup(folder: Path) -> Path | None:
 def way_out(folder: Path) -> str:
     """Return what a user can do about a file that is lost, damaged or too old."""
     backup = newest_backup(folder)
-    back = f"put its newest backup back ({backup}), or " if backup else "there is no backup of it: "
+    back = f"restore its newest backup ({backup}), or " if backup else "there is no backup of it: "
     return (
-        f"{back}rebuild it from what the agents store: `quorate dev recover` (for another "
+        f"{back}rebuild it from the agents' data: `quorate dev recover` (for another "
         f"folder than a development cluster's: `quorate-operator recover --data {folder} --cluster "
         "NAME --agents HOST:PORT,…`)"
     )

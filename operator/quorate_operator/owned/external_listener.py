@@ -114,7 +114,7 @@ def _host(
     """Return the host, or why there is none."""
     name = external_service_name(cluster.metadata.name, agent)
     if service is None:
-        return "", f"Service {name} is not made yet"
+        return "", f"Service {name} is not created yet"
     facts = _facts(cluster, agent)
     facts["{node}"] = str(pod.get("spec", {}).get("nodeName", ""))
     facts["{node_ip}"] = str(pod.get("status", {}).get("hostIP", ""))
@@ -122,11 +122,14 @@ def _host(
     for placeholder, value in facts.items():
         if placeholder in listener.template and not value:
             if placeholder == INGRESS:
-                return "", f"Service {name} has been given no address by a load balancer yet"
+                return "", f"Service {name} has no address from a load balancer yet"
             return "", f"its pod runs on no node yet, which {placeholder} of hostTemplate asks for"
     host = _filled(listener.template, facts)
     if not is_dialable(host):
-        return "", f"hostTemplate {listener.template} makes {host}, which is no host: write another"
+        return (
+            "",
+            f"hostTemplate {listener.template} gives {host}, which is not a host: write another",
+        )
     return host, ""
 
 

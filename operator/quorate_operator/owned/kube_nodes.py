@@ -52,7 +52,7 @@ class KubeNodes:
                     pause_s = ASK_AGAIN_S
                     self._replace({})
             except (ApiRefused, ApiUnclear, MandateLost) as error:
-                _log.warning("nodes cannot be read: %s; again in %g s", error, pause_s)
+                _log.warning("nodes cannot be read: %s; retrying in %g s", error, pause_s)
             except Exception:  # a defect here must not end the mastership
                 _log.exception("the watch of nodes has failed")
             await asyncio.sleep(pause_s)

@@ -333,10 +333,10 @@ class OwnedObjects:
                 await self._reconcile(name)
             except (ApiRefused, ApiUnclear, MandateLost) as error:
                 again_s = self._queue.failed(name)
-                _log.warning("objects of cluster %s: %s; again in %.1f s", name, error, again_s)
+                _log.warning("objects of cluster %s: %s; retrying in %.1f s", name, error, again_s)
             except Exception as error:  # one cluster's defect must not stop the others' care
                 again_s = self._queue.failed(name)
-                _log.exception("objects of cluster %s: again in %.1f s", name, again_s)
+                _log.exception("objects of cluster %s: retrying in %.1f s", name, again_s)
                 if name in self._seen:
                     self._seen[name].defects[OBJECTS] = in_words(error)
             else:
@@ -483,7 +483,7 @@ def _waits_for(cluster: str, restart: Restart, changed: Sequence[str]) -> str:
     if restart.agent:
         return f"pod {pod_name(cluster, restart.agent)} is being replaced"
     if changed and not restart.waits_for:
-        return f"StatefulSet {changed[0]} is not yet looked at"
+        return f"StatefulSet {changed[0]} is not processed yet"
     return restart.waits_for
 
 

@@ -38,7 +38,7 @@ def trouble(name: str, pod: Json | None, claim: Json | None) -> Trouble | None:
             name, "ClaimLost", f"the volume of claim {claim['metadata']['name']} is gone"
         )
     if pod is None:
-        return Trouble(name, "NoPod", "its StatefulSet has not made it yet")
+        return Trouble(name, "NoPod", "its StatefulSet has not created it yet")
     if is_ready(pod):
         return None
     for each in _containers(pod):
@@ -69,7 +69,9 @@ def trouble(name: str, pod: Json | None, claim: Json | None) -> Trouble | None:
     if any("running" in each.get("state", {}) for each in _containers(pod)):
         return Trouble(name, "NotReady", _condition(pod, "Ready").get("message") or "it starts")
     phase = pod.get("status", {}).get("phase") or "Pending"
-    return Trouble(name, phase, pod.get("status", {}).get("message") or "its containers are made")
+    return Trouble(
+        name, phase, pod.get("status", {}).get("message") or "its containers are being created"
+    )
 
 
 def ending(name: str) -> Trouble:

@@ -43,7 +43,7 @@ def next_restart(
     """
     for agent, found in sets.items():
         if found.get("status", {}).get("observedGeneration", 0) < found["metadata"]["generation"]:
-            return Restart("", f"StatefulSet {found['metadata']['name']} is not yet looked at")
+            return Restart("", f"StatefulSet {found['metadata']['name']} is not processed yet")
         if pods.get(agent) is None:
             return Restart("", f"agent {agent} has no pod yet")
     outdated = {agent: pod for agent, pod in pods.items() if _is_outdated(pod, sets.get(agent))}

@@ -31,54 +31,54 @@ class Metrics:
         )
         self.write_seconds = Histogram(
             names.METRIC_METASTORE_WRITE_SECONDS,
-            "How long a write of ownership took",
+            "Duration of a write of ownership",
             registry=self.registry,
             buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
         )
         self.events = Counter(
             names.METRIC_EVENTS,
-            "What was told by zone (none: of the cluster) and reason: docs/events.md",
+            "Events by zone (empty: of the cluster) and reason (docs/events.md)",
             ["namespace", "zone", "reason"],
             registry=self.registry,
         )
         self.refused_requests = Counter(
             names.METRIC_REFUSED_REQUESTS,
-            "Requests without the token, or from pages of others",
+            "Refused API requests: without the token, or from another origin",
             registry=self.registry,
         )
         self.invariant_errors = Counter(
             names.METRIC_INVARIANT_ERRORS,
-            "States that must not exist; a cluster stops being led after one",
+            "Broken invariants; a cluster is no longer led after one",
             registry=self.registry,
         )
 
         self.master_defects = Counter(
             names.METRIC_MASTER_DEFECTS,
-            "Masters that were ended by a defect; the log says where",
+            "Masters that a defect ended; see the log",
             ["namespace", "cluster"],
             registry=self.registry,
         )
         self.reconciles = Counter(
             names.METRIC_RECONCILES,
-            "Looks at declared objects by kind and result: done, failed",
+            "Reconciliations of declared objects by kind and result: done, failed",
             ["kind", "result"],
             registry=self.registry,
         )
         self.pass_seconds = Histogram(
             names.METRIC_PASS_SECONDS,
-            "How long one look at everything that is led took",
+            "Duration of one pass over all clusters that are led",
             registry=self.registry,
             buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3),
         )
         self._queue_length = Gauge(
             names.METRIC_QUEUE,
-            "Declared objects that wait to be looked at",
+            "Declared objects that wait for reconciliation",
             registry=self.registry,
         )
 
         self.api_requests = Counter(
             names.METRIC_API_REQUESTS,
-            "Requests to the API server by method and HTTP status; none: no answer",
+            "Requests to the API server by method and HTTP status (none: no answer)",
             ["method", "code"],
             registry=self.registry,
         )
@@ -107,7 +107,7 @@ class Metrics:
         ).set_function(loop_lag_s)
         Gauge(
             names.METRIC_API_REQUESTS_MAX,
-            "How many requests to the API server may be under way at a time: fewer when it is slow",
+            "Limit of concurrent requests to the API server; lower while it is slow",
             registry=self.registry,
         ).set_function(requests_max)
         self.registry.register(_WatchAges(watch_ages_s))
@@ -129,8 +129,8 @@ class _WatchAges(Collector):
         """Return one sample for each kind that is watched."""
         family = GaugeMetricFamily(
             names.METRIC_WATCH_AGE,
-            "Seconds since a watch of the API server last showed a sign of life; namespace: the one"
-            " that is watched, none: all",
+            "Seconds since a watch of the API server last received anything; namespace: the watched"
+            " one, empty: all",
             labels=["namespace", "kind"],
         )
         for watch, age_s in self._ages_s().items():
@@ -158,7 +158,7 @@ class _Observed(Collector):
             names.METRIC_PARTITIONS, "Partitions", labels=[*in_zone, "state"]
         )
         migrations = GaugeMetricFamily(
-            names.METRIC_MIGRATIONS, "Migrations under way", labels=[*in_zone, "state"]
+            names.METRIC_MIGRATIONS, "Running and queued migrations", labels=[*in_zone, "state"]
         )
         ended = CounterMetricFamily(
             names.METRIC_MIGRATIONS_ENDED,
@@ -170,7 +170,7 @@ class _Observed(Collector):
         )
         wasted = CounterMetricFamily(
             names.METRIC_BYTES_WASTED,
-            "Bytes moved in vain, by migrations that did not commit, since this master began",
+            "Bytes moved by migrations that did not commit, since this master began",
             labels=in_zone,
         )
         full = GaugeMetricFamily(

@@ -194,7 +194,7 @@ def test_a_lost_agent_is_replaced_by_a_new_pod_with_an_empty_volume(
     lose("agent-3")
     refused = plugin.refused("replace", "agent-2", "--yes")
     assert "acknowledged writes could be lost" in refused
-    assert "agent-3 not there either" in refused
+    assert "agent-3 missing as well" in refused
     road.agents["agent-3"].start()
     wait_until(lambda: plugin.agent("agent-3")["online"], "agent-3 again", 60, road.logs)
     assert uids() == before

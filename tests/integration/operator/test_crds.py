@@ -124,7 +124,7 @@ BAD = {
     "dotted zone name": (zone(name="a.b"), "lower-case letters, digits and '-'"),
     "cluster without agents": (
         without(cluster(), "external"),
-        "write one of spec.external.addresses",
+        "write either spec.external.addresses",
     ),
     "cluster without addresses": (cluster(external={}), "addresses"),
     "cluster with no address": (cluster(**external([])), "at least 1 item"),
@@ -133,13 +133,13 @@ BAD = {
     "address twice": (cluster(**external(["a:1", "a:1"])), "a:1"),
     "addresses in both forms": (
         cluster(addresses=["a:1"], **external(["a:1"])),
-        "write one of spec.external.addresses",
+        "write either spec.external.addresses",
     ),
     "bad address in the earlier form": (cluster(addresses=["10.0.0.7"]), "write host:port"),
     "agents of another kind": (cluster(agents="pods", addresses=["a:1"]), "external"),
     "agents of both kinds": (
         cluster(managed=MANAGED, **external(["a:1"])),
-        "write one of spec.external.addresses",
+        "write either spec.external.addresses",
     ),
     "no image": (cluster(managed={**MANAGED, "image": ""}), "managed.image"),
     "fewer than no agents": (cluster(managed={**MANAGED, "replicas": -1}), "managed.replicas"),
@@ -166,8 +166,8 @@ CHANGES = {
         cluster(managed=MANAGED),
         "spec.managed cannot be added",
     ),
-    "row version": (table(), table(rows=[{**ROW, "version": 4}]), "never go back"),
-    "row term": (table(), table(rows=[{**ROW, "term": 2}]), "never go back"),
+    "row version": (table(), table(rows=[{**ROW, "version": 4}]), "never decrease"),
+    "row term": (table(), table(rows=[{**ROW, "term": 2}]), "never decrease"),
     "one set of voters": (
         table(),
         table(rows=[{**ROW, "voterSets": [{"voters": ROW["voters"]}]}]),
@@ -180,9 +180,9 @@ CHANGES = {
     ),
     "shard": (table(), table(shard=1), "shard cannot be changed"),
     "shard to head": (table(), without(table(), "shard"), "either a shard's rows or"),
-    "incarnation": (node(), node(incarnation=2), "never go back"),
+    "incarnation": (node(), node(incarnation=2), "never decrease"),
     "node": (node(), node(node="agent-2"), "node cannot be changed"),
-    "mastership": (master_term(7), master_term(6), "masterships never go back"),
+    "mastership": (master_term(7), master_term(6), "master terms never decrease"),
 }
 
 

@@ -329,7 +329,7 @@ def test_a_zone_of_two_copies_says_that_no_pod_can_ever_be_evicted(managed: Mana
             "a reason that lasts",
         )
         managed.wait(lambda: any("two copies" in each for each in told()), "an Event")
-        assert "Zone sessions: one or two copies are asked for" in told()[-1]
+        assert "Zone sessions has one or two copies" in told()[-1]
         assert managed.evict(PODS[0]) == TOO_MANY_REQUESTS
     finally:
         managed.ask_copies(3)

@@ -260,7 +260,7 @@ def _behind_load_balancers(nodes: Nodes) -> None:
     processes = {name: agent.pid for name, agent in nodes.agents.items()}
     nodes.road.apply("StorageCluster", "main", managed=balanced)
     wait_until(
-        lambda: "by a load balancer yet" in nodes.reachable().get("message", ""),
+        lambda: "from a load balancer yet" in nodes.reachable().get("message", ""),
         "agents without an address",
         60,
         nodes.road.logs,

@@ -105,12 +105,15 @@ def test_when_all_objects_are_gone_rows_wait_for_a_quorum_that_is_named(road: Ro
 
     road.wait_zone(OwnershipDamaged="True", Available="False")
     wait_until(
-        lambda: "agent-2, agent-3 must tell first" in json.dumps(road.status("zone", "sessions")),
+        lambda: (
+            "waiting for the reports of agent-2, agent-3"
+            in json.dumps(road.status("zone", "sessions"))
+        ),
         "who is missing",
         60,
         lambda: (road.status("zone", "sessions"), road.logs()),
     )
-    _wait_told(road, "RebuildWaits", "agent-2, agent-3 must tell first")
+    _wait_told(road, "RebuildWaits", "waiting for the reports of agent-2, agent-3")
     assert _shards(road) == []
     for name in ("agent-2", "agent-3"):
         road.agents[name].start()
@@ -221,7 +224,7 @@ def test_what_is_deleted_or_put_back_under_an_operator_is_seen_and_made_again(ro
     assert all(_versions(road)[p] >= version for p, version in newest.items())
     _wait_told(road, "RecordRestored")
     road.check_keys("first")
-    with pytest.raises(RuntimeError, match="versions and terms never go back"):
+    with pytest.raises(RuntimeError, match="versions and terms never decrease"):
         road.kubectl("replace", "--filename=-", stdin=json.dumps(_as_of_now(road, older[0])))
     _put_back(road, *older, check=False)  # the operator may be the first to make it
     wait_until(

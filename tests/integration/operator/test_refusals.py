@@ -135,7 +135,7 @@ async def test_a_row_that_goes_back_is_a_state_that_must_not_exist(
     older = PartitionRow(0, 6, 6, Holder("a", "s-a", 1), ("a", "b", "c"), voters)
     revision = await metastore.write(ShardKey(UID, 0), (row,), None)
 
-    with pytest.raises(InvariantError, match="never go back"):
+    with pytest.raises(InvariantError, match="never decrease"):
         await metastore.write(ShardKey(UID, 0), (older,), revision)
 
 

@@ -138,7 +138,7 @@ def test_an_agent_whose_disk_is_full_is_named_until_there_is_room(
     cluster.wait_quiet("z")
     client = cluster.client("z")
     assert cluster.zone_status("z")["full"] == {}
-    assert _condition(cluster) == ("False", "every agent has room for more")
+    assert _condition(cluster) == ("False", "every agent has room")
     filler = agent.data / "filler"
     with suppress(OSError), filler.open("wb", buffering=0) as file:
         while True:
@@ -149,7 +149,7 @@ def test_an_agent_whose_disk_is_full_is_named_until_there_is_room(
     named = f"{cluster.folder}/agent-3/zones/"
     assert [*cluster.zone_status("z")["full"]] == ["agent-3"]
     assert f"agent agent-3: {named}" in _condition(cluster)[1]
-    assert "make room on these disks" in _condition(cluster)[1]
+    assert "free space on these disks" in _condition(cluster)[1]
     told = _refusals(client)
     refused = [text for text in told.values() if text]
     assert 0 < len(refused) < len(told), "refused where it is primary, taken where it is not"

@@ -101,8 +101,8 @@ def test_the_sentence_names_both_numbers_and_the_way_out() -> None:
 
     assert "master term 1000000 is not believed: it is more than 1000 above 7" in said
     assert "start an agent that has obeyed it" in said
-    assert "start this one once with --believe-term 1000000" in said
-    assert "put back the counter of the operator's metastore" in said
+    assert "start this agent once with --believe-term 1000000" in said
+    assert "restore the counter of the operator's metastore" in said
     assert "master.term in the StorageCluster's status" in said
 
 

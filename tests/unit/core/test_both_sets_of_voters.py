@@ -273,7 +273,7 @@ def test_the_zone_names_the_stores_whose_loss_leaves_no_quorum_of_a_set() -> Non
     world.stored[NodeKey("d")] = NodeRecord("d", "store-d", 1, "d", 1, "d", process="d-1")
     world.follow()
     world.connect("a", "b", "c", "d")
-    assert "no quorum any more" not in world.status(ZONE).sentence
+    assert "no longer have a quorum" not in world.status(ZONE).sentence
     world.kill("a", "b")
     world.connect("a", "b", store="another")
     world.pass_time(5_000)
@@ -281,10 +281,10 @@ def test_the_zone_names_the_stores_whose_loss_leaves_no_quorum_of_a_set() -> Non
     status = world.status(ZONE)
     assert status.phase == "Unavailable"
     assert (
-        "1 of them have no quorum any more (partitions 0): the stores of a, b are gone for good"
+        "1 of them no longer have a quorum (partitions 0): the stores of a, b are gone"
         in status.sentence
     )
-    assert "start one of these over the folder that it had" in status.sentence
+    assert "start one of these agents with its old folder" in status.sentence
 
 
 @pytest.mark.parametrize("has_served", [False, True])
@@ -311,7 +311,7 @@ def test_a_store_that_one_of_the_sets_does_without_is_not_taken_in_again() -> No
     refused = world.master.refusal(world.hello("a", 9))
 
     assert refused is not None
-    assert "store store-a was taken for gone for good" in refused.reason
+    assert "store store-a counts as gone for good" in refused.reason
 
 
 def test_nothing_is_moved_of_a_row_whose_primary_says_that_it_never_serves_in_its_term() -> None:

@@ -167,7 +167,7 @@ def test_a_cluster_of_the_earlier_form_is_read_as_one_of_the_new() -> None:
     assert StorageCluster.parse({**about, "spec": earlier}).spec.dialed == ["a:1", "b:2"]
     assert StorageCluster.parse({**about, "spec": external(["c:3"])}).spec.dialed == ["c:3"]
     for spec in ({}, {**earlier, **external(["a:1"])}):
-        assert "write one of spec.external.addresses" in refusal(
+        assert "write either spec.external.addresses" in refusal(
             {**about, "spec": spec}, StorageCluster
         )
 

@@ -32,7 +32,7 @@ def test_a_new_zone_is_told_of_and_nothing_is_said_to_have_moved() -> None:
     world = LoneMaster(ZONE)
     world.pass_time(3_000)
     assert world.said(Reason.ZONE_CREATED) == ["8 partitions of 2 copies"]
-    assert sorted(world.said(Reason.NODE_JOINED)) == [f"{node} takes part" for node in "abc"]
+    assert sorted(world.said(Reason.NODE_JOINED)) == [f"{node} joined" for node in "abc"]
     assert world.said(Reason.ZONE_REBALANCED) == []
     assert _by_partition(world.events) == {}
 

@@ -319,7 +319,7 @@ def test_a_store_that_others_serve_without_comes_back_only_when_it_votes_no_more
     (refused,) = registered(master, hello(5, "p"), at(100))
 
     assert refused.code == RefusalCode.NAME_IN_USE
-    assert "store s was taken for gone for good" in refused.reason
+    assert "store s counts as gone for good" in refused.reason
     assert master.refusal(hello(5, "p")) == refused
     assert master.agents["agent-1"].record == NodeRecord("agent-1", "another", 1, "h1", 1, "h1")
     assert registered(of_two_copies("agent-2"), hello(5, "p"), at(100)) == []

@@ -266,7 +266,7 @@ def test_a_version_that_is_known_and_whose_row_nobody_has_is_waited_for() -> Non
     found = recovered_row(3, of(told("a", ROW), told("b", ROW), told("c", None, version=12)), (), 1)
 
     assert isinstance(found, Waiting)
-    assert "c knows that there is row 12" in found.why
+    assert "c knows of row 12" in found.why
 
 
 def test_an_agent_that_was_evicted_tells_the_row_that_says_so() -> None:

@@ -93,7 +93,7 @@ def test_a_zone_for_which_no_port_is_free_waits_until_another_is_deleted() -> No
     assert world.ports() == {"zone-0": 7000, "zone-1": 7001, "zone-2": 7002, "zone-3": 0}
     assert not world.master.zones[ZONES[3].uid].parts
     assert world.status(ZONES[3]).sentence == (
-        "no client port is free from 7000 to 7002, where agents take those of the master; delete a"
+        "no client port: all from 7000 to 7002 are in use; delete a"
         " zone, or start the agents with a larger --client-ports-from-master"
     )
 

@@ -44,5 +44,5 @@ def test_what_a_join_was_said_to_move_is_what_it_moves() -> None:
 def test_an_unknown_node_is_named_with_the_known_ones() -> None:
     world = LoneMaster(ZONE)
 
-    with pytest.raises(ValueError, match="node x: not registered; registered are a, b, c"):
+    with pytest.raises(ValueError, match="node x is not registered: registered nodes are a, b, c"):
         world.master.zones[ZONE.uid].preview(("x",), 0, world.now)

@@ -206,7 +206,7 @@ async def test_draining_an_unknown_node_is_refused(client: Client) -> None:
     status, answered = await client.ask("POST", "/nodes/agent-7/drain")
 
     assert status == 409
-    assert "agent-7: not registered" in answered["message"]
+    assert "agent-7 is not registered" in answered["message"]
 
 
 async def test_what_answers_a_declaration_says_how_it_is_with_that_declaration(
@@ -268,7 +268,7 @@ async def test_a_plan_of_a_zone_that_cannot_be_planned_says_why(client: Client) 
     )
     assert (await client.ask("GET", "/plan/sessions?with=many"))[0] == 422
     assert (
-        "agent-7: not registered"
+        "agent-7 is not registered"
         in ((await client.ask("GET", "/plan/sessions?without=agent-7"))[1]["message"])
     )
     assert await client.ask("GET", "/plan/books") == (

@@ -48,7 +48,7 @@ async def test_without_the_token_nothing_is_changed_and_nothing_shown(server: Se
             status, text, headers = await asked(root, method, path, shown)
 
             assert status == 401, (method, path)
-            assert "send Authorization: Bearer TOKEN, with what the file api-token" in text
+            assert "send Authorization: Bearer TOKEN, with the contents of the file" in text
             assert headers["WWW-Authenticate"] == "Bearer"
     _, metrics, _ = await asked(root, "GET", "/metrics", {})
     assert f"requests_total {3.0 * (len(CHANGES) + len(SHOWS) + 1)}" in metrics
@@ -62,7 +62,7 @@ async def test_a_page_from_elsewhere_is_refused_also_with_the_token(server: Serv
             status, text, _ = await asked(root, method, path, {**server.headers, "Origin": origin})
 
             assert status == 403, (method, path, origin)
-            assert "pages from elsewhere may not ask this operator" in text
+            assert "requests from other origins are refused" in text
     assert (await asked(root, "GET", "/status", {**server.headers, "Origin": own}))[0] == 200
 
 
@@ -77,7 +77,7 @@ async def test_a_foreign_name_that_leads_here_is_refused(server: Server, host: s
         status, text, _ = await asked(root, "GET", path, {**server.headers, "Host": host})
 
         assert status == 403
-        assert "ask 127.0.0.1, [::1] or localhost" in text
+        assert "use 127.0.0.1, [::1] or localhost" in text
 
 
 @pytest.mark.parametrize("host", ["localhost:7600", "127.0.0.1", "[::1]:7600", "127.8.8.8:1"])

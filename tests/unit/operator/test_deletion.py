@@ -51,7 +51,7 @@ def test_an_object_has_the_data_that_was_kept_under_its_name(
 def test_replicas_may_differ_partitions_and_storage_may_not() -> None:
     assert differs(zone(replicas=5), KEPT) == ""
     assert differs(zone(partitions=32), None) == ""
-    assert "with partitions: 16 and storage: Persistent, and this one has partitions: 32" in (
+    assert "with partitions: 16 and storage: Persistent, but this one has partitions: 32" in (
         differs(zone(partitions=32), KEPT)
     )
     in_memory = msgspec.structs.replace(KEPT, storage=StorageKind.IN_MEMORY)

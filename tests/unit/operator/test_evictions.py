@@ -30,7 +30,7 @@ def test_a_pod_may_go_while_all_are_ready_and_the_rows_allow_it() -> None:
 
 
 def test_who_is_waited_for_is_told_with_what_is_wrong_with_the_pod() -> None:
-    away = NoEviction(EvictionBlock.AGENTS_AWAY, "away: agent-2; partitions …", ("agent-2",))
+    away = NoEviction(EvictionBlock.AGENTS_AWAY, "offline: agent-2; partitions …", ("agent-2",))
 
     found = no_eviction_now("main", allowing(0, away), {**READY, "agent-2": PENDING}, {})
 
@@ -39,7 +39,9 @@ def test_who_is_waited_for_is_told_with_what_is_wrong_with_the_pod() -> None:
         f"{away.message}; pod main-agent-2-0: Unschedulable: 1 node(s) were unschedulable",
     )
     found = no_eviction_now("main", allowing(0, away), READY, {})
-    assert found == ("AgentsAway", "away: agent-2; partitions …"), "its pod is ready, and said so"
+    assert found == ("AgentsAway", "offline: agent-2; partitions …"), (
+        "its pod is ready, and said so"
+    )
 
 
 def test_pods_that_are_not_ready_use_up_what_the_rows_allow() -> None:

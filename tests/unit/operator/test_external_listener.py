@@ -129,10 +129,10 @@ def test_an_address_is_what_template_and_type_say(
 @pytest.mark.parametrize(
     ("spec", "facts", "why"),
     [
-        (listeners("LoadBalancer"), {}, "no address by a load balancer yet"),
+        (listeners("LoadBalancer"), {}, "no address from a load balancer yet"),
         (listeners(), {"node_ip": ""}, "runs on no node yet, which {node_ip} of hostTemplate"),
         (listeners(hostTemplate="{node}"), {"node": ""}, "which {node} of hostTemplate asks for"),
-        (listeners(hostTemplate="-{agent}"), {}, "makes -agent-1, which is no host"),
+        (listeners(hostTemplate="-{agent}"), {}, "gives -agent-1, which is not a host"),
     ],
 )
 def test_an_agent_without_an_address_is_told_with_the_reason(
@@ -148,7 +148,7 @@ def test_a_service_that_is_not_there_yet_and_one_that_lacks_a_zone() -> None:
     cluster = managed_cluster(listeners=listeners())
     pods = {"main-agent-1-0": {"status": {"hostIP": "192.0.2.1"}}}
     none = external_addresses(cluster, ["agent-1"], [CART], {}, pods)
-    assert none.missing == {"agent-1": "Service main-agent-1-external is not made yet"}
+    assert none.missing == {"agent-1": "Service main-agent-1-external is not created yet"}
 
     service = {"spec": {"ports": [{"name": "clients-8200", "port": 8200, "nodePort": 31000}]}}
     some = external_addresses(

@@ -145,7 +145,7 @@ async def test_all_zones_but_those_that_are_declared_are_erased(world: World) ->
     await until(lambda: is_available(led.runner), "an available zone")
     led.declare_zone(zone("uid-2", "carts"), "uid-2", "")
 
-    assert not led.erase_all_but(["uid-2"], "does not declare it any more")
+    assert not led.erase_all_but(["uid-2"], "no longer declares it")
 
     assert known(led).deleting
     await until(lambda: led.erase_all_but(["uid-2"], "is deleted"), "the end of its data")

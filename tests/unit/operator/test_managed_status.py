@@ -152,13 +152,13 @@ def test_a_volume_that_is_too_small_is_told_until_it_has_grown() -> None:
 
 
 def test_it_says_whether_a_pod_may_be_evicted_and_who_is_waited_for() -> None:
-    waits = VIEW._replace(no_eviction=NoEvictionNow("AgentsAway", "away: agent-2; partitions …"))
+    waits = VIEW._replace(no_eviction=NoEvictionNow("AgentsAway", "offline: agent-2; partitions …"))
     at_zero = VIEW._replace(agents=Agents(STAYING, (), False))
 
     assert condition(told(VIEW), "EvictionsAllowed")[:2] == ("True", "Spare")
     assert condition(told(waits), "EvictionsAllowed") == (
         "False",
         "AgentsAway",
-        "no pod that a partition needs can be evicted: away: agent-2; partitions …",
+        "no pod that a partition needs can be evicted: offline: agent-2; partitions …",
     )
     assert not [each for each in told(at_zero).conditions if each.type == "EvictionsAllowed"]

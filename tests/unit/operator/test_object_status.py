@@ -69,7 +69,7 @@ def test_a_zone_without_a_name_for_clients_is_not_available_yet() -> None:
 
     available = next(each for each in made.conditions if each.type == "Available")
     assert (available.status, available.reason) == ("False", "ServiceMissing")
-    assert "Service sessions-clients is not made yet" in available.message
+    assert "Service sessions-clients is not created yet" in available.message
     assert made.phase == "Pending"
     assert said(made)["FullyReplicated"] == "True"
 
@@ -77,7 +77,7 @@ def test_a_zone_without_a_name_for_clients_is_not_available_yet() -> None:
 @pytest.mark.parametrize(
     ("storage", "way_out"),
     [
-        ("Persistent", "make room on these disks, delete keys or add agents"),
+        ("Persistent", "free space on these disks, delete keys or add agents"),
         ("InMemory", "delete keys or add agents"),
     ],
 )
@@ -89,8 +89,8 @@ def test_agents_without_room_are_named_with_the_way_out(storage: str, way_out: s
     condition = next(each for each in made.conditions if each.type == "StorageFull")
     assert (condition.status, condition.reason) == ("True", "NoRoom")
     assert condition.message == (
-        "what needs room is refused; agent agent-1: /data/1: 7 bytes left; agent agent-3: /data/3: "
-        f"0 bytes left; {way_out}; writes go on by themselves"
+        "commands that need room are refused; agent agent-1: /data/1: 7 bytes left; "
+        f"agent agent-3: /data/3: 0 bytes left; {way_out}; writes then resume"
     )
     assert said(status(observed(**SERVING)))["StorageFull"] == "False"
 
@@ -136,14 +136,14 @@ def test_writes_that_the_metastore_refuses_are_a_condition_with_its_sentence() -
         [blocked] = [each for each in conditions if each.type == "Blocked"]
         assert (blocked.status, blocked.reason) == ("True", "Forbidden")
         assert blocked.message == (
-            "what is decided cannot be written: partitiontables is forbidden: cannot update"
+            "decisions cannot be written: partitiontables is forbidden: cannot update"
         )
     [ready] = [each for each in led.conditions if each.type == "Ready"]
     assert (ready.status, ready.reason) == ("False", "Blocked")
 
 
 def test_a_condition_names_who_is_waited_for_and_which_rows_are_set_aside() -> None:
-    waits = observed(**SERVING, rebuilding=True, ownership="b, c must tell first what is newest")
+    waits = observed(**SERVING, rebuilding=True, ownership="waiting for the reports of b, c")
     aside = observed(**SERVING, ownership="partition 5 set aside: an owner twice; repair it")
 
     said_of = [
@@ -155,7 +155,7 @@ def test_a_condition_names_who_is_waited_for_and_which_rows_are_set_aside() -> N
         ("True", "Rebuilding"),
         ("True", "RowsSetAside"),
     ]
-    assert "b, c must tell first what is newest" in said_of[0].message
+    assert "waiting for the reports of b, c" in said_of[0].message
     assert said_of[1].message == "partition 5 set aside: an owner twice; repair it"
 
 
@@ -362,14 +362,16 @@ def test_many_decisions_of_one_reason_become_one_event() -> None:
     decisions = Decisions()
     for partition in range(300):
         decisions.add(Event("u", partition, Reason.ROW_CHANGED, "agent-2 left", "Normal"))
-    decisions.add(Event("", None, Reason.NODE_LEFT, "agent-2 left: its process is gone", "Warning"))
+    decisions.add(
+        Event("", None, Reason.NODE_LEFT, "agent-2 left: its process has ended", "Warning")
+    )
 
     about, zones = About("StorageCluster", "main", "c"), {"u": About("Zone", "sessions", "u")}
     bodies = decisions.take(about, zones, "here", LATER, 0.0)
 
     assert [(body["involvedObject"]["name"], body["message"]) for body in bodies] == [
         ("sessions", "partition 0: agent-2 left (and 299 more)"),
-        ("main", "agent-2 left: its process is gone"),
+        ("main", "agent-2 left: its process has ended"),
     ]
     assert decisions.take(about, zones, "here", LATER, 1.0) == []
 

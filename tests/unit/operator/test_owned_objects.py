@@ -173,7 +173,9 @@ async def test_why_no_pod_may_be_evicted_is_known_and_told_once_where_it_lasts(
     await managed.until(lambda: "agent-3" in str(managed.see()), "another sentence")
     [event] = managed.runner.told
     assert (event.reason, event.kind) == ("EvictionsRefused", "Warning")
-    assert event.message.startswith("no pod of an agent may be evicted: away: agent-2; partitions")
+    assert event.message.startswith(
+        "no pod of an agent may be evicted: offline: agent-2; partitions"
+    )
 
     for name in ("agent-2", "agent-3"):
         managed.world.connect(name)

@@ -31,7 +31,7 @@ UNSCHEDULED = {
             "OOMKilled",
             "more memory than its limit, 3 times",
         ),
-        (waiting("ContainerCreating"), "Pending", "containers are made"),
+        (waiting("ContainerCreating"), "Pending", "containers are being created"),
         (UNSCHEDULED, "Unschedulable", "0/3 nodes are available"),
         ({"phase": "Failed", "message": "evicted"}, "Failed", "evicted"),
     ],

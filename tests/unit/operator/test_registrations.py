@@ -104,7 +104,7 @@ async def test_the_answer_waits_for_the_write(
     metastore.answers.clear()
     monkeypatch.setattr("quorate_operator.mastership.registrations.WRITTEN_S", 0.2)
 
-    with pytest.raises(OutcomeUnknown, match=r"agent-4: the metastore .* ask again if it is not"):
+    with pytest.raises(OutcomeUnknown, match=r"agent-4: the metastore .* repeat the command if it"):
         await ask(runner)
 
     metastore.answers.set()
@@ -119,7 +119,7 @@ async def test_who_asks_for_a_drain_is_told_when_another_took_it_back(world: Wor
         runner.drain("agent-4", True), runner.drain("agent-4", False)
     )
 
-    assert "agent-4: another command asked for the opposite meanwhile" in first
+    assert "agent-4: another command has undone it meanwhile" in first
     assert second == ""
     assert not is_draining(world)
 

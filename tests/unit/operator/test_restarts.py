@@ -81,7 +81,7 @@ def test_a_pod_that_is_being_deleted_is_waited_for() -> None:
 def test_a_stateful_set_that_nobody_has_looked_at_says_nothing_yet() -> None:
     sets = {**SETS, "agent-3": stateful_set("agent-3", "older", observed=0)}
 
-    assert "not yet looked at" in next_restart(pods(), sets, allowing()).waits_for
+    assert "not processed yet" in next_restart(pods(), sets, allowing()).waits_for
 
 
 def test_a_pod_that_is_missing_is_waited_for() -> None:

@@ -79,7 +79,7 @@ async def test_rows_that_must_not_exist_stop_the_cluster_before_anything_is_writ
 
     runner = await world.lead()
 
-    await until(lambda: "must not exist" in runner.problem, "stopped")
+    await until(lambda: "broken invariant" in runner.problem, "stopped")
     assert "partition 0: an owner appears twice" in runner.problem
     assert world.stored() == before
     assert all(agent.told == [] for agent in world.agents.values())

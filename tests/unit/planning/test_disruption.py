@@ -44,7 +44,7 @@ def test_beside_one_that_is_away_nobody_restarts() -> None:
     assert now.unavailable_max == 0
     assert now.of("a").restart_waits_for == (
         "agent a: partition 0 of Zone sessions would keep 1 of 3 voters up to date, "
-        "and needs 2: c is away; and 1 more"
+        "and needs 2: c is offline; and 1 more"
     )
 
 
@@ -111,7 +111,7 @@ def test_a_restart_in_memory_costs_the_copy() -> None:
     members = [agent("a"), agent("b"), AgentNow("c", restarted, online=True)]
     now = disruption(members, [ZoneNow("sessions", False, 3, rows)], ["c"])
 
-    assert "c is away" in now.of("a").restart_waits_for
+    assert "c is offline" in now.of("a").restart_waits_for
 
 
 def test_the_next_waits_until_the_one_before_has_caught_up() -> None:
@@ -119,7 +119,7 @@ def test_the_next_waits_until_the_one_before_has_caught_up() -> None:
     now = disruption(members, [zone(row(0, "abcde", "abcd"), replicas=5)], ["e"])
 
     assert now.of("a").restart_waits_for == (
-        "agent a: waits until agent e, which was restarted before, "
+        "agent a: waiting until agent e, restarted before it, "
         "has caught up in partition 0 of Zone sessions"
     )
     assert now.of("e").may_restart, "it may be what its restart broke"
@@ -133,7 +133,7 @@ def test_the_next_waits_for_copies_that_are_still_to_be_made() -> None:
     now = disruption(members, [zone(*rows, replicas=4)], ["d"])
 
     assert now.of("a").restart_waits_for == (
-        "agent a: waits until partition 0 of Zone sessions has all its copies again"
+        "agent a: waiting until partition 0 of Zone sessions has all its copies again"
     )
     assert disruption(members, [zone(*rows, replicas=4)]).of("a").may_restart
 
@@ -154,9 +154,9 @@ def test_who_is_drained_and_named_nowhere_may_go() -> None:
 
     assert now.of("c").may_go
     assert now.of("b").going_waits_for == (
-        "agent b: 1 partitions of Zone sessions name it; drain it"
+        "agent b: rows of 1 partitions of Zone sessions name it; drain it first"
     )
-    assert now.of("d").going_waits_for == "agent d: may be given copies at any time; drain it"
+    assert now.of("d").going_waits_for == "agent d: may get copies at any time; drain it first"
 
 
 def test_while_rows_are_rebuilt_nobody_goes_and_nobody_restarts() -> None:
@@ -165,7 +165,7 @@ def test_while_rows_are_rebuilt_nobody_goes_and_nobody_restarts() -> None:
 
     assert now.unavailable_max == 0
     for each in now.agents:
-        told = f"agent {each.name}: rows of Zone sessions are rebuilt from what agents have"
+        told = f"agent {each.name}: rows of Zone sessions are being rebuilt from the agents' data"
         assert (each.restart_waits_for, each.going_waits_for) == (told, told)
 
 
@@ -184,7 +184,7 @@ def test_why_nobody_may_be_evicted_names_who_is_away_and_not_each_partition() ->
 
     assert found == NoEviction(
         EvictionBlock.AGENTS_AWAY,
-        "away: c; partitions of Zone sessions need all their other voters",
+        "offline: c; partitions of Zone sessions need all their other voters",
         ("c",),
     )
     assert disruption(members, [zone(rows[0])]).no_eviction == found
@@ -210,9 +210,7 @@ def test_what_a_person_has_to_change_is_told_before_what_passes() -> None:
 
     assert found is not None
     assert found.reason == EvictionBlock.TOO_FEW_COPIES
-    assert found.message == (
-        "Zone carts: one or two copies are asked for, and each of them is needed"
-    )
+    assert found.message == ("Zone carts has one or two copies, and needs each of them")
 
 
 def test_other_reasons_why_nobody_may_be_evicted() -> None:
@@ -224,4 +222,4 @@ def test_other_reasons_why_nobody_may_be_evicted() -> None:
     assert unserved == "NotServed: partitions of Zone sessions are not served"
     assert reason(zone(row(0, "ab"))).startswith("CopiesMissing: partitions of Zone sessions lack")
     rebuilt = reason(ZoneNow("sessions", True, 3, [], lacks_rows=True))
-    assert rebuilt.startswith("RowsRebuilt: rows of Zone sessions are rebuilt")
+    assert rebuilt.startswith("RowsRebuilt: rows of Zone sessions are being rebuilt")

@@ -44,7 +44,7 @@ def test_beside_another_that_is_away_or_has_a_new_store_nothing_may_go() -> None
     rows = row("abc"), row("abc", 1), row("bde", 2)
     sentence = (
         "partition 0 of Zone sessions would keep 1 of 3 copies, and needs 2 to know every write:"
-        " b not there either; and 1 more partitions"
+        " b missing as well; and 1 more partitions"
     )
     for of, away in (
         (nodes("abcde", left="bc"), ""),

@@ -34,9 +34,9 @@ def why_not_obeyed(term: int, word: str, hello: Hello) -> str:
     count.
     """
     if hello.master_term < term:
-        return f"master term {hello.master_term} is over, {term} was seen"
+        return f"master term {hello.master_term} has ended: term {term} was seen"
     if hello.master_term == term and word and hello.master_word and hello.master_word != word:
-        return f"another master led in master term {term} ({word}, not {hello.master_word})"
+        return f"master term {term} is another master's ({word}, not {hello.master_word})"
     return ""
 
 
@@ -50,10 +50,9 @@ def why_not_believed(heard: int, term: int) -> str:
         return ""
     return (
         f"master term {term} is not believed: it is more than {TERMS_BELIEVED} above"
-        f" {heard}, the highest that this agent has heard of, from other agents too. Way out: start"
-        " an agent that has obeyed it; if there were so many masterships and no such agent is left,"
-        f" start this one once with --believe-term {term}; else put"
-        " back the counter of the operator's metastore (on Kubernetes master.term in the"
-        " StorageCluster's status too: terms are counted on from there where the counter"
-        " is missing)"
+        f" {heard}, the highest term that this agent knows, also from other agents. Way out: start"
+        " an agent that has obeyed it; if no such agent is left and there really were so many"
+        f" masterships, start this agent once with --believe-term {term}; otherwise restore"
+        " the counter of the operator's metastore (on Kubernetes also master.term in the"
+        " StorageCluster's status, from which terms continue if the counter is missing)"
     )

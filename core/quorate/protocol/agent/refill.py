@@ -101,13 +101,13 @@ class Refills:
     def _problem(self, ask: Refill, row: PartitionRow) -> str:
         me = self._replicas.me.node
         if me not in row.owners:
-            return f"agent {me} does not own a copy: it gets what it lacks by itself"
+            return f"agent {me} is not an owner, so it gets missing rows without a refill"
         if not ask.suppliers:
-            return "no agent is named from whose copy the rows are to come"
+            return "no supplier is named"
         if not _able(ask.suppliers, row, me):
             named = ", ".join(ask.suppliers)
             owners = ", ".join(owner for owner in row.owners if owner != me)
-            return f"agent {named} has no copy to give: {owners or 'no other agent'} has"
+            return f"agent {named} cannot supply the rows: the other owners are {owners or 'none'}"
         if self._replicas.why_full:
             return f"no room on agent {me} for a second set of rows: {self._replicas.why_full}"
         return ""
@@ -115,7 +115,7 @@ class Refills:
     def _waits_for(self, copy: Copy, partition: int) -> str:
         if partition in self._replicas.roles:
             return "the primary to be handed over"
-        return "its term" if not copy.adopted else "another try"
+        return "its term" if not copy.adopted else "the next attempt"
 
     def tick(self, now: Now) -> None:
         """Begin the refills that can begin; cheap when there are none."""

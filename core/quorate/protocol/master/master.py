@@ -305,7 +305,7 @@ class Master:
         for agent in self.agents.values():
             if agent.told_all:
                 agent.reported.add(record.uid)
-        about = f"zone {record.name} is rebuilt from what agents have"
+        about = f"zone {record.name} is being rebuilt from the agents' data"
         self._cluster.event(record.uid, None, Reason.ZONE_CREATED, about)
         self._ports.give()
 

@@ -64,9 +64,9 @@ class NodeRegistry:
         is_another = agent is not None and agent.record and agent.record.store != hello.store
         if refused is None and is_another and self._is_done_without(record_of(hello)):
             return Refused(
-                f"node {hello.node}: store {hello.store} was taken for gone for good, and others "
-                "serve without its votes; it is taken in when these are given up: start the agents "
-                "that hold the other copies",
+                f"node {hello.node}: store {hello.store} counts as gone for good, and other agents "
+                "serve without its votes; it is accepted once these are given up: start the agents "
+                "that have the other copies",
                 RefusalCode.NAME_IN_USE,
             )
         return refused
@@ -130,8 +130,8 @@ class NodeRegistry:
                     "",
                     None,
                     Reason.NEW_STORE,
-                    f"{hello.node} came back with a new store: it takes no part as its old self; "
-                    "the votes of that one are given up, then new copies are made",
+                    f"{hello.node} came back with a new store: the votes of its old store are "
+                    "given up, then it gets new copies",
                     "Warning",
                 )
         if agent.record == wanted and agent.newest == wanted:
@@ -142,7 +142,7 @@ class NodeRegistry:
     def _welcome(self, node: str, agent: KnownAgent) -> None:
         """Let the agent take part: its incarnation is registered."""
         if agent.connected and not agent.online:
-            self._cluster.event("", None, Reason.NODE_JOINED, f"{node} takes part")
+            self._cluster.event("", None, Reason.NODE_JOINED, f"{node} joined")
         agent.online = agent.connected
         agent.left_ms = -1
         agent.leaving = False
@@ -165,7 +165,7 @@ class NodeRegistry:
         if process_gone:
             agent.gone = True
             if agent.online or agent.left_ms < 0:
-                self._set_left(node, agent, now, "its process is gone")
+                self._set_left(node, agent, now, "its process has ended")
 
     def _set_left(self, node: str, agent: KnownAgent, now: Now, why: str) -> None:
         agent.online = False
@@ -225,7 +225,7 @@ class NodeRegistry:
         agent = self._agents.get(node)
         if agent is None or agent.newest is None:
             known = ", ".join(sorted(n for n, a in self._agents.items() if a.newest is not None))
-            return f"node {node}: not registered; registered are {known or 'none'}"
+            return f"node {node} is not registered: registered nodes are {known or 'none'}"
         if draining:
             others = [
                 n for n, a in self._agents.items() if a.online and not a.drain_wanted and n != node
@@ -322,7 +322,7 @@ class NodeRegistry:
         if record is None and self._is_lost(agent):
             assert meant is not None
             self._write_node(node, agent, meant)
-            about = f"another deleted the registration of {node}: it is written again as it was"
+            about = f"another client deleted the registration of {node}; it was restored"
             self._cluster.event("", None, Reason.RECORD_RESTORED, about, "Warning")
             return
         if wanted is None and meant is not None and _is_past(record, meant, agent):

@@ -175,7 +175,7 @@ def older_image(hello: Hello, registered: int) -> Refused:
     """Return the refusal of a process over a store of which a later incarnation is known."""
     return Refused(
         f"node {hello.node}: its data folder is an older image of itself (incarnation "
-        f"{hello.incarnation}, registered is {registered}); it must be set aside",
+        f"{hello.incarnation}, but {registered} is registered); it must be set aside",
         RefusalCode.OLDER_IMAGE,
     )
 
@@ -196,9 +196,10 @@ def _still_there(known: NodeRecord, hello: Hello) -> Refused:
     It may be over a copy of the folder.
     """
     return Refused(
-        f"node {hello.node}: incarnation {known.incarnation} of store {hello.store} is still there "
-        f"at {join_address(known.host, known.peer_port)}; this one is taken in when that one has "
-        "left, if its data folder is no copy: two processes must not have one name and store",
+        f"node {hello.node}: incarnation {known.incarnation} of store {hello.store} is still online"
+        f" at {join_address(known.host, known.peer_port)}; this process is accepted once that one"
+        " has left, unless its data folder is a copy: two processes must not share a name and"
+        " store",
         RefusalCode.NAME_IN_USE,
     )
 
@@ -207,7 +208,7 @@ def _older_twin(hello: Hello) -> Refused:
     """Return the refusal of a process whose incarnation another process had, which has left."""
     return Refused(
         f"node {hello.node}: incarnation {hello.incarnation} of store {hello.store} was another "
-        "process, so this data folder is a copy or an older image of its own; it must be set aside",
+        "process, so this data folder is a copy or an older image; it must be set aside",
         RefusalCode.OLDER_IMAGE,
     )
 

@@ -64,8 +64,8 @@ class ZonePorts:
                 " in common; start them with the same range"
             )
         return (
-            f"no client port is free from {first} to {last}, where agents take those of the master;"
-            " delete a zone, or start the agents with a larger --client-ports-from-master"
+            f"no client port: all from {first} to {last} are in use; delete a zone, or start the"
+            " agents with a larger --client-ports-from-master"
         )
 
     def _bounds(self) -> tuple[int, int]:

@@ -18,12 +18,12 @@ class Cause(enum.Enum):
     """A new master cannot know how far its predecessor's migration was."""
     TAKEN_OVER = "{}: {} takes over"
     PRIMARY_BACK = "the primary is back"
-    ONE_SET = "both sets of voters are one"
+    ONE_SET = "both sets of voters were merged"
     LEFT = "{} left"
     LEFT_NO_QUORUM = "{} left, no quorum"
-    OWNS_AGAIN = "{} owns again"
-    REBUILT = "rebuilt from what agents have"
-    WRITTEN_AGAIN = "as it was before another changed it"
+    OWNS_AGAIN = "{} is an owner again"
+    REBUILT = "rebuilt from the agents' data"
+    WRITTEN_AGAIN = "restored after another client changed it"
 
     @property
     def blames_destination(self) -> bool:

@@ -79,9 +79,8 @@ class ZoneEvents:
                 self._zone.record.uid,
                 None,
                 Reason.ZONE_REBALANCED,
-                f"all copies of {len(self._parts)} partitions are in their places; since this "
-                f"master began {moved.migrations_done} migrations were committed, "
-                f"{moved.bytes_moved} bytes moved",
+                f"all copies of {len(self._parts)} partitions are in place; this master has "
+                f"committed {moved.migrations_done} migrations and moved {moved.bytes_moved} bytes",
             )
 
     def _look_for_lost(self, rebalance: Rebalance) -> None:

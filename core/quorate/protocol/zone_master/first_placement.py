@@ -45,8 +45,8 @@ class FirstPlacement:
         online = [n for n in data_nodes if n.online and zone.nodes.holder(n.name) is not None]
         if len(online) < zone.record.replicas:
             return (
-                f"waiting for agents: {len(online)} of {zone.record.replicas} that the zone's "
-                "copies need are online"
+                f"waiting for agents: the zone needs {zone.record.replicas}, and {len(online)} are "
+                "online"
             )
         if not self._cluster.may_pass():
             return "placing partitions"

@@ -25,14 +25,14 @@ def zone_preview(
     unknown = [node for node in without if node not in registered]
     if unknown:
         known = ", ".join(sorted(registered)) or "none"
-        raise ValueError(f"node {unknown[0]}: not registered; registered are {known}")
+        raise ValueError(f"node {unknown[0]} is not registered: registered nodes are {known}")
     if len(rows) < record.partitions or record.deleting:
-        raise ValueError(f"Zone {record.name}: its partitions are not placed: wait until they are")
+        raise ValueError(f"Zone {record.name}: its partitions are not placed yet: try again later")
     there = [*nodes, *(DataNode(f"new-{at}") for at in range(1, more + 1))]
     if not any(node.online and node.name not in without for node in there):
         raise ValueError(
-            f"Zone {record.name}: without {', '.join(without)} no node would be left: "
-            "leave one out, or add some"
+            f"Zone {record.name}: without {', '.join(without)} no node would remain: "
+            "omit one of them, or add some"
         )
     present = [
         PresentRow(p, row.replicas, row.voter_nodes, sizes.get(p, 0))

@@ -113,8 +113,8 @@ class Rebalance:
             "lost": "{} is offline; another agent without a copy would take its place",
             "refused": "{} refuses the zone and is waited for",
             "without": "{} refuses the zone; another agent without a copy would take its place",
-            "new-store": "{} came back with a new store and takes no part as its old self: "
-            "its votes are given up, then it is given new copies",
+            "new-store": "{} came back with a new store: the votes of its old store are given up, "
+            "then it gets new copies",
             "draining": "{} is draining",
         }
         return [

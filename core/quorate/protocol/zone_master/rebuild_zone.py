@@ -55,8 +55,8 @@ class ZoneRecovery:
         said += [f"{which(those)} set aside: {why}" for why, those in by_reason.items()]
         if self.set_aside:
             said.append(
-                "repair these rows, or remove them from their objects: what is missing is rebuilt "
-                "from what agents have"
+                "repair these rows, or remove them from their objects: missing rows are rebuilt "
+                "from the agents' data"
             )
         return "; ".join(said)
 
@@ -66,9 +66,9 @@ class ZoneRecovery:
         """Begin to rebuild the rows of `partitions`."""
         self._tell(
             Reason.OWNERSHIP_LOST,
-            f"{which(partitions)}: {why}: rebuilt from what agents have, each row when a quorum of "
-            "the voters of the newest one that is known has told; the zone's conditions name who "
-            "is waited for",
+            f"{which(partitions)}: {why}: rebuilt from the agents' data, each row once a quorum of "
+            "the voters of its newest known version has reported; the zone's conditions name the "
+            "agents that are waited for",
             "Warning",
         )
         self._note_recovering(True)
@@ -129,8 +129,8 @@ class ZoneRecovery:
             self.set_aside[partition] = damaged
             self._tell(
                 Reason.ROW_SET_ASIDE,
-                f"partition {partition}: {damaged.why}; it is set aside alone: repair the row, or "
-                "remove it from the object, and it is rebuilt from what agents have",
+                f"partition {partition}: {damaged.why}; only this row is set aside: repair it, or "
+                "remove it from the object to have it rebuilt from the agents' data",
                 "Warning",
             )
 
@@ -153,12 +153,12 @@ class ZoneRecovery:
                 self._zone.decided[partition] = (part.row, Why(Cause.WRITTEN_AGAIN))
                 written.append(partition)
         if older:
-            self.withdraw(older, "another put a row of a later term in the place of theirs")
+            self.withdraw(older, "another client stored a row of a later term instead")
         if written:
             self._tell(
                 Reason.RECORD_RESTORED,
-                f"{which(written)}: another deleted or changed the stored rows: they are written "
-                "again as they were",
+                f"{which(written)}: another client deleted or changed the stored rows; they were "
+                "restored",
                 "Warning",
             )
 
@@ -235,7 +235,7 @@ class ZoneRecovery:
         self.waiting = ""
         self._below.clear()
         self._forget_told()
-        self._tell(Reason.OWNERSHIP_REBUILT, "every row that was lost is rebuilt")
+        self._tell(Reason.OWNERSHIP_REBUILT, "all missing rows are rebuilt")
         self._note_recovering(False)
 
     def _forget_told(self) -> None:

@@ -72,14 +72,12 @@ def recovered_row(
     reports = [each.report for each in told.values() if each.report is not None]
     rows = [report.row for report in reports if report.row is not None]
     if not rows:
-        return Waiting((), "no agent that is here knows its row")
+        return Waiting((), "no online agent knows its row")
     newest = max(rows, key=lambda row: row.version)
     for node, each in sorted(told.items()):
         known = each.report
         if known is not None and known.version > newest.version:
-            return Waiting(
-                (), f"{node} knows that there is row {known.version}, which no agent here has"
-            )
+            return Waiting((), f"{node} knows of row {known.version}, which no online agent has")
     both = _both_sets(newest, told)
     missing: set[str] = set()
     for voters in (newest.voters, *both):
@@ -95,7 +93,7 @@ def recovered_row(
             missing |= away
     if missing:
         nodes = tuple(sorted(missing))
-        return Waiting(nodes, f"{', '.join(nodes)} must tell first what is newest")
+        return Waiting(nodes, f"waiting for the reports of {', '.join(nodes)}")
     version = max(_highest(newest, reports, below), (master_term - 1) * RECOVERY_GAP)
     voters = _all_together(newest, both, dead)
     return _above(version + RECOVERY_GAP, newest, voters, both, told)

@@ -103,9 +103,9 @@ def way_out_of_loss(record: ZoneRecord) -> str:
     if not record.persistent:
         return "delete the zone and create it again"
     return (
-        "what agents set aside lies in set-aside-N of their data folders (their logs and `quorate"
-        " dev status` say where and why): put it back (`quorate dev put-back`, or `quorate-agent"
-        " --put-back N` over each), or delete the zone and create it again"
+        "data that agents set aside is in set-aside-N of their data folders (their logs and"
+        " `quorate dev status` show where and why): put it back (`quorate dev put-back`, or"
+        " `quorate-agent --put-back N` for each agent), or delete the zone and create it again"
     )
 
 
@@ -164,7 +164,7 @@ def zone_status(
             )
         sentence += too_few
     elif running:
-        phase, sentence = "Rebalancing", f"{running} migrations are under way"
+        phase, sentence = "Rebalancing", f"{running} migrations are running"
     elif degraded:
         counted = f"{degraded} partitions have fewer than {record.replicas} copies"
         phase, sentence = "Degraded", "; ".join([counted, *rebalance.missing()])
@@ -215,11 +215,11 @@ def _without_quorum(record: ZoneRecord, rows: Sequence[PartitionRow], nodes: Zon
             partitions.append(row.partition)
     if not partitions:
         return ""
-    again = "start one of these over the folder that it had, or " if record.persistent else ""
+    again = "start one of these agents with its old folder, or " if record.persistent else ""
     return (
-        f"; {len(partitions)} of them have no quorum any more (partitions {_named(partitions)}):"
-        f" the stores of {', '.join(sorted(gone))} are gone for good, and what only these had"
-        f" was perhaps answered; {again}delete the zone and create it again"
+        f"; {len(partitions)} of them no longer have a quorum (partitions {_named(partitions)}):"
+        f" the stores of {', '.join(sorted(gone))} are gone for good, and may have held the only"
+        f" copies of acknowledged writes; {again}delete the zone and create it again"
     )
 
 

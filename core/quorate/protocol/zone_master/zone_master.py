@@ -365,7 +365,7 @@ class ZoneMaster(Zone):
             return
         lost = missing if self.record.placed else self._recovery.known_of(missing, now)
         if lost is None:
-            self.sentence = "waiting for agents to tell whether they have anything of the zone"
+            self.sentence = "waiting for agents to report whether they have data of the zone"
         elif lost:
             self._recovery.lose(lost, "have no row in the metastore")
         else:

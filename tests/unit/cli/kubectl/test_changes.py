@@ -48,7 +48,7 @@ def lose(api: CannedApi, agent: str = "agent-3") -> None:
 
 
 def test_a_drain_is_declared_and_followed(kubectl: Kubectl, api: CannedApi) -> None:
-    obeys(api, condition("AgentsDrained", "True", "no copy is left", "Drained"))
+    obeys(api, condition("AgentsDrained", "True", "no copies are left", "Drained"))
 
     text = kubectl("drain", "agent-2")
 
@@ -123,7 +123,7 @@ def test_nothing_is_replaced_where_writes_could_be_lost(kubectl: Kubectl, api: C
 
     assert "acknowledged writes could be lost" in said
     assert "partition 0 of Zone library would keep 1 of 3 copies, and needs 2" in said
-    assert "agent-2 not there either" in said
+    assert "agent-2 missing as well" in said
     assert changes(api) == []
 
 

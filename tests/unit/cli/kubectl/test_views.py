@@ -71,7 +71,7 @@ def test_what_is_not_as_declared_is_said(kubectl: Kubectl, api: CannedApi) -> No
     cluster["members"][2]["state"] = "Offline"
     cluster["conditions"] = [
         condition("Ready", "False", "2 of 3 agents are online", "AgentsMissing"),
-        condition("AgentsDrained", "False", "copies are still to move", "Draining"),
+        condition("AgentsDrained", "False", "copies still have to move", "Draining"),
     ]
     zone: Any = api.objects[f"{OURS}/zones/library"]["status"]
     zone["partitions"] = {"total": 4, "available": 0, "degraded": 4}
@@ -82,7 +82,7 @@ def test_what_is_not_as_declared_is_said(kubectl: Kubectl, api: CannedApi) -> No
     assert "2 of 3 agents online" in text
     assert "Offline" in text
     assert "cluster main: 2 of 3 agents are online" in text
-    assert "cluster main: copies are still to move" in text
+    assert "cluster main: copies still have to move" in text
     assert "zone library: agent-3 is offline" in text
 
 
@@ -191,7 +191,7 @@ def test_a_plan_is_made_from_the_rows(kubectl: Kubectl, api: CannedApi) -> None:
     assert "this was a preview" in text
     assert "bytes" not in json.loads(kubectl("plan", "library", "--with", "1", "--json"))
     said = kubectl.problem("plan", "library", "--without", "agent-9")
-    assert said.startswith("node agent-9: not registered; registered are agent-1, agent-2")
+    assert said.startswith("node agent-9 is not registered: registered nodes are agent-1, agent-2")
 
 
 def test_what_is_forbidden_is_named_with_verb_and_resource(
