@@ -94,7 +94,7 @@ class DialedPeer:
             link = await self._dial_once()
             if link is not None:
                 if self._stopped:
-                    link.abort("not needed any more")
+                    link.abort("no longer needed")
                 await link.ended.wait()
             if self._attempts:
                 doubled = settings.redial_first_ms << min(self._attempts - 1, 16)
@@ -203,7 +203,7 @@ class Endpoint:
         peer.stop()
         for link in list(self._connections):
             if link.peer is peer:
-                link.close("not needed any more", RefusalCode.GOODBYE)
+                link.close("no longer needed", RefusalCode.GOODBYE)
 
     @property
     def links(self) -> list[Link]:

@@ -471,7 +471,7 @@ class Link(asyncio.Protocol):
             self._end_behind_what_was_sent(refused.reason)
         elif handshake.refused is not None:
             if not handshake.is_proven and not self.dialed:  # else its owner is told
-                endpoint.stranger(self, f"it refuses, proven nothing: {handshake.refused.reason}")
+                endpoint.stranger(self, f"it refuses, without a proof: {handshake.refused.reason}")
             self._take_refusal(handshake.refused)
         elif handshake.hello is not None:
             self._begin(handshake.hello)

@@ -28,7 +28,7 @@ class AgentMetrics:
         )
         self.forwarded = Counter(
             "quorate_commands_forwarded",
-            "Commands sent on to the agent that had become primary",
+            "Commands forwarded to the agent that had become primary",
             registry=self.registry,
         )
         self.parked = Counter(
@@ -36,23 +36,23 @@ class AgentMetrics:
         )
         self.parked_seconds = Histogram(
             "quorate_command_parked_seconds",
-            "How long a command waited for a primary",
+            "Time that a command waited for a primary",
             buckets=PARKED_BUCKETS_S,
             registry=self.registry,
         )
         self.clusterdown = Counter(
             "quorate_commands_clusterdown",
-            "Commands given up while no primary served",
+            "Commands that waited for a primary in vain",
             registry=self.registry,
         )
         self.unknown = Counter(
             "quorate_commands_unknown",
-            "Writes whose outcome could not be told",
+            "Writes of unknown outcome",
             registry=self.registry,
         )
         self.transactions = Counter(
             "quorate_transactions",
-            "Transactions over several partitions, by how they ended",
+            "Transactions over several partitions, by outcome",
             ["outcome"],
             registry=self.registry,
         )
@@ -64,13 +64,13 @@ class AgentMetrics:
         )
         self.full_copies = Gauge(
             "quorate_full_copies_total",
-            "Copies filled whole, by reason",
+            "Full copies, by reason",
             ["zone", "reason"],
             registry=self.registry,
         )
         self.delta_copies = Gauge(
             "quorate_delta_copies_total",
-            "Copies brought up to date from the log",
+            "Copies that caught up from the log",
             ["zone"],
             registry=self.registry,
         )
@@ -81,10 +81,10 @@ class AgentMetrics:
             registry=self.registry,
         )
         self.durable_turns = 0  # a plain int: the library's counter costs as much as a command
-        self._syncs = Counter("quorate_syncs", "Durable writes of a turn", registry=self.registry)
+        self._syncs = Counter("quorate_syncs", "Durable writes of turns", registry=self.registry)
         self.heartbeat_seconds = Histogram(
             "quorate_heartbeat_seconds",
-            "From sending a heartbeat to its answer; the lease it asks for ends after 1.9 s",
+            "Time from a heartbeat to its answer; the lease it asks for ends after 1.9 s",
             buckets=HEARTBEAT_BUCKETS_S,
             registry=self.registry,
         )
@@ -101,26 +101,28 @@ class AgentMetrics:
         )
         self.unspoken = Gauge(
             "quorate_peer_messages_unspoken_total",
-            "Messages that were not sent because the peer's version does not know them",
+            "Messages not sent because the peer's version does not know them",
             registry=self.registry,
         )
         self.disk_free = Gauge(
-            "quorate_disk_free_bytes", "Free on the disk of the data folder", registry=self.registry
+            "quorate_disk_free_bytes",
+            "Bytes free on the disk of the data folder",
+            registry=self.registry,
         )
         self.disk_reserve = Gauge(
             "quorate_disk_reserve_bytes",
-            "Kept free of it: with less, writes that need room are refused",
+            "Bytes reserved there: with fewer free, writes that need room are refused",
             registry=self.registry,
         )
 
         self.client_memory = Gauge(
             "quorate_client_memory_bytes",
-            "Held for clients: large commands not answered, long replies not read",
+            "Memory held for clients: unanswered large commands, unread long replies",
             registry=self.registry,
         )
         self.client_memory_max = Gauge(
             "quorate_client_memory_max_bytes",
-            "The budget for that: a share of the memory limit",
+            "Budget of the memory held for clients",
             registry=self.registry,
         )
         self.client_memory_refused = Gauge(
@@ -130,7 +132,7 @@ class AgentMetrics:
         )
         self.client_memory_closed = Gauge(
             "quorate_client_memory_closed_total",
-            "Connections closed because they held the most when the budget was exceeded",
+            "Connections closed because they held the most when that budget was exceeded",
             registry=self.registry,
         )
 

@@ -22,7 +22,7 @@ _GOODBYE_POLL_S = 0.01
 
 _TOO_MANY = error(b"ERR max number of clients reached")
 _NO_ADDRESS = error(
-    b"CLUSTERDOWN The external address of this agent is not known yet; look at the conditions of"
+    b"CLUSTERDOWN The external address of this agent is not known yet; see the conditions of"
     b" its StorageCluster"
 )
 

@@ -53,7 +53,7 @@ class ClientPorts:
         last = min(self._base + PORTS_TRIED, 65536 - self._external_offset)
         used = set(self._taken.values())
         tried = [port for port in (wanted, *range(self._base, last)) if port and port not in used]
-        problem = "every port is another zone's"
+        problem = "every port is used by another zone"
         for port in tried:
             try:
                 return self._listen(uid, port)
@@ -72,7 +72,7 @@ class ClientPorts:
         Raises ZoneRefused if the master gave none, or the port is not free."""
         if not port:
             raise ZoneRefused(
-                "the master has given it no client port, and this agent takes none else: it is"
+                "the master has given it no client port, and this agent uses no other one: it is"
                 " opened when there is one. Way out: look at the zone's conditions, or start the"
                 " agent without --client-ports-from-master"
             )

@@ -38,7 +38,7 @@ CUT_BYTES_PER_TURN = 256 * 1024
 WAITING_MAX = 200_000
 """Commands of all connections that may wait for a later turn: some 100 MB."""
 
-OVERLOADED = error(b"OOM this agent has as many commands waiting as it holds: try again later")
+OVERLOADED = error(b"OOM this agent has the maximum number of waiting commands: try again later")
 
 
 class TurnShare:

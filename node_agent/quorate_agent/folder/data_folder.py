@@ -376,7 +376,8 @@ def _refused_by_system(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise FolderRefused(
-            f"{error.filename or path}: {error.strerror}. Way out: make room or mend permissions"
+            f"{error.filename or path}: {error.strerror}. Way out: free some space, or correct the"
+            " permissions"
         ) from error
 
 

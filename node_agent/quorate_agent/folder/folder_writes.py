@@ -65,7 +65,7 @@ class FolderWrites:
         if not self._done(lambda: self._folder.raise_master_term(term, word), what, then):
             self._unkept_term = term
             raise MastershipNotKept(
-                f"{what}, so it is not obeyed. Way out: make room on the disk of"
+                f"{what}, so it is not obeyed. Way out: free some space on the disk of"
                 f" {self._folder.path}"
             )
         self._unkept_term = 0

@@ -189,8 +189,8 @@ def _parser() -> argparse.ArgumentParser:
         required=True,
         type=Path,
         metavar="FILE",
-        help="the cluster's secret, the same for the operator and all agents: who does not know it"
-        " is told nothing",
+        help="file of the cluster's secret, the same for the operator and all agents; connections"
+        " that do not prove to know it are closed",
     )
     _add_addresses(parser)
     parser.add_argument("--failure-domain", default="")
@@ -200,24 +200,25 @@ def _parser() -> argparse.ArgumentParser:
         type=_seconds,
         default=GRACE_S,
         metavar="SECONDS",
-        help="how long the agent takes at most to end after SIGTERM; until a few seconds before it"
-        " waits for others to take its primaries over (default: %(default)g)",
+        help="the agent ends at most this long after SIGTERM; until a few seconds before that it"
+        " waits for other agents to take over its primaries (default: %(default)g)",
     )
     parser.add_argument(
         "--linger-seconds",
         type=_seconds,
         default=LINGER_IN_POD_S if "KUBERNETES_SERVICE_HOST" in os.environ else 0.0,
         metavar="SECONDS",
-        help="how long the agent takes in clients after SIGTERM at least: a Service still sends"
-        f" some here (default: {LINGER_IN_POD_S:g} in a pod of Kubernetes, else 0)",
+        help="the agent accepts clients for at least this long after SIGTERM, because a Service"
+        f" still sends some (default: {LINGER_IN_POD_S:g} in a pod of Kubernetes, else 0)",
     )
     parser.add_argument(
         "--disk-reserve",
         type=_size,
         metavar="BYTES",
-        help="room that is kept free on the disk of the data folder: below it writes are refused"
-        " with -MISCONF, and below 32Mi, or half of a smaller one, copies take no more updates"
-        " (default: 5 %% of the disk, from 256Mi to 4Gi; of a small one a sixth, at least 32Mi)",
+        help="space reserved on the disk of the data folder: with less free, writes are refused"
+        " with -MISCONF; with less than 32Mi, or half of a smaller reserve, copies take no more"
+        " updates (default: 5 %% of the disk, from 256Mi to 4Gi; of a small disk a sixth, at least"
+        " 32Mi)",
     )
     parser.add_argument(
         "--debug-commands", action="store_true", help="allow damaging a copy on purpose"
@@ -227,8 +228,8 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=0,
         metavar="TERM",
-        help="once, when a master was refused because its term is too far above all that this agent"
-        " has heard of, and really so many masterships went by without it",
+        help="use it once if a master was refused because its term is too far above the terms that"
+        " this agent knows, and there really were so many masterships",
     )
     parser.add_argument(
         SETTING,
@@ -236,24 +237,24 @@ def _parser() -> argparse.ArgumentParser:
         default=CLIENT_MEMORY_SHARE,
         metavar="SHARE",
         help="share of the memory limit (cgroup, else the machine's) for commands that clients have"
-        " sent and replies that they have not read: above it large commands are refused with -OOM,"
-        " and where unread replies fill the rest, the connections that hold the most of them are"
-        " closed (default: %(default)s)",
+        " sent and replies that they have not read: above it, large commands are refused with -OOM,"
+        " and if unread replies fill the rest, the connections that hold the most are closed"
+        " (default: %(default)s)",
     )
     parser.add_argument(
         "--set-aside",
         default="",
         metavar="REASON",
-        help="keep what the data folder holds under set-aside-N in it, and end: the next start is"
-        " over a new store, which the other owners fill",
+        help="move the contents of the data folder to set-aside-N in it, and end: the next start"
+        " has a new store, which the other owners fill",
     )
     parser.add_argument(
         "--put-back",
         type=int,
         default=0,
         metavar="N",
-        help="put set-aside-N of the data folder back, and end: for when every store of a"
-        " partition is gone for good; what was answered since, or was lost before, is missing",
+        help="put set-aside-N of the data folder back, and end. Only for partitions all of whose"
+        " stores are gone for good: writes acknowledged since, or lost before, are missing",
     )
     return parser
 
@@ -264,13 +265,14 @@ def _add_addresses(parser: argparse.ArgumentParser) -> None:
         type=_own_address,
         default=("127.0.0.1", 0),
         metavar="HOST:PORT",
-        help="where to listen for the operator and other agents (default: 127.0.0.1, a free port)",
+        help="address to listen on for the operator and other agents (default: 127.0.0.1 and a free"
+        " port)",
     )
     parser.add_argument(
         "--announce-peer",
         type=_told_address,
         metavar="HOST[:PORT]",
-        help="what other agents are told to dial: an address or a DNS name, which they look up each"
+        help="address that other agents dial: an IP address or a DNS name, which they look up each"
         " time (default: the host and port of --peer)",
     )
     parser.add_argument(
@@ -278,20 +280,21 @@ def _add_addresses(parser: argparse.ArgumentParser) -> None:
         type=bare_host,
         default="127.0.0.1",
         metavar="HOST",
-        help="where to listen for clients (default: %(default)s)",
+        help="host to listen on for clients (default: %(default)s)",
     )
     parser.add_argument(
         "--announce-client-host",
         type=_told_host,
         metavar="HOST",
-        help="what clients are told to dial: an address or a DNS name (default: --client-host)",
+        help="host that clients dial: an IP address or a DNS name (default: --client-host)",
     )
     parser.add_argument(
         "--client-port-base",
         type=int,
         default=7000,
         metavar="PORT",
-        help="zones listen for clients on the first free port from here up (default: %(default)s)",
+        help="each zone listens for clients on the first free port from here on (default:"
+        " %(default)s)",
     )
     parser.add_argument(
         "--client-ports-from-master",
@@ -305,21 +308,21 @@ def _add_addresses(parser: argparse.ArgumentParser) -> None:
         type=_offset,
         default=0,
         metavar="PORTS",
-        help="each zone listens a second time, on its client port plus this: who connects there is"
-        " told external addresses (default: it does not)",
+        help="each zone also listens on its client port plus this number; clients that connect"
+        " there are told external addresses (default: it does not)",
     )
     parser.add_argument(
         "--announce-external-host",
         type=_told_host,
         metavar="HOST",
-        help="what clients of these second ports are told to dial, with the port that is listened"
-        " on (default: the operator knows host and port)",
+        help="host that clients of these external ports dial; the port is the one listened on"
+        " (default: host and port come from the operator)",
     )
     parser.add_argument(
         "--admin",
         type=_own_address,
         default=("127.0.0.1", 0),
         metavar="HOST:PORT",
-        help="where to answer /metrics, /startupz, /healthz and /readyz (default: 127.0.0.1, a free"
+        help="address of /metrics, /startupz, /healthz and /readyz (default: 127.0.0.1 and a free"
         " port)",
     )

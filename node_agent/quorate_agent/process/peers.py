@@ -60,7 +60,7 @@ class Peers:
         for peer in self._members.values():
             if peer.address == address:
                 if peer.link is not None:
-                    peer.link.abort("it is to be greeted anew")  # its dialer goes on at once
+                    peer.link.abort("the handshake starts again")  # its dialer goes on at once
                 return
         if address not in self._greeted:
             peer = self._greeted[address] = self._links.dial(host, port)

@@ -56,7 +56,7 @@ class Probes:
         if not core.registered:
             return False, "no master has registered this agent yet"
         if not core.informed:
-            return False, "the master has not told all zones yet"
+            return False, "the master has not sent all zones yet"
         if waiting := len(core.opening):
             return False, f"{waiting} of {len(core.zones) + waiting} zones are not open yet"
-        return True, f"takes part in {len(core.zones)} zones"
+        return True, f"serves {len(core.zones)} zones"

@@ -100,7 +100,7 @@ def misconf(node: str, why: str) -> bytes:
 
     It begins with Redis' words, which clients may look for."""
     text = "MISCONF Errors writing to the AOF file: No space left on device"
-    way_out = "make room there: writes go on by themselves"
+    way_out = "free some space there: writes then resume"
     return error(f"{text} (agent {node}, {why or 'a moment ago'}); {way_out}".encode())
 
 

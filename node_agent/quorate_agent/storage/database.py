@@ -454,7 +454,9 @@ class Database:
     def _refusal(self, error: Exception) -> str:
         text = str(error)
         if _is_no_room(error):
-            return f"{self._path}: no room to open it ({text}). Way out: make room on the disk"
+            return (
+                f"{self._path}: no room to open it ({text}). Way out: free some space on the disk"
+            )
         if "Too many open files" in text:
             return (
                 f"{self._path}: no file descriptor left to open it ({text}). Way out: start the"

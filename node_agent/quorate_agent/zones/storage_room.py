@@ -47,7 +47,7 @@ class RoomWatch:
         if why:
             if not replicas.why_full:
                 _log.warning(
-                    "agent %s, zone %s: no room, what needs some is refused: %s", *who, why
+                    "agent %s, zone %s: no room, commands that need some are refused: %s", *who, why
                 )
                 replicas.why_full = why
             self._full_at = now_s

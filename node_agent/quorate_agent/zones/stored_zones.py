@@ -60,7 +60,7 @@ def open_stored_zones(
         for uid in folder.zone_uids():
             descriptors.give_back(uid)
         aside = folder.set_aside(str(error))
-        _log.error("%s; it was set aside as %s: the others fill a new store", error, aside)
+        _log.error("%s; it was set aside as %s: other agents fill a new store", error, aside)
         return {}
     except BaseException:
         _close(opened)
@@ -94,7 +94,7 @@ def _system_errors_named(path: Path) -> Iterator[None]:
     except OSError as error:
         raise DatabaseRefused(
             f"{error.filename or path}: {error.strerror or error}."
-            f" Way out: make room, or mend permissions"
+            f" Way out: free some space, or correct the permissions"
         ) from error
 
 

@@ -64,4 +64,4 @@ class SyncRecord:
 
     @property
     def _problem(self) -> str:
-        return f"data folder {self._folder.path}: what was synced cannot be recorded"
+        return f"data folder {self._folder.path}: the synced position cannot be recorded"

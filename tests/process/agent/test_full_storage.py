@@ -164,7 +164,7 @@ def test_an_agent_whose_disk_is_full_is_named_until_there_is_room(
     assert _told(cluster) == ["StorageFull", "StorageHasRoom"]
     wait_until(lambda: agent.metrics("quorate_storage_full", zone="z") == [0.0], "the metric")
     log = agent.log_tail(10_000)
-    assert log.count("no room, what needs some is refused") == 1
+    assert log.count("no room, commands that need some are refused") == 1
     assert log.count("there is room again") == 1
 
 
@@ -189,7 +189,7 @@ def test_an_agent_that_cannot_record_a_new_master_or_a_deletion_goes_on_and_does
 
     wait_until(lambda: "cannot be recorded" in _unreached(cluster), "why it takes no part")
     assert f"agent {agent.name}: mastership" in _unreached(cluster)
-    assert "make room on the disk of" in _unreached(cluster)
+    assert "free some space on the disk of" in _unreached(cluster)
     cluster.wait_available("z")
     told = {f"key-{number}": client.set(f"key-{number}", VALUE[:100]) for number in range(100)}
     assert all(told.values())

@@ -53,7 +53,7 @@ def test_an_agent_is_ready_from_when_it_takes_part_until_it_is_told_to_end(
     cluster.declare()
     wait_until(lambda: all(map(_is_ready, agents)), "readiness")
     cluster.apply_zone("z", partitions=16)
-    in_zone = (200, "takes part in 1 zones\n")
+    in_zone = (200, "serves 1 zones\n")
     wait_until(lambda: all(each.asked("/readyz") == in_zone for each in agents), "readiness")
     cluster.operator.kill()
     assert _is_ready(first), "zones go on while the operator is away"

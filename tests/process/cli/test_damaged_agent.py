@@ -108,7 +108,7 @@ def test_the_only_copy_is_never_set_aside(folder: Path, quorate: Quorate) -> Non
     quorate("dev", "start", "agent-1")
     client = _client(cluster)
     wait_until(lambda: client.get(KEYS[0]) == KEYS[0].encode(), "data", 30)
-    assert "operator has no copies" in quorate("dev", "start", "operator", "--set-aside", code=1)
+    assert "operator is not an agent" in quorate("dev", "start", "operator", "--set-aside", code=1)
 
 
 def test_older_copies_of_all_zones_are_set_aside_and_one_command_puts_them_back(
@@ -135,7 +135,7 @@ def test_older_copies_of_all_zones_are_set_aside_and_one_command_puts_them_back(
     assert "put it back (`quorate dev put-back`" in quorate("status")
     said = quorate("dev", "status")
     for agent in agents:
-        assert f"kept in {cluster.folder.data(agent)}/set-aside-1: data folder" in said
+        assert f"set aside in {cluster.folder.data(agent)}/set-aside-1: data folder" in said
     assert "so data that was synced is lost" in said
     said = quorate("dev", "put-back")
     assert all(f"{agent}: set-aside-1 was put back" in said for agent in agents)

@@ -63,9 +63,9 @@ async def test_metrics_are_served_as_text() -> None:
 @pytest.mark.parametrize(
     ("changes", "is_ready", "sentence"),
     [
-        ({}, True, "takes part in 2 zones"),
+        ({}, True, "serves 2 zones"),
         ({"registered": False}, False, "no master has registered this agent yet"),
-        ({"informed": False}, False, "the master has not told all zones yet"),
+        ({"informed": False}, False, "the master has not sent all zones yet"),
         ({"opening": ("uid-3",)}, False, "1 of 3 zones are not open yet"),
         ({"leaving": True}, False, "hands its primaries over and ends"),
     ],

@@ -118,9 +118,11 @@ def test_a_mastership_without_room_is_refused_and_taken_when_there_is_some(
         with monkeypatch.context() as patch:
             patch.setattr(data_folder, "write_durably", _full)
             for _ in range(3):
-                with pytest.raises(MastershipNotKept, match=f"make room on the disk of {tmp_path}"):
+                with pytest.raises(MastershipNotKept, match=f"on the disk of {tmp_path}"):
                     agent.raise_master_term(7, "word")
-            assert "make room" in _refusal(agent, 7), "it must not be connected again and again"
+            assert "free some space" in _refusal(agent, 7), (
+                "it must not be connected again and again"
+            )
             assert _refusal(agent, 8) == "", "its greeting alone changes nothing"
         (warning,) = caplog.messages
         assert "mastership 7 cannot be recorded" in warning

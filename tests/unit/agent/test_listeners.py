@@ -172,7 +172,7 @@ def test_who_connects_to_the_external_port_is_a_client_outside() -> None:
         inside, outside = (each.getsockname()[1] for each in sockets)
         assert await agent.endpoint.listen("127.0.0.1", sockets, descriptors) == inside
         assert (await enter(outside))[0] == (
-            b"-CLUSTERDOWN The external address of this agent is not known yet; look at the"
+            b"-CLUSTERDOWN The external address of this agent is not known yet; see the"
             b" conditions of its StorageCluster\r\n"
         )
         agent.outside.update(OUTSIDE)

@@ -40,7 +40,7 @@ def test_a_full_disk_is_logged_once_and_once_when_it_is_over(
     watch.look(3.0)
 
     assert replicas.why_full == "/data/agent-1: 7 bytes left"
-    full = "agent agent-1, zone books: no room, what needs some is refused: "
+    full = "agent agent-1, zone books: no room, commands that need some are refused: "
     assert caplog.messages == [full + "/data/agent-1: 7 bytes left"]
 
     disk.full_reason = ""

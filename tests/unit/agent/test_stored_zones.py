@@ -297,7 +297,7 @@ def test_a_set_aside_without_room_is_refused_in_a_sentence_and_done_when_there_i
     said = str(refused.value)
     assert said.startswith(f"data folder {agent.path}, zone z1: ")
     assert "it cannot be set aside: " in said
-    assert "No space left on device. Way out: make room" in said
+    assert "No space left on device. Way out: free some space" in said
     old, now = _restarted(agent)
     assert now.folder.store != old
     assert now.zones == {}
@@ -416,7 +416,7 @@ def test_a_file_that_the_system_refuses_is_named_and_nothing_stays_open(agent: O
     agent.stop()
     log = agent.path / "zones/z2/rocksdb/999999.log"
     log.mkdir()  # nobody can read it, whoever runs this
-    refused = rf"{log}: Is a directory\. Way out: make room, or mend permissions"
+    refused = rf"{log}: Is a directory\. Way out: free some space, or correct"
 
     folder = DataFolder.open(agent.path, cluster="demo", node="agent-1", cluster_id="id")
     with pytest.raises(DatabaseRefused, match=refused):

@@ -114,7 +114,7 @@ def test_a_disk_without_room_is_told_once_and_recorded_when_there_is_some(
                 await asyncio.sleep(0.01)
             record.save_last()
             assert len(caplog.records) == 1
-            assert f"data folder {folder.path}: what was synced cannot" in caplog.text
+            assert f"data folder {folder.path}: the synced position cannot" in caplog.text
             assert "No space left" in caplog.text
         await until(lambda: _noted(record, folder) >= sequence, "record")
 
@@ -136,7 +136,7 @@ def test_what_no_disk_explains_ends_the_agent(
             record.note()
             await until(lambda: record._saving is None)
         (said,) = why
-        assert said.startswith(f"data folder {folder.path}: what was synced cannot be recorded:")
+        assert said.startswith(f"data folder {folder.path}: the synced position cannot")
         assert said.endswith(": ValueError: not as it should be")
 
     asyncio.run(asyncio.wait_for(story(), 30))

@@ -293,7 +293,7 @@ def test_a_stranger_that_refuses_first_is_counted_and_logged(run, caplog) -> Non
 
         assert server.heard == []
         assert server.endpoint.counters.strangers == 1
-        assert "closed: it refuses, proven nothing: go away" in caplog.text
+        assert "closed: it refuses, without a proof: go away" in caplog.text
         writer.close()
 
     run(scenario)

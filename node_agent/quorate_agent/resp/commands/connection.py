@@ -34,7 +34,7 @@ _DATABASE_OUT_OF_RANGE = error(
 )
 _BAD_CLIENT_ID = error(b"ERR Invalid client ID")
 _WRONG_PASSWORD = error(b"WRONGPASS invalid username-password pair or user is disabled.")
-_MAINTENANCE_IN_RESP2 = error(b"ERR MAINT_NOTIFICATIONS are pushes: say HELLO 3 first")
+_MAINTENANCE_IN_RESP2 = error(b"ERR MAINT_NOTIFICATIONS are pushes: send HELLO 3 first")
 _ENDPOINT_TYPES = (b"internal-ip", b"internal-fqdn", b"external-ip", b"external-fqdn", b"none")
 _CLIENT_TYPES = (b"normal", b"master", b"replica", b"slave", b"pubsub")
 

@@ -34,7 +34,7 @@ _CHOICE_SWITCHED = error(
     b" re-enabling it with a different mode."
 )
 _NOT_FORWARDED = error(
-    b"ERR another agent executes this transaction: say CLIENT TRACKING outside of it"
+    b"ERR another agent executes this transaction: send CLIENT TRACKING outside of it"
 )
 _NOT_TRACKING = error(
     b"ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or"
