@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
@@ -383,6 +384,28 @@ def test_the_end_of_a_shared_lease_is_noted_for_all_roles_and_wakes_no_zone(
     agent.pass_time(TICK_MS)
     assert lease.lapsed_ms == 0
     assert not agent.core._troubles(agent.now)
+
+
+def test_members_that_leave_and_return_wake_no_zone_and_new_stores_wake_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agent = OneAgent(3, monkeypatch)
+    a = NodeRecord("a", "store-a", 1, "a", 1, "a")
+    b = NodeRecord("b", "store-b", 1, "b", 1, "b")
+    told: list[tuple[NodeRecord, bool]] = [
+        (b, True),
+        (replace(b, left_since_ms=1, draining=True, failure_domain="row-1"), False),
+        (b, False),
+        (replace(b, store="store-b2"), True),
+        (replace(b, store="store-b2", incarnation=2), True),
+    ]
+    for sequence, (record, wakes) in enumerate(told, start=2):
+        assert agent.core.receive_from_master(Members(1, (a, record), sequence), agent.now)
+        assert len(agent.core.awake) == (3 if wakes else 0)
+        for zone in agent.core.zones.values():
+            assert ("b" in zone.online) is (record.left_since_ms is None)
+            assert zone.domains["b"] == record.failure_domain
+        agent.pass_time(2 * IDLE_LOOK_MS)
 
 
 def test_an_answer_to_a_heartbeat_recounts_shared_leases_and_no_role(

@@ -184,9 +184,12 @@ class Replicas:
     # --- from the master -------------------------------------------------------------------------
 
     def set_members(self, nodes: Iterable[NodeRecord]) -> None:
-        """Take in the registered nodes; a new incarnation has forgotten what we sent it."""
-        self.wake()
+        """Take in the registered nodes; a new incarnation has forgotten what we sent it.
+
+        Roles depend on the stores and incarnations, and on nothing else of this.
+        """
         nodes = tuple(nodes)
+        stores, incarnations = dict(self.stores), dict(self.incarnations)
         self.registered = {node.name: node.incarnation for node in nodes}
         self.online = frozenset([node.name for node in nodes if node.left_since_ms is None])
         for node in nodes:
@@ -197,6 +200,9 @@ class Replicas:
             self.domains[node.name] = node.failure_domain
             if known not in ((None, None), (store, node.incarnation)):
                 self.peer_started(node.name, self.now)  # a new store counts incarnations from 1
+        if (stores, incarnations) == (self.stores, self.incarnations):
+            return
+        self.wake()
         for role in self.roles.values():
             role.follow(role.row)  # the loss of a store may change the quorum
             self.renew_lease(role)
