@@ -8,15 +8,16 @@ import json
 import os
 import re
 import signal
-import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from redis.cluster import RedisCluster
 
 from quorate_cluster.late_operator import late_operator
+from quorate_cluster.load import Load
 from quorate_cluster.road import LEASE_S, QUIET, Road
 from quorate_cluster.waiting import wait_until
 from quorate_control_plane.components import Component
@@ -28,40 +29,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(
 
 CRASH_S_MAX = 15.0
 GRACEFUL_S_MAX = 3.0
-
-
-class Load:
-    """A client that writes and reads its keys all the time; `failed` is what it was refused."""
-
-    def __init__(self, client: RedisCluster) -> None:
-        self.done = 0
-        self.failed: list[str] = []
-        self._client = client
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self) -> "Load":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-        self._client.close()
-
-    def _run(self) -> None:
-        number = 0
-        while not self._over.wait(0.002):
-            number += 1
-            key, value = f"load-{number % 500}", str(number)
-            try:
-                self._client.set(key, value)
-                found = self._client.get(key)
-                if found != value.encode():
-                    self.failed.append(f"{key}: {found!r} instead of {value}")
-            except Exception as error:
-                self.failed.append(f"{key}: {error!r}")
-            self.done += 2
 
 
 def two_operators(road: Road, **options: Any) -> tuple[Component, Component]:
@@ -161,29 +128,68 @@ def test_a_master_stopped_before_it_sends_is_refused_by_the_agents_when_it_goes_
     road.check_keys("first")
 
 
+@contextmanager
+def frozen(*parts: Component) -> Iterator[None]:
+    """Connections stay open, and nothing answers."""
+    for each in parts:
+        each.pause()
+    try:
+        yield
+    finally:
+        for each in reversed(parts):
+            each.resume()
+
+
+@contextmanager
+def killed(*parts: Component) -> Iterator[None]:
+    """Connections are refused; the processes of afterwards have the same data and ports."""
+    for each in parts:
+        each.kill()
+    try:
+        yield
+    finally:
+        for each in reversed(parts):
+            each.start()
+
+
+API = "kube-apiserver"
+
+
 @pytest.mark.parametrize("seconds", [20, pytest.param(60, marks=pytest.mark.deep)])
-@pytest.mark.parametrize("part", ["etcd", "kube-apiserver"])
+@pytest.mark.parametrize(
+    ("parts", "gone"),
+    [(("etcd",), frozen), ((API,), frozen), ((API, "etcd"), killed)],
+    ids=["etcd is frozen", "the API server is frozen", "both are killed"],
+)
 def test_while_etcd_or_the_api_server_is_gone_no_command_fails(
-    control_plane: ControlPlane, road: Road, part: str, seconds: int
+    control_plane: ControlPlane,
+    road: Road,
+    parts: tuple[str, ...],
+    gone: Callable[..., AbstractContextManager[None]],
+    seconds: int,
 ) -> None:
     operators = two_operators(road)
-    component = control_plane.components[part]
+    zone = road.get("zone", "sessions")
     with Load(road.client()) as load:
-        component.pause()
         try:
-            # Longer than the lease: the master has stopped, and nobody can follow it.
-            wait_until(lambda: not operators[0].is_alive(), "its end", 30, road.logs)
-            over_s = time.monotonic() + max(seconds - LEASE_S, 0)
-            wait_until(lambda: time.monotonic() >= over_s, "time to pass", seconds + 10)
+            with gone(*(control_plane.components[each] for each in parts)):
+                # Longer than the lease: the master has stopped, and nobody can follow it.
+                wait_until(lambda: not operators[0].is_alive(), "its end", 30, road.logs)
+                over_s = time.monotonic() + max(seconds - LEASE_S, 0)
+                wait_until(lambda: time.monotonic() >= over_s, "time to pass", seconds + 10)
         finally:
-            component.resume()
             control_plane.wait_ready()
         operators[0].start()
         wait_until(lambda: any(map(leads_now, operators)), "one leads again", 60, road.logs)
         road.wait_zone(**QUIET)
     assert load.failed == []
     assert load.done > seconds * 10
-    print(f"{part} gone for {seconds} s: 0 of {load.done} commands failed")
+    after = road.get("zone", "sessions")
+    assert zone is not None
+    assert after is not None
+    assert after["metadata"]["uid"] == after["status"]["zoneId"] == zone["metadata"]["uid"]
+    assert "Traceback" not in road.all_logs()
+    print(f"{' and '.join(parts)} {gone.__name__}, {seconds} s: 0 of {load.done} commands failed")
 
 
 def leads_now(operator: Component) -> bool:
