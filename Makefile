@@ -1,7 +1,7 @@
 # What a person types.  Everything stays inside the project's folder, except programs that are built
 # for tests (control plane, judge of histories, client libraries): these are kept in $XDG_CACHE_HOME, or ~/.cache.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-units test-simulation soak canaries check crds session chart helm control-plane history-judge client-libraries images nodes bench overload constraints clean
+.PHONY: help setup demo test test-fast test-units test-simulation soak canaries check crds session chart helm control-plane history-judge client-libraries images nodes bench bench-mixed overload constraints clean
 
 VENV   := .venv
 PY     := $(VENV)/bin/python
@@ -92,6 +92,9 @@ client-libraries: setup ## install the stock client libraries that tests try, pi
 
 bench: setup ## measure beside Redis; figures go to docs/benchmarks.md
 	PYTHONPATH=tests $(PY) benchmarks/run.py $(BENCH)
+
+bench-mixed: setup ## measure only the mixed loads, within 12 minutes
+	PYTHONPATH=tests $(PY) benchmarks/run.py --only mixed-in-memory,mixed-on-disk $(BENCH)
 
 overload: setup ## three agents at twice what they can do, MINUTES=n (30): nobody may be taken for lost
 	PYTHONPATH=tests $(PY) benchmarks/overload.py --minutes $(or $(filter-out 0,$(MINUTES)),30) $(BENCH)

@@ -1,6 +1,6 @@
 """`make bench`: what Quorate does on this machine, beside Redis; figures go to docs/benchmarks.md.
 
-    make bench BENCH="--quick --only cluster,acknowledged"
+    make bench BENCH="--quick --only cluster,mixed-on-disk"
     make bench BENCH="--only cluster --rounds 5 --write"
 
 A whole run that is not quick writes the page, and so does `--write`; sections that were not
@@ -15,17 +15,18 @@ from dataclasses import replace
 import machine
 import measures
 import memory
+import mixed
 import report
 import sizing
-from acknowledged import acknowledged
 from beside_cluster import beside_redis_cluster
 from rolling_restart import rolling_restart
 from size import FULL, QUICK, Size
 
 MEASURES: dict[str, Callable[[Size], report.Section]] = {
+    "mixed-in-memory": mixed.mixed_in_memory,
+    "mixed-on-disk": mixed.mixed_on_disk,
     "throughput": measures.one_agent_beside_redis,
     "cluster": beside_redis_cluster,
-    "acknowledged": acknowledged,
     "failover": measures.failover,
     "joining": measures.joining_agent,
     "restarts": rolling_restart,
@@ -54,6 +55,7 @@ def main() -> None:
     if unknown := [name for name in names if name not in MEASURES]:
         parser.error(f"--only: there is no {', '.join(unknown)}; there are {', '.join(MEASURES)}")
     where = machine.describe()
+    print(report.Section("Machine", "", ("what", "value"), [*where]).markdown(), flush=True)
     sections = []
     for name in names:
         measured, began = machine.moment(), time.monotonic()
