@@ -194,11 +194,6 @@ STREAM_EXEMPTIONS = (
         "a command has at most 1024 * 1024 words; Redis 7 takes 2**31",
     ),
     StreamExemption(
-        re.compile(rb"[+=(]"),
-        "hiredis takes other texts (a line, a big number) for a string, where Redis insists on `$`:"
-        " nobody sends them, it harms nothing, and looking would cost as much as reading",
-    ),
-    StreamExemption(
         re.compile(rb"(?im)^(post|host:)"),
         "to close on what looks like HTTP, Redis throws away replies that are not sent yet",
     ),

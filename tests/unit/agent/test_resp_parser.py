@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 from quorate_agent.resp.reading import parser as parser_module
-from quorate_agent.resp.reading.parser import CommandParser
-from quorate_agent.resp.reading.quick_reader import read_alone, read_quickly
+from quorate_agent.resp.reading.parser import FREE_BYTES, CommandParser
+from quorate_agent.resp.reading.quick_reader import WORD_BYTES_MAX, WORDS_MAX, read_quickly
 from quorate_differential.byte_streams import ODD_STREAMS, random_stream
 from quorate_differential.command_streams import random_command
 from quorate_differential.exemptions import is_exempt_stream
@@ -170,33 +170,49 @@ def test_whether_there_is_memory_is_asked_before_it_is_taken() -> None:
     assert parser.pending_bytes == 0
 
 
-def test_the_quick_reader_is_used_for_what_most_clients_send() -> None:
-    for commands in ([[b"SET", b"key", VALUE]], [[b"GET", b"key"]] * 16):
-        assert read_quickly(b"".join(map(encode_command, commands))) == commands
+@pytest.mark.parametrize(
+    "commands",
+    [
+        [[b"SET", b"key", VALUE]],
+        [[b"GET", b"key"]] * 16,
+        [[b"GET", b"key"], [b"GET", b"longer key"]],
+        [[b"SET", b"key", bytes(range(256))], [b"GET", b"key"], [b"MGET", b"a", b"bb", b"ccc"]],
+        [[b"SET", b"key", VALUE * 10], [b"DEL", b"key"]],
+    ],
+)
+def test_the_quick_reader_is_used_for_what_most_clients_send(commands: list[list[bytes]]) -> None:
+    stream = b"".join(map(encode_command, commands))
+
+    assert read_quickly(stream) == (commands, len(stream))
+    assert read_quickly(stream + b"*2\r\n$3\r\nGET\r\n$4\r\nke") == (commands, len(stream))
 
 
-@pytest.mark.parametrize("end", [b"xx", b"\r", b"\r\n\r\n", b""])
-def test_a_command_ends_where_its_words_do(end: bytes) -> None:
-    assert read_quickly(b"*2\r\n$3\r\nGET\r\n$4\r\nkey1" + end) is None
-
-
+@pytest.mark.parametrize("before", [[], [[b"GET", b"key"]], [[b"GET", b"key"], [b"PING"]]])
 @pytest.mark.parametrize(
     "stream",
     [
+        b"*2\r\n$3\r\nGET\r\n$4\r\nkey1xx",
+        b"*2\r\n$3\r\nGET\r\n$4\r\nkey1",
+        b"*2\r\n$3\r\nGET\r\n$4\r\nkey1\r",
         b"*2\r\n$03\r\nGET\r\n$4\r\nkey1\r\n",
         b"*2\r\n$3\r\nGET\r\n$+4\r\nkey1\r\n",
         b"*02\r\n$3\r\nGET\r\n$4\r\nkey1\r\n",
         b"*3\r\n$3\r\nSET\r\n$4\r\nkey1\r\n$ 1\r\nv\r\n",
         b"*3\r\n$3\r\nGET\r\n$4\r\nkey1\r\n",
-        b"*2\r\n$3\r\nSET\r\n$4\r\nkey1\r\n$1\r\nv\r\n",
+        b"*2\r\n$3\r\nSET\r\n+key1\r\n",
+        b"*1\r\n*1\r\n$4\r\nPING\r\n",
+        b"*999999999\r\n",
+        b"PING\r\n",
+        b"\r\n",
     ],
 )
-def test_one_short_command_has_the_plainest_headers(stream: bytes) -> None:
-    assert read_alone(stream) is None
+def test_the_quick_reader_leaves_everything_else_to_the_strict_one(
+    before: list[list[bytes]], stream: bytes
+) -> None:
+    plain = b"".join(map(encode_command, before))
+
+    assert read_quickly(plain + stream) == (before, len(plain))
 
 
-def test_the_quick_reader_holds_nothing_after_what_it_could_not_read() -> None:
-    whole = encode_command([b"GET", b"key"])
-    for at in range(1, len(whole)):
-        assert read_quickly(whole + whole[:at]) is None
-        assert read_quickly(whole) == [[b"GET", b"key"]]
+def test_a_command_that_the_quick_reader_takes_is_too_small_to_be_asked_for() -> None:
+    assert WORDS_MAX * WORD_BYTES_MAX <= FREE_BYTES

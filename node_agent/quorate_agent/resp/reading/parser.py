@@ -1,8 +1,8 @@
 """Parses clients' bytes into commands: RESP arrays and inline commands.
 
 There are two readers.  The strict one, here, is the authority: it keeps incomplete data, enforces
-every limit and words errors as Redis does.  The quick one takes chunks that it can prove to be
-complete commands, which is nearly all of them.
+every limit and words errors as Redis does.  The quick one takes complete commands in their plainest
+form, which is nearly all of them.
 
 A command that is too large, or for which there is no memory now, is refused alone: its bytes are
 read and dropped, and the client gets the error in the order of its commands.  Redis closes the
@@ -110,16 +110,9 @@ class CommandParser:
         """Return the commands that `data` completes: each a list of words, the first the name as
         sent."""
         if self._idle:
-            commands = read_quickly(data)
-            if commands is not None:
+            commands, cut = read_quickly(data)
+            if cut == len(data):
                 return commands
-            # Most often only the last command is incomplete.  Where it starts can only be guessed;
-            # the quick reader proves the guess or fails again.
-            cut = data.rfind(b"\r\n*") + 2
-            if cut > 1:
-                commands = read_quickly(data[:cut])
-            if commands is None:
-                cut, commands = 0, []
         else:
             commands, cut = [], 0
             if self.error is not None:
