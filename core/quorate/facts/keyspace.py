@@ -35,17 +35,6 @@ def key_slot(key: bytes) -> int:
     return crc_hqx(tag if tag and end else key, 0) & 16383
 
 
-def slot_of_range(low: bytes, high: bytes) -> int:
-    """Return the slot that all keys from `low` to `high` (in byte order) share, or -1.
-
-    They share one if `low` and `high` begin with the same bytes up to the end of a hash tag.
-    """
-    end = low.find(b"}") + 1
-    if high.startswith(low[:end]) and 0 <= low.find(b"{", 0, end) < end - 2:
-        return key_slot(low)
-    return -1
-
-
 def is_partition_count(count: int) -> bool:
     """Return whether `count` is a power of two in 1..16384."""
     return 0 < count <= SLOT_COUNT and count & (count - 1) == 0

@@ -4,20 +4,14 @@ from binascii import crc_hqx
 from collections.abc import Sequence
 from typing import TypeGuard
 
-from quorate.facts.keyspace import FIRST_UNRESERVED, TAG, key_slot, slot_of_range
+from quorate.facts.keyspace import FIRST_UNRESERVED, TAG, key_slot
 from quorate.protocol.copies.primary import Primary
 
 
 def partitions_of(keys: Sequence[bytes], shift: int) -> list[int]:
-    """Return the partition of each key, or a single one if all keys share it.
-
-    Returns an empty list if one of them may be reserved."""
-    low, high = min(keys), max(keys)
-    if low < FIRST_UNRESERVED:
+    """Return the partition of each key; an empty list if one of them may be reserved."""
+    if min(keys) < FIRST_UNRESERVED:
         return []
-    slot = slot_of_range(low, high)
-    if slot >= 0:
-        return [slot >> shift]
     return [(key_slot(key) if TAG in key else crc_hqx(key, 0) & 16383) >> shift for key in keys]
 
 

@@ -133,7 +133,7 @@ def join_puts(
     if not served:
         return None
     put = command.puts_each(values)
-    if len(partitions) == 1:
+    if len(served) == 1:
         last = dict(zip(keys, put, strict=True))
         return Puts(command, len(keys), size, [(served[partitions[0]], _operations(last))], [])
     rows: dict[int, dict[bytes, bytes]] = {partition: {} for partition in served}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from quorate.facts.keyspace import key_partition, key_slot, slot_of_range
+from quorate.facts.keyspace import key_partition
 from quorate.protocol.storage import Row
 from quorate_agent.commands import endpoint, execution
 from quorate_agent.resp.view import View, live_values
@@ -185,23 +185,3 @@ def test_their_place_is_behind_what_waits(agent: Agent, client: KeptClient) -> N
     agent.turn()
 
     assert client.told() == [b"OK", *[b"value of " + key for key in (*elsewhere, elsewhere[0])]]
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "is_told"),
-    [
-        (b"k{t}1", b"k{t}9", True),
-        (b"k{t}1", b"k{u}1", False),
-        (b"k{}1", b"k{}9", False),
-        (b"}{t}1", b"}{t}9", False),
-        (b"k1", b"k9", False),
-        (b"{{t}}1", b"{{t}}9", True),
-        (b"k{t", b"k{t9", False),
-    ],
-)
-def test_the_slot_of_all_keys_between_two(low: bytes, high: bytes, is_told: bool) -> None:
-    slot = slot_of_range(low, high)
-
-    assert (slot >= 0) == is_told
-    if is_told:
-        assert slot == key_slot(low) == key_slot(high)
