@@ -41,7 +41,9 @@ def beside_redis_cluster(size: Size) -> Section:
         " processes for 100,000 operations. Goals are those of the zone in memory. The keys of a"
         " pipeline are of one slot, which has six of the 98,304, so most of them are written more"
         f" than once; `SET, many keys` has {MANY_OF_SLOT} of each slot, nearly all of them written"
-        " before.",
+        " before. This shape favours Quorate: a pipeline of one slot is one update, and of a key"
+        " that is written twice only the last value is written; pipelines of applications go to"
+        ' many partitions, as in "Mixed loads".',
         ("command", "pipeline", "side", "/s", "p50", "p99", "CPU s", "ratio"),
     )
     with ExitStack() as stack:

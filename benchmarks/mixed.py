@@ -14,7 +14,7 @@ from load import CLIENTS, cpu_s
 from mixed_client import LATENCY_UNIT_S
 from redis_side import redis_cluster
 from report import Section
-from rounds import Run, alternate, cells, middle, ratios
+from rounds import Run, alternate, cells, cpu_ratios, middle, ratios, spread
 from size import PARTITIONS, Size
 
 from quorate_cluster.cluster import Cluster
@@ -41,7 +41,18 @@ APPEND_ALWAYS = (
     *("--appendonly", "yes", "--appendfsync", "always"),
     *("--auto-aof-rewrite-percentage", "0"),
 )
-_COLUMNS = ("load", "pipeline", "side", "commands/s", "p50", "p99", "CPU s", "ratio", "client CPUs")
+_COLUMNS = (
+    "load",
+    "pipeline",
+    "side",
+    "commands/s",
+    "p50",
+    "p99",
+    "CPU s",
+    "rate ratio",
+    "CPU ratio",
+    "client CPUs",
+)
 _TEXT = (
     f"One client for all sides: {CLIENTS} connections in {PROCESSES} processes, each to one primary"
     " with one request outstanding; with a pipeline of 16 a request is 16 commands on keys of all"
@@ -51,9 +62,9 @@ _TEXT = (
     " hashes with 100 fields of 200 bytes. Mixed: 45 % GET, 20 % SET, 10 % HGET and 5 % HSET"
     " (hashes of 10 fields), 7 % INCR, 5 % MGET of 3 keys, 3 % DEL, 3 % EXPIRE, 2 % EXISTS. A"
     " pipeline hardly ever names a key twice. CPU s: seconds of all server processes for 100,000"
-    " commands. Ratios are of the runs of one round: smallest, median, largest of {rounds}, each"
-    " run {seconds:g} s. Client CPUs: what the client used of the machine that it shares with the"
-    " servers."
+    " commands. Ratios are Quorate's rate and CPU seconds over those of the row's side in the same"
+    " round: smallest, median, largest of {rounds}, each run {seconds:g} s. Client CPUs: what the"
+    " client used of the machine that it shares with the servers."
 )
 
 
@@ -64,8 +75,7 @@ def mixed_in_memory(size: Size) -> Section:
         _TEXT.format(rounds=size.repeats, seconds=size.mixed_s)
         + " Three agents with three copies, beside three masters with two replicas each. Quorate"
         " answers a write when two of three copies have it; the Redis Cluster when the master has"
-        " it, or with `WAIT 1 0` behind the writes of a request when a replica has it too. Ratio:"
-        " Quorate's rate over that of the row's side.",
+        " it, or with `WAIT 1 0` behind the writes of a request when a replica has it too.",
         _COLUMNS,
     )
     with ExitStack() as stack:
@@ -187,18 +197,13 @@ def _add(
     section: Section, load: str, pipeline: int, found: Mapping[str, Sequence[Run]], ours: str
 ) -> None:
     for what, runs in found.items():
-        client = middle(runs).client_load
-        beside = found[ours] if what != ours else None
-        section.add(load, str(pipeline), what, *_cells(runs, beside), f"{client:.2f}")
-
-
-def _cells(runs: Sequence[Run], ours: Sequence[Run] | None) -> list[str]:
-    """Cells of a side; of a peer also the ratio of our rate to its."""
-    found = cells(runs, None)
-    if ours is not None:
-        each = ratios(ours, runs)
-        found[-1] = f"{each[0]:.2f} / {each[len(each) // 2]:.2f} / {each[-1]:.2f}"
-    return found
+        *figures, _ = cells(runs, None)
+        compared = ["", ""]
+        if what != ours:
+            of = found[ours]
+            compared = [spread(ratios(of, runs)), spread(cpu_ratios(of, runs))]
+        client = f"{middle(runs).client_load:.2f}"
+        section.add(load, str(pipeline), what, *figures, *compared, client)
 
 
 def _ratio(found: Mapping[str, Sequence[Run]], ours: str, theirs: str) -> float:

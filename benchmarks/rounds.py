@@ -60,11 +60,20 @@ def ratios(ours: Sequence[Run], theirs: Sequence[Run]) -> list[float]:
     return sorted(mine.rate / other.rate for mine, other in zip(ours, theirs, strict=True))
 
 
+def cpu_ratios(ours: Sequence[Run], theirs: Sequence[Run]) -> list[float]:
+    """Our CPU seconds over theirs, round by round, the smallest first."""
+    return sorted(mine.cpu_s / other.cpu_s for mine, other in zip(ours, theirs, strict=True))
+
+
+def spread(each: Sequence[float]) -> str:
+    """Smallest / median / largest of what is in order."""
+    return f"{each[0]:.2f} / {statistics.median(each):.2f} / {each[-1]:.2f}"
+
+
 def cells(runs: Sequence[Run], beside: Sequence[Run] | None) -> list[str]:
     """ops/s, p50, p99, CPU s, and the ratio as smallest / median / largest."""
     run = middle(runs)
     found = [f"{run.rate:,.0f}", f"{run.p50_ms:.2f} ms", f"{run.p99_ms:.2f} ms", f"{run.cpu_s:.2f}"]
     if beside is None:
         return [*found, ""]
-    each = ratios(runs, beside)
-    return [*found, f"{each[0]:.2f} / {statistics.median(each):.2f} / {each[-1]:.2f}"]
+    return [*found, spread(ratios(runs, beside))]
