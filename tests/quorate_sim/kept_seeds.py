@@ -47,4 +47,6 @@ KEPT = {
     5600000073702: "a copy too many was dropped although another's store was gone meanwhile",
     5600000053371: "a disk was taken of an agent that had not opened its zone of Interval",
     5600000058999: "as 5600000053371",
+    5710000001380: "a followed master looked while rows were deleted, and wrote them again",
+    5710000002605: "a followed master looked, and registered a store again that was lost",
 }

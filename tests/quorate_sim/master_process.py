@@ -11,7 +11,7 @@ from quorate.protocol.master.master import Master
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
 from quorate.protocol.messages.master import Greet, PreparedRow
 from quorate.protocol.messages.message import Message
-from quorate.protocol.metastore import Key, Revision, ShardKey, Stored, Value, ZoneKey
+from quorate.protocol.metastore import Key, NodeKey, Revision, ShardKey, Stored, Value
 from quorate_operator.mastership.second_look import SecondLook, pauses_s
 from quorate_sim.agent_process import Clock
 from quorate_sim.metastore import Outcome
@@ -103,6 +103,9 @@ class MasterProcess:
         for key, each in self._second_look.unread(stored, self.revisions):
             value = each.value if each is not None else None
             self.world.trace(self.name, f"another has written {key}: {value_text(value)}")
+            if self._is_followed and (value is None or isinstance(key, NodeKey)):
+                self.die()
+                return
             self._note(key, each.revision if each is not None else None)
             self.master.reloaded(key, value, self.now())
         self.master.looked_again(told, {key: each.value for key, each in stored.items()})
@@ -280,7 +283,8 @@ class MasterProcess:
             self._note(key, stored.revision if stored is not None else None)
             if self.world.tracing:
                 self.world.trace(self.name, f"reads {key}: {value_text(present)}")
-            if present is None and value is not None and self._has_no_mandate(key):
+            is_gone = present is None and value is not None
+            if self._is_followed and is_gone and isinstance(key, ShardKey):
                 self.die()
                 return
             take = self.master.written if present == value else self.master.reloaded
@@ -293,14 +297,15 @@ class MasterProcess:
         revision = self.revisions.get(key)
         self.cluster.metastore.write(self.name, key, value, revision, known, answered)
 
-    def _has_no_mandate(self, key: Key) -> bool:
-        """Whether the rows went with their zone under a master that has followed.  One that reads
-        so late may write nothing more, as the product's operator knows by its mandate; it would
-        write them again, for it knows of no deletion."""
-        if not isinstance(key, ShardKey) or self is self.cluster.masters[-1]:
-            return False
-        record = self.cluster.metastore.value(ZoneKey(key.uid))
-        return not isinstance(record, ZoneRecord) or record.deleting
+    @property
+    def _is_followed(self) -> bool:
+        """Whether another has followed, so that this one has no mandate.
+
+        The product's operator checks its mandate after each read, and that ended before another
+        could write what was read.  Here a followed master goes on from rows, and from what it reads
+        after a refused write, because that finds more.  Deletions, and registrations that a look
+        finds, rest on the mandate alone: it ends there."""
+        return self is not self.cluster.masters[-1]
 
     def _note(self, key: Key, revision: Revision | None) -> None:
         if revision is None:

@@ -1,5 +1,7 @@
-"""What the simulator says of a written row (I-1), and of one that an agent has stored (I-4): as
-much as the protocol promises, and no more."""
+"""What the simulator says of a written row (I-1), and of one that an agent has stored (I-4), and
+what a simulated master writes that was followed: as much as the protocol promises, and no more."""
+
+from typing import Any
 
 import msgspec
 import pytest
@@ -9,9 +11,12 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.messages.master import RowsStored
+from quorate.protocol.metastore import Key, NodeKey, ZoneKey
+from quorate_sim.changed import changed
 from quorate_sim.checks import Checks
 from quorate_sim.cluster import Cluster
 from quorate_sim.disk import Image, SimStorage
+from quorate_sim.master_process import MasterProcess
 from quorate_sim.scenario import Scenario, quiet
 
 pytestmark = pytest.mark.simulation
@@ -128,3 +133,63 @@ def test_word_of_a_row_is_not_word_of_the_next_one(
     # A slow disk held it back until the agent heard of the row that is the first to name it.
     story, spare, before = moving
     judge_without_it(story, spare, before.version)
+
+
+def test_who_was_followed_writes_no_rows_again_that_are_gone() -> None:
+    """It looks when the rows are deleted and the zone's record does not say so yet."""
+    story, former = followed_master()
+    cluster, leader = story.cluster, story.cluster.masters[-1]
+    story.crash(story.primary)
+    story.wait(lambda: story.row.version > 1, "the next one decides")
+    write = cluster.metastore.write
+
+    def write_no_record(who: str, key: Key, *rest: Any) -> None:
+        if not isinstance(key, ZoneKey):
+            write(who, key, *rest)
+
+    with changed(cluster.metastore, "write", write_no_record):
+        record = msgspec.structs.replace(cluster.zones["zone"], deleting=True)
+        leader.run(lambda: leader.declare(record))
+        story.wait(lambda: cluster.committed_row("zone", 0) is None, "the rows are gone")
+        former.run(former._look)
+        story.run(100)
+
+    assert not former.alive
+    assert cluster.committed_row("zone", 0) is None
+
+
+def test_who_was_followed_writes_no_registration_over_a_later_one() -> None:
+    """It has not noticed that the agent is gone, so it takes the new store's for the older one."""
+    story, former = followed_master()
+    cluster, lost = story.cluster, story.backups()[0]
+    assert former.master is not None
+    story.cut(former.name, off=(lost,))
+    cluster.network.lose(former.links[lost])
+    story.crash(lost)
+    cluster.wipe(lost)
+    story.start(lost)
+    store = cluster.disks[lost].store
+
+    def registered() -> str:
+        record = cluster.metastore.value(NodeKey(lost))
+        assert isinstance(record, NodeRecord)
+        return record.store
+
+    story.wait(lambda: registered() == store, "its new store is registered")
+    assert former.master.agents[lost].online
+    former.run(former._look)
+    story.run(100)
+
+    assert not former.alive
+    assert registered() == store
+
+
+def followed_master() -> tuple[Scenario, MasterProcess]:
+    """A master that another has followed, and that goes on."""
+    story = Scenario()
+    former, leader = story.cluster.masters[-1], story.cluster.add_master()
+    story.wait(
+        lambda: leader.master is not None and all(a.online for a in leader.master.agents.values()),
+        "the next one has heard of all",
+    )
+    return story, former
