@@ -472,9 +472,10 @@ class Checks:
                 found.append(f"{agent.label} has not heard of the zone")
                 continue
             role = zone.primaries[partition]
+            copy = zone.copies.get(partition)
             if role is not None and role.serves(agent.now().boot_ms) and role.term == row.term:
                 serving += 1
-            copy = zone.copies.get(partition)
+                found += [f"{agent.label} never removes {key!r}" for key in _kept_for_ever(role)]
             mine = stores.get(agent.name) == zone.me.store
             present = copy is not None and copy.present
             rows = copy.space.scan(None, 1 << 30, 1 << 30) if copy is not None else []
@@ -503,6 +504,18 @@ class Checks:
 def _members(row: PartitionRow) -> tuple[Voter, ...]:
     """The row's voters, and those of its sets."""
     return tuple(dict.fromkeys(voter for each in row.voter_sets for voter in each))
+
+
+def _kept_for_ever(role: Primary) -> list[bytes]:
+    """Keys that expire, and tombstones, in none of the queues by which they are removed."""
+    copy = role.copy
+    queued = {*copy.tombstones, *copy.expiring}
+    return [
+        key
+        for key, row in copy.space.scan(None, 1 << 30, 1 << 30)
+        if (row.value is None or row.expires_at)
+        and (row.counter if row.value is None else row.expires_at, key) not in queued
+    ]
 
 
 def _live(copy: Copy) -> list[tuple[bytes, Row]]:

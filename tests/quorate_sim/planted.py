@@ -53,6 +53,7 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "rebuilt-without-a-quorum": planted_masters.rebuilt_without_a_quorum,
     "refilled-without-its-log": planted_rare.refilled_without_its_log,
     "refused-and-told-all": planted_rare.refused_and_told_all,
+    "refused-batch-forgets": planted_copies.refused_batch_forgets,
     "refused-for-ever": planted_rare.refused_for_ever,
     "roles-stay-where-taken": planted_placements.roles_stay_where_they_were_taken,
     "same-term-twice": planted_primaries.same_term_twice,

@@ -135,6 +135,18 @@ def tombstone_dropped_early() -> AbstractContextManager[None]:
     return changed(Copy, "purge_tombstones", purge)
 
 
+def refused_batch_forgets() -> AbstractContextManager[None]:
+    """What a refused batch was to remove is in no queue any more."""
+
+    def recover(self: Copy) -> None:
+        self.purged.clear()
+        self.expired.clear()
+        before(self)
+
+    before = Copy.recover
+    return changed(Copy, "recover", recover)
+
+
 @contextmanager
 def transfer_from_unrepaired() -> Iterator[None]:
     """A copy that has not adopted the term supplies rows."""

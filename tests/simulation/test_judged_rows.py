@@ -135,6 +135,22 @@ def test_word_of_a_row_is_not_word_of_the_next_one(
     judge_without_it(story, spare, before.version)
 
 
+def test_a_tombstone_that_nothing_will_remove_is_no_rest() -> None:
+    story = Scenario()
+    primary = story.primary
+    story.written(primary, b"x", b"1")
+    story.cut(story.backups()[0], off=(primary,))
+    story.deleted(primary, b"x")
+    copy = story.copy(primary)
+    assert copy.tombstones
+
+    copy.tombstones.clear()
+    story.heal()
+    story.run(3_000)
+
+    assert story.cluster.rest() == [f"{primary}.1 never removes b'x'"]
+
+
 def test_who_was_followed_writes_no_rows_again_that_are_gone() -> None:
     """It looks when the rows are deleted and the zone's record does not say so yet."""
     story, former = followed_master()
