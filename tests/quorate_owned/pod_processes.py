@@ -43,8 +43,8 @@ class PodProcesses:
         """pod -> its uid and process."""
         self._ending: dict[str, Component] = {}
         self._told: dict[str, tuple[str, bool]] = {}
-        self._lost: set[str] = set()
-        """Uids of claims whose volume nobody reaches any more."""
+        self._lost: dict[str, str] = {}
+        """Uid of a claim whose volume nobody reaches any more -> name of that volume."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._keep, daemon=True)
         self.problem: BaseException | None = None
@@ -58,6 +58,9 @@ class PodProcesses:
         self._over.set()
         if self._thread.ident is not None:
             self._thread.join()
+        if self._lost:
+            which = ("persistentvolume", *self._lost.values())
+            self._road.kubectl("delete", *which, "--ignore-not-found", "--wait=false")
         if self.problem is not None:
             raise RuntimeError("pods were not kept") from self.problem
 
@@ -78,12 +81,18 @@ class PodProcesses:
         long as it mounts this claim: the volume was on that node, and its data is gone."""
         found = self._road.get("pod", pod)
         assert found is not None
-        claim = self._road.get("persistentvolumeclaim", _claim(found))
+        name = _claim(found)
+        claim = self._road.get("persistentvolumeclaim", name)
         assert claim is not None
-        self._lost.add(claim["metadata"]["uid"])
+        uid = claim["metadata"]["uid"]
+        self._lost[uid] = f"{self._road.namespace}-{name}"
+        volume = _local_volume(self._lost[uid], self._road.namespace, claim)
+        self._road.kubectl("create", "--filename=-", stdin=json.dumps(volume))
+        bound = "--for=jsonpath={.status.phase}=Bound"
+        self._road.kubectl("wait", bound, f"persistentvolumeclaim/{name}", "--timeout=60s")
         _, process = self.running[pod]
         process.kill()
-        shutil.rmtree(self._folder(pod, claim["metadata"]["uid"]))
+        shutil.rmtree(self._folder(pod, uid))
         self._road.kubectl("delete", "pod", pod, "--force", "--grace-period=0")
 
     def _folder(self, pod: str, volume: str) -> Path:
@@ -217,6 +226,24 @@ class PodProcesses:
             "--output=name", check=False,  # the pod may be gone by now
         )  # fmt: skip
         return bool(told)
+
+
+def _local_volume(name: str, namespace: str, claim: Json) -> Json:
+    """A volume on a node that is not there, for this claim."""
+    here = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["gone"]}
+    kept = {each: claim["metadata"][each] for each in ("name", "uid")}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "accessModes": claim["spec"]["accessModes"],
+            "capacity": claim["spec"]["resources"]["requests"],
+            "claimRef": {"namespace": namespace, **kept},
+            "local": {"path": "/volume"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
+        },
+    }
 
 
 def _claim(pod: Json) -> str:
