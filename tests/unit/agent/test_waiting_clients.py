@@ -11,6 +11,7 @@ from quorate_agent.clients import connection as client_module
 from quorate_agent.clients.connection import (
     LONG_BYTES,
     QUEUE_BYTES_MAX,
+    QUEUE_MAX,
     WAITED_MS_MAX,
     ClientConnection,
     Slot,
@@ -255,7 +256,7 @@ def test_a_connection_whose_replies_wait_is_not_read_for_ever(words: tuple[bytes
     client = agent.writer()
     client.ask(b"SET", b"k", b"0")
     part = encode_command(words) * 10
-    for _ in range(300):
+    for _ in range(QUEUE_MAX + 1):  # the SETs of a turn share a place in the queue
         if client.connection.paused:
             break
         client.connection.data_received(part)

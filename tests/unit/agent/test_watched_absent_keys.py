@@ -77,10 +77,10 @@ def test_a_key_that_came_and_went_has_changed_also_behind_a_turn_without_room() 
 
 def test_what_a_refused_watch_saw_is_not_compared() -> None:
     """Counters of a turn that found no room are given out again."""
-    agent = Agent()
+    agent = Agent(32 << 10)
     key = key_in(0)
     client, other = agent.writer(), agent.writer()
-    other.ask(b"SET", key, bytes(2 << 20))
+    other.ask(b"SET", key, bytes(48 << 10))  # executed at once, and too much at the turn's end
     client.ask(b"WATCH", key)
     agent.turn()
     assert "OOM" in str(other.told()[0])
