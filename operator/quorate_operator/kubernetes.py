@@ -22,7 +22,6 @@ from quorate.facts.addresses import join_address
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus
 from quorate.wire.crds import KINDS
-from quorate.wire.resource import API_VERSION, GROUP
 from quorate_operator import names
 from quorate_operator.declared.controller import Controller
 from quorate_operator.declared.handlers import WATCHED as DECLARED
@@ -30,6 +29,7 @@ from quorate_operator.declared.served_namespaces import ServedNamespaces
 from quorate_operator.declared.watching import Watches
 from quorate_operator.kube.access import KubeAccess
 from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi
+from quorate_operator.kube.kinds import unknown_kinds
 from quorate_operator.kube.pace import Pace
 from quorate_operator.kube.scope import Scope
 from quorate_operator.kube.shared_watch import SharedWatches
@@ -175,21 +175,16 @@ class KubernetesOperator:
 
     async def _wait_for_kinds(self) -> None:
         """Wait until the API server knows the custom resources: a master needs them."""
+        plurals = [kind.plural for kind in KINDS]
         while True:
             try:
-                found = await self._objects_api.get(f"/apis/{API_VERSION}")
-                known = {each["name"] for each in found["resources"]}
-                missing = [kind.plural for kind in KINDS if kind.plural not in known]
-                self._waits_for = f"the API server does not know {', '.join(missing)} of {GROUP}"
-                if not missing:
-                    break
-            except ApiRefused as refused:
-                self._waits_for = f"the API server does not know {GROUP}: {refused}"
-            except ApiUnclear as unclear:
-                self._waits_for = str(unclear)
-            _log.warning("%s: kubectl apply --filename crds/", self._waits_for)
+                self._waits_for = await unknown_kinds(self._objects_api, plurals)
+            except (ApiRefused, ApiUnclear) as error:
+                self._waits_for = str(error)
+            if not self._waits_for:
+                return
+            _log.warning("%s", self._waits_for)
             await asyncio.sleep(KINDS_S)
-        self._waits_for = ""
 
     async def _lead(self, election: asyncio.Task[bool], stopping: asyncio.Task[bool]) -> None:
         served = self._served = ServedNamespaces(

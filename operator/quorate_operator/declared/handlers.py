@@ -21,6 +21,9 @@ from quorate_operator.kube.api import KubeApi
 from quorate_operator.kube.traffic import Traffic
 
 WATCHED = (StorageCluster.plural, Zone.plural)
+END_S = 5.0
+_WATCHER = "watcher for "
+"""The beginning of the names that kopf gives to the tasks of watches."""
 
 
 class _NoProgress(kopf.ProgressStorage):
@@ -108,6 +111,18 @@ def make_registry(
             default_namespace=place or None,
             aiohttp_session=api.session,
         )
+
+    @kopf.on.cleanup(registry=registry)
+    async def end_watches(**_: Any) -> None:
+        """End the watches that are left when one of them has failed.
+
+        Later kopf cancels each together with the task whose end makes it begin again, and waits.
+        """
+        watching = {each for each in asyncio.all_tasks() if each.get_name().startswith(_WATCHER)}
+        for task in watching:
+            task.cancel()
+        if watching:
+            await asyncio.wait(watching, timeout=END_S)
 
     @kopf.on.event(*clusters, registry=registry)
     async def cluster_changed(event: kopf.RawEvent, **_: Any) -> None:

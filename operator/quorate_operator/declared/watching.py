@@ -19,6 +19,7 @@ from quorate_operator import names
 from quorate_operator.declared.handlers import WATCHED, make_registry, make_settings
 from quorate_operator.declared.served_namespaces import ServedNamespaces
 from quorate_operator.kube.api import KubeApi
+from quorate_operator.kube.kinds import unknown_kinds
 from quorate_operator.kube.scope import place_text
 from quorate_operator.kube.traffic import Traffic
 
@@ -26,9 +27,26 @@ _log = logging.getLogger("quorate.watches")
 # kopf reports that it does not handle signals in this thread, which is intended.
 logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
 
+
+def _is_no_answer(record: logging.LogRecord) -> bool:
+    """Return whether a record is of anything but an answer of the API server that ended kopf.
+
+    `_Place` reports such an answer in one line.
+    """
+    error = record.exc_info[1] if record.exc_info else None
+    return all(each.__name__ != "APIError" for each in type(error).__mro__)
+
+
+for _part in ("orchestration", "running"):
+    logging.getLogger(f"kopf._core.reactor.{_part}").addFilter(_is_no_answer)
+
 AGAIN_S = 1.0
 AGAIN_MAX_S = 15.0
 """Longest pause between attempts, seconds; a right given back goes unnoticed for so long."""
+SILENT_S = 100.0
+"""Seconds without a sign of life of a watch until kopf is restarted: it begins one every minute."""
+FAILING_S = 150.0
+"""Seconds after the last failure until a watch that is still silent counts as stuck."""
 STOP_BOUND_S = 10.0
 
 
@@ -64,7 +82,7 @@ class Watches:
         return [each.failure for each in self._places if each.is_failing]
 
     def is_failing(self, place: str) -> bool:
-        """Return whether the watches of this place failed and have not resumed."""
+        """Return whether the watches of this place failed lately and have not resumed."""
         return any(each.place == place and each.is_failing for each in self._places)
 
 
@@ -102,7 +120,7 @@ class _Place:
         if not self.failure:
             return False
         ages_s, ago_s = self._traffic.watch_ages_s(), time.monotonic() - self._failed_s
-        return any(ages_s[self.place, plural] >= ago_s for plural in WATCHED)
+        return any(FAILING_S > ago_s <= ages_s[self.place, plural] for plural in WATCHED)
 
     async def stop(self) -> None:
         if self._loop is not None:
@@ -142,8 +160,12 @@ class _Place:
 
     async def _watch(self) -> str:
         """Run kopf until it ends; return why it did."""
-        api = self._make_api()
+        api, over = self._make_api(), asyncio.Event()
+        guard = asyncio.create_task(self._guard(over))
         try:
+            # kopf looks at its start which kinds there are, and never again.
+            if unknown := await unknown_kinds(api, WATCHED):
+                return unknown
             await kopf.operator(
                 registry=make_registry(self._served, self._leading, api, self._traffic, self.place),
                 settings=make_settings(),
@@ -152,10 +174,24 @@ class _Place:
                 standalone=True,
                 # Otherwise kopf looks up the user's name, and in a pod there is none.
                 identity=cast(Any, names.FIELD_MANAGER),
-                stop_flag=self._stop,
+                stop_flag=over,
             )
         except Exception as error:
             return f"{type(error).__name__}: {error}"
         finally:
+            guard.cancel()
             await api.close()
-        return "kopf has ended"
+        is_silent = over.is_set() and not self._stop.is_set()
+        return f"no sign of life for {SILENT_S:g} s" if is_silent else "kopf has ended"
+
+    async def _guard(self, over: asyncio.Event) -> None:
+        """Set `over` when this place is to be watched no more, or a watch has been silent."""
+        began_s = time.monotonic()
+        while not self._stop.is_set():
+            ages_s, since_s = self._traffic.watch_ages_s(), time.monotonic() - began_s
+            if any(min(ages_s[self.place, plural], since_s) > SILENT_S for plural in WATCHED):
+                break
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(AGAIN_S):
+                    await self._stop.wait()
+        over.set()
