@@ -71,12 +71,18 @@ def _measure(asked: argparse.Namespace, plane: ControlPlane, kept: KeptFolder) -
     operator.start()
     start_s = _wait_available(operator, health, asked.zones * asked.partitions, began_s)
     start_cpu_s = _cpu_s(operator.pid)
+    agents_start_s = [_cpu_s(agent.pid) for agent in agents]
     rest_s = _wait_rest(operator, health, began_s)
     started = _counted(plane) - before
     cpu_s, requests, at_s = _cpu_s(operator.pid), _requests(health), time.monotonic()
+    agents_cpu_s = [_cpu_s(agent.pid) for agent in agents]
     time.sleep(asked.idle_seconds)
     passed_s = time.monotonic() - at_s
     idle = (_cpu_s(operator.pid) - cpu_s) / passed_s
+    agents_idle = [
+        (_cpu_s(agent.pid) - before_s) / passed_s
+        for agent, before_s in zip(agents, agents_cpu_s, strict=True)
+    ]
     after = _requests(health)
     changed = {what: after[what] - requests.get(what, 0.0) for what in after}
     per_minute = {what: count * 60 / passed_s for what, count in changed.items() if count}
@@ -89,6 +95,9 @@ def _measure(asked: argparse.Namespace, plane: ControlPlane, kept: KeptFolder) -
     _say("idle CPU (of a core)", idle, CPU_GOAL)
     _say("memory (MB)", memory_mb, MEMORY_GOAL_MB)
     print(f"CPU until then: {start_cpu_s:.1f} s; the lease was {'LOST' if lost else 'kept'}")
+    print(f"CPU of the agents until then: {_each(agents_start_s, '.1f')} s")
+    print(f"idle CPU of the agents (of a core): {_each(agents_idle, '.3f')}")
+    print(f"memory of the agents (MB): {_each([_memory_mb(a.pid) for a in agents], '.0f')}")
     print(f"at rest after {rest_s:.0f} s; agents taken for lost: {log.count('NodeLeft')}")
     print(f"requests at the start: {sum(requests.values()):.0f} {requests}")
     for what, count in sorted(started.items(), key=lambda each: -each[1]):
@@ -202,6 +211,10 @@ def _cpu_s(pid: int) -> float:
 def _memory_mb(pid: int) -> float:
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def _each(values: list[float], form: str) -> str:
+    return ", ".join(f"{value:{form}}" for value in values)
 
 
 def _say(what: str, found: float, goal: float) -> None:

@@ -13,6 +13,7 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
+from quorate.protocol.agent import agent as agent_module
 from quorate.protocol.agent.activation import TROUBLE_AFTER_MS
 from quorate.protocol.agent.agent import AgentCore
 from quorate.protocol.agent.next_look import IDLE_LOOK_MS, next_look_ms
@@ -384,6 +385,21 @@ def test_the_end_of_a_shared_lease_is_noted_for_all_roles_and_wakes_no_zone(
     agent.pass_time(TICK_MS)
     assert lease.lapsed_ms == 0
     assert not agent.core._troubles(agent.now)
+
+
+def test_many_troubles_are_told_report_by_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = OneAgent(5, monkeypatch)
+    monkeypatch.setattr(agent_module, "TROUBLES_MAX", PARTITIONS + 1)
+    (lease,) = {role.lease for role in _all_roles(agent)}
+    lease.ms = agent.ms
+    agent.pass_time(TROUBLE_AFTER_MS + TICK_MS)
+
+    told = [[trouble.zone for trouble in agent.core._troubles(agent.now)] for _ in range(5)]
+
+    assert {len(report) for report in told} == {2 * PARTITIONS}
+    assert Counter(uid for report in told for uid in report) == dict.fromkeys(
+        agent.core.zones, 2 * PARTITIONS
+    )
 
 
 def test_members_that_leave_and_return_wake_no_zone_and_new_stores_wake_all(

@@ -6,6 +6,7 @@ at the end of each event-loop turn, makes each zone's batch durable where requir
 `synced`.  Source: docs/protocol.md, sections 4 and 7.
 """
 
+from bisect import bisect_right
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -43,6 +44,12 @@ from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.replication import Heartbeat, HeartbeatAck
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Storage, ZoneRefused
+
+TROUBLES_MAX = 500
+"""A report names no more zones after this many troubles; the next one goes on from there.
+
+An agent with 1,000 zones and no quorum would report 13,000 with every ping, and the master would
+elect other primaries for all of them at once.  That load delays the leases of the other agents."""
 
 
 class MastershipNotKept(QuorateError):
@@ -164,6 +171,7 @@ class AgentCore:
         self._openings = ZoneOpenings()
         self._announces_external = bool(hello.external_host)
         self._has_opened = False  # opened a zone in this turn, or tried to
+        self._troubles_told = ""  # the zone at which the last report of troubles was full
 
     # --- masters and peers -----------------------------------------------------------------------
 
@@ -471,8 +479,15 @@ class AgentCore:
         # Zones at rest lack at most a lease: every role is active, and no row lacks its role.
         lapsed_ms = self.leases.shared.lapsed_ms
         is_stuck = lapsed_ms and now.boot_ms - lapsed_ms >= TROUBLE_AFTER_MS
-        zones = self.zones if is_stuck else self.awake
-        return tuple([trouble for zone in zones.values() for trouble in zone.troubles(now)])
+        uids = sorted(self.zones if is_stuck else self.awake)
+        first = bisect_right(uids, self._troubles_told)
+        found: list[Trouble] = []
+        for uid in uids[first:] + uids[:first]:
+            found += self.zones[uid].troubles(now)
+            if len(found) >= TROUBLES_MAX:
+                self._troubles_told = uid
+                break
+        return tuple(found)
 
     def _unreached(self, now: Now) -> tuple[str, ...]:
         """Return the members whose lease to us has ended.
