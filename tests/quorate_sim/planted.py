@@ -55,6 +55,7 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "refused-and-told-all": planted_rare.refused_and_told_all,
     "refused-batch-forgets": planted_copies.refused_batch_forgets,
     "refused-for-ever": planted_rare.refused_for_ever,
+    "retries-forgotten-at-rest": planted_rest.retries_forgotten,
     "roles-stay-where-taken": planted_placements.roles_stay_where_they_were_taken,
     "same-term-twice": planted_primaries.same_term_twice,
     "serves-while-frozen": planted_primaries.serves_while_frozen,

@@ -3,10 +3,12 @@
 from contextlib import AbstractContextManager
 
 from quorate.facts.time import Now
+from quorate.protocol.agent import next_look as next_look_module
 from quorate.protocol.agent import replicas as replicas_module
 from quorate.protocol.agent.agent import AgentCore
 from quorate.protocol.agent.next_look import next_look_ms
 from quorate.protocol.agent.replicas import Replicas
+from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.shared_leases import SharedLeases
 from quorate.protocol.messages.master import Trouble
 from quorate_sim.changed import changed
@@ -37,6 +39,15 @@ def keys_that_expire_forgotten() -> AbstractContextManager[None]:
         return found
 
     return changed(replicas_module, "next_look_ms", without_expiry)
+
+
+def retries_forgotten() -> AbstractContextManager[None]:
+    """A zone with a role that repeats what was not answered claims to have nothing due."""
+
+    def never(replicas: Replicas, role: Primary, now_ms: int) -> int:
+        return now_ms + next_look_module.IDLE_LOOK_MS
+
+    return changed(next_look_module, "_role_due_ms", never)
 
 
 def lease_end_forgotten() -> AbstractContextManager[None]:

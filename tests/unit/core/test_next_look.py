@@ -20,7 +20,7 @@ from quorate.protocol.agent.next_look import IDLE_LOOK_MS, next_look_ms
 from quorate.protocol.agent.replicas import Replicas, Turn
 from quorate.protocol.agent.upkeep import AGE_MARK_MS, DIGEST_KEPT_MS, LOG_CHECK_MS
 from quorate.protocol.agent.zones_awake import CLOCK_SET_MS, REST_AFTER_MS
-from quorate.protocol.copies.primary import Primary, Waiter
+from quorate.protocol.copies.primary import Peer, Primary, Waiter
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
 from quorate.protocol.messages.master import Members, TroubleKind, ZoneGone, ZoneTable
 from quorate.protocol.messages.replication import HeartbeatAck
@@ -235,27 +235,13 @@ BUSY = {
         lambda zone, role: zone.transactions.parts.waiting._held_back.update({1: 1}),
         lambda zone, role: zone.transactions.parts.waiting._held_back.clear(),
     ),
-    "a client that waits": _Put(
-        lambda zone, role: role.waiters.append(Waiter((), None, 1)),
-        lambda zone, role: role.waiters.clear(),
-    ),
     "an open part": _Put(
         lambda zone, role: role.parts.update({b"t": None}),
         lambda zone, role: role.parts.clear(),
     ),
-    "news of where a role stands": _Put(
-        lambda zone, role: setattr(role, "announced", (-1, -1)),
-        lambda zone, role: setattr(
-            role, "announced", (role.copy.majority, max(role.copy.settled, role.settled()))
-        ),
-    ),
     "a role that is frozen": _Put(
         lambda zone, role: setattr(role, "frozen", True),
         lambda zone, role: setattr(role, "frozen", False),
-    ),
-    "a role that is not durable": _Put(
-        lambda zone, role: setattr(role, "persisted", False),
-        lambda zone, role: setattr(role, "persisted", True),
     ),
 }
 
@@ -273,6 +259,48 @@ def test_a_zone_with_something_under_way_is_visited_with_every_tick(
 
     BUSY[what].take(zone, role)
     assert next_look_ms(zone, agent.now) == agent.ms + IDLE_LOOK_MS
+
+
+@pytest.mark.parametrize(
+    ("put", "due_in_ms"),
+    [
+        # Becoming durable is an event.
+        (lambda role, now_ms: setattr(role, "persisted", False), IDLE_LOOK_MS),
+        # A client waits for acknowledgements until its primary's lease has been over for a while.
+        (lambda role, now_ms: role.waiters.append(Waiter((), None, 1)), IDLE_LOOK_MS),
+        (lambda role, now_ms: _lapse(role, now_ms), DEFAULTS.park_bound_ms - 100),
+        (lambda role, now_ms: _announced(role, now_ms), DEFAULTS.announce_ms - 100),
+        (lambda role, now_ms: _unanswered(role, now_ms), DEFAULTS.retry_ms - 100),
+    ],
+    ids=["not durable", "waiter", "waiter without lease", "news", "unanswered"],
+)
+def test_a_role_that_waits_for_events_is_looked_at_when_its_next_step_is_due(
+    monkeypatch: pytest.MonkeyPatch, put: Callable[[Primary, int], object], due_in_ms: int
+) -> None:
+    """With every tick, thousands of partitions that activate took all of an agent's CPU."""
+    agent = OneAgent(1, monkeypatch)
+    zone, role = agent.core.zones["zone-0"], _role(agent)
+
+    put(role, agent.ms)
+
+    assert next_look_ms(zone, agent.now) == agent.ms + due_in_ms
+    assert zone.in_progress
+
+
+def _lapse(role: Primary, now_ms: int) -> None:
+    role.waiters.append(Waiter((), None, 1))
+    role.lease.ms = role.lease.lapsed_ms = now_ms - 100
+
+
+def _announced(role: Primary, now_ms: int) -> None:
+    role.asked["announce"] = now_ms - 100
+    role.announced = (-1, -1)
+
+
+def _unanswered(role: Primary, now_ms: int) -> None:
+    peer = role.peers["a"] = Peer()  # any agent whose store is the registered one
+    peer.asked_ms = now_ms - 100
+    role.stores["a"] = "store-a"
 
 
 def test_a_copy_that_missed_more_while_it_was_repaired_is_looked_at_until_it_has_it(

@@ -1,14 +1,15 @@
 """When a tick must visit a zone's copies because of time alone.
 
-A zone with something in progress is visited by every tick.  Another zone is visited when the first
-of these is due, and at the latest after `IDLE_LOOK_MS`:
+A zone is visited when the first of these is due, and at the latest after `IDLE_LOOK_MS`:
 
 - a key expires
 - a lease ends that a role shares with no other (of the others the agent notes it: zones_awake.py)
+- a role repeats what was not answered, or announces its position (`_role_due_ms`)
 - logs and digests are checked (upkeep.py)
 
-Any event in the zone has the next tick visit it (`Replicas.wake`).  The simulator checks after
-every tick that zones which are not due have nothing to do (tests/quorate_sim/rest_checks.py).
+While copies are filled or transactions run, every tick visits the zone.  Any event in the zone has
+the next tick visit it (`Replicas.wake`).  The simulator checks after every tick that zones which
+are not due have nothing to do (tests/quorate_sim/rest_checks.py).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from quorate.facts.time import Now
-from quorate.protocol.copies.primary import Primary
+from quorate.protocol.copies.primary import Primary, Stage
 
 if TYPE_CHECKING:
     from quorate.protocol.agent.replicas import Replicas
@@ -29,25 +30,30 @@ With 200 zones at rest, this makes 20 visits per second in all.
 
 
 def next_look_ms(replicas: Replicas, now: Now) -> int:
-    """Return the boot time by which `replicas.tick` has something to do; `now`: at once."""
-    is_busy = (
+    """Return the boot time by which `replicas.tick` has something to do; `now`: at once.
+
+    Also sets `replicas.in_progress`, unless only the end of a lease or an expiry is waited for.
+    """
+    now_ms = now.boot_ms
+    replicas.in_progress = bool(
         replicas.fills
         or replicas.refused_rows
         or replicas.refills.partitions
         or not replicas.upkeep.is_idle
         or not replicas.transactions.is_idle
     )
-    if is_busy:
-        return now.boot_ms
-    due_ms = min(now.boot_ms + IDLE_LOOK_MS, replicas.upkeep.check_ms)
+    due_ms = min(now_ms + IDLE_LOOK_MS, replicas.upkeep.check_ms)
+    if replicas.in_progress:
+        due_ms = now_ms
     for role in replicas.roles.values():
         if not _is_idle(role):
-            return now.boot_ms
+            replicas.in_progress = True
+            due_ms = min(due_ms, max(_role_due_ms(replicas, role, now_ms), now_ms))
         expiring = role.copy.expiring
         if expiring:
-            due_ms = min(due_ms, now.boot_ms + max(expiring[0][0] - now.wall_ms, 0))
+            due_ms = min(due_ms, now_ms + max(expiring[0][0] - now.wall_ms, 0))
     for role in replicas.own_leases.values():
-        due_ms = min(due_ms, max(role.serving_until, now.boot_ms))
+        due_ms = min(due_ms, max(role.serving_until, now_ms))
     return due_ms
 
 
@@ -64,3 +70,43 @@ def _is_idle(role: Primary) -> bool:
         and role.settled() <= copy.settled
         and all(peer.lwm >= copy.lwm for peer in role.peers.values())
     )
+
+
+def _role_due_ms(replicas: Replicas, role: Primary, now_ms: int) -> int:
+    """Return when `activation.tick` has something to do for a role that is not idle (boot ms).
+
+    Steps that are short, or few at a time, are looked at with every tick: gathering updates,
+    migrations, transactions.
+    """
+    settings, copy = replicas.settings, role.copy
+    if role.stage is Stage.GATHERING or role.row.active is not None or role.frozen or role.parts:
+        return now_ms
+    dues: list[int] = []
+    if role.waiters:
+        lease = role.lease
+        if not lease.lapsed_ms:
+            dues.append(lease.ms)
+        elif role.gave_up_ms != lease.lapsed_ms:
+            dues.append(lease.lapsed_ms + settings.park_bound_ms)
+    voters = role.row.voter_nodes
+    for node, peer in role.peers.items():
+        if not peer.promised:
+            if replicas.stores.get(node) == role.stores.get(node):
+                dues.append(peer.asked_ms + settings.retry_ms if peer.asked_ms >= 0 else now_ms)
+        elif not peer.adopted:
+            if role.persisted:
+                dues.append(peer.asked_ms + settings.retry_ms if peer.asked_ms >= 0 else now_ms)
+        elif role.persisted:
+            if peer.lwm < copy.lwm:
+                told_ms = role.asked.get("behind " + node, -(1 << 40))
+                repair_ms = peer.progress_ms + settings.repair_ms
+                dues.append(max(repair_ms, told_ms + settings.retry_ms))
+            if not peer.ready and node in voters and peer.lwm >= role.acked:
+                dues.append(role.asked.get("ready " + node, -(1 << 40)) + settings.retry_ms)
+    if role.stage is Stage.WAITING:
+        ends = [peer.lease_until for peer in role.peers.values()]
+        dues += [end for end in (role.lease_until, *ends) if end > now_ms]
+    position = (copy.majority, max(copy.settled, role.settled()))
+    if role.persisted and (position != role.announced or position[1] != copy.settled):
+        dues.append(role.asked.get("announce", 0) + settings.announce_ms)
+    return min(dues, default=now_ms + IDLE_LOOK_MS)

@@ -112,6 +112,7 @@ class Replicas:
         self.settings = settings
         self.now = now
         self.look_ms = 0  # a tick has nothing to do before this (next_look.py); 0: at once
+        self.in_progress = True  # when the last tick ended
         self.busy_ms = now.boot_ms  # when a tick last saw something in progress
         self.at_rest = False  # the end of a turn does not visit the zone
         self.awake: dict[str, Replicas] = {}  # the agent's zones that are not at rest
@@ -404,7 +405,7 @@ class Replicas:
                 self.out.send(MASTER, fill.progress(self.uid, done=False))
             transfer.step(self, fill)
         self.look_ms = next_look_ms(self, now)
-        if was_touched or self.look_ms <= now.boot_ms:
+        if was_touched or self.in_progress:
             self.busy_ms = now.boot_ms
 
     # --- the turn --------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ class ZonesAwake:
         Each role of such a zone shares its lease, and there is nothing to settle for clients.
         """
         for zone in list(self.awake.values()):
-            if now.boot_ms - zone.busy_ms < REST_AFTER_MS or zone.own_leases:
+            if zone.in_progress or zone.own_leases or now.boot_ms - zone.busy_ms < REST_AFTER_MS:
                 continue
             if _has_nothing_to_do(zone, now):
                 zone.at_rest = True
