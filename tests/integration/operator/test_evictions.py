@@ -20,6 +20,7 @@ from quorate_cluster.served import NotServed
 from quorate_cluster.waiting import wait_until
 from quorate_control_plane.control_plane import ControlPlane
 from quorate_loopback.waiting import closed
+from quorate_nodes.primary_watch import PrimaryWatch
 from quorate_operator.kube.access import find_access
 from quorate_operator.kube.api import ApiRefused, KubeApi
 from quorate_operator.names import FIELD_MANAGER
@@ -46,7 +47,7 @@ class Managed:
     def __init__(self, plane: ControlPlane, namespace: str, names: Names) -> None:
         self.road = Road(plane, namespace)
         self.pods = PodProcesses(self.road, names)
-        self._plane = plane
+        self.plane = plane
         self._names = names
 
     def start(self) -> None:
@@ -132,7 +133,7 @@ class Managed:
 
     async def _evict(self, pod: str) -> int:
         here = self.road.namespace
-        api = KubeApi(find_access(self._plane.kubeconfig), None)
+        api = KubeApi(find_access(self.plane.kubeconfig), None)
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -193,7 +194,10 @@ def test_pods_are_evicted_one_by_one_and_each_when_the_one_before_holds_everythi
 ) -> None:
     first, second, third = PODS
     before = managed.uids()
-    with Pulses(managed, ZONE, keys_max=8) as pulses:
+    with (
+        Pulses(managed, ZONE, keys_max=8) as pulses,
+        PrimaryWatch(managed.plane.kubectl_command, managed.road.namespace) as primaries,
+    ):
         managed.wait(lambda: managed.evict(first) == 201, "the first eviction")
 
         assert managed.evict(second) == TOO_MANY_REQUESTS
@@ -222,8 +226,9 @@ def test_pods_are_evicted_one_by_one_and_each_when_the_one_before_holds_everythi
     assert {managed.uids()[pod] for pod in (first, second)}.isdisjoint(before.values())
     assert managed.uids()[third] == before[third]
     assert pulses.lost() == []
-    if pulses.failed:
-        raise NotServed(f"nobody was hurt, and yet: {pulses.failed}")
+    assert {"agent-1", "agent-2"} <= {*primaries.handed_over}, "each before its process ended"
+    if pulses.failed or primaries.taken_over:
+        raise NotServed(f"nobody was hurt, and yet: {pulses.failed}, {primaries.taken_over}")
 
 
 def test_a_pod_that_is_not_ready_is_evicted_whatever_the_budget_says(managed: Managed) -> None:
