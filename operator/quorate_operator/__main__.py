@@ -124,8 +124,8 @@ def _parse() -> argparse.Namespace:
         type=_address_or_off,
         default=(None, HEALTH_PORT),
         metavar="HOST:PORT",
-        help=f"address of /metrics, /healthz and /readyz, or off; default port {HEALTH_PORT} of every "
-        "address, IPv4 and IPv6",
+        help="address of /metrics, /healthz and /readyz, or off; default port "
+        f"{HEALTH_PORT} of every address, IPv4 and IPv6",
     )
     return parser.parse_args()
 
