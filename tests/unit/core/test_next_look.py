@@ -17,12 +17,20 @@ from quorate.protocol.agent import agent as agent_module
 from quorate.protocol.agent.activation import TROUBLE_AFTER_MS
 from quorate.protocol.agent.agent import AgentCore
 from quorate.protocol.agent.next_look import IDLE_LOOK_MS, next_look_ms
+from quorate.protocol.agent.outbox import Outbox
 from quorate.protocol.agent.replicas import Replicas, Turn
 from quorate.protocol.agent.upkeep import AGE_MARK_MS, DIGEST_KEPT_MS, LOG_CHECK_MS
 from quorate.protocol.agent.zones_awake import CLOCK_SET_MS, REST_AFTER_MS
 from quorate.protocol.copies.primary import Peer, Primary, Waiter
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
-from quorate.protocol.messages.master import Members, TroubleKind, ZoneGone, ZoneTable
+from quorate.protocol.messages.master import (
+    CopyReady,
+    Members,
+    TroubleKind,
+    ZoneGone,
+    ZoneTable,
+)
+from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.replication import HeartbeatAck
 from quorate.protocol.settings import DEFAULTS
 from quorate_sim.disk import Image, SimStorage
@@ -301,6 +309,33 @@ def _unanswered(role: Primary, now_ms: int) -> None:
     peer = role.peers["a"] = Peer()  # any agent whose store is the registered one
     peer.asked_ms = now_ms - 100
     role.stores["a"] = "store-a"
+
+
+def test_a_copy_that_is_ready_is_reported_ever_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When an agent returned, thousands of these reports each half second delayed the master."""
+    agent = OneAgent(1, monkeypatch)
+    zone, role = agent.core.zones["zone-0"], _role(agent)
+    role.follow(replace(role.row, voters=(*role.row.voters, Voter("b", "store-b"))))
+    peer = role.peers["b"]
+    peer.promised, peer.adopted, peer.lwm = True, True, role.copy.lwm
+    zone.renew_lease(role)
+    zone.wake()
+    told: list[int] = []
+    send = Outbox.send
+
+    def noted(out: Outbox, node: str, message: Message) -> None:
+        if isinstance(message, CopyReady):
+            told.append(agent.ms)
+        send(out, node, message)
+
+    monkeypatch.setattr(Outbox, "send", noted)
+    agent.pass_time(32_000)
+    assert [ms - told[0] for ms in told] == [0, 500, 1000, 2000, 4000, 8000, 16_000, 24_000]
+
+    told.clear()
+    zone.inventory()  # a new master asks
+    agent.pass_time(TICK_MS)
+    assert told == [agent.ms]
 
 
 def test_a_copy_that_missed_more_while_it_was_repaired_is_looked_at_until_it_has_it(

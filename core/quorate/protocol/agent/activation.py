@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from quorate.facts.lineage import Lineage
 from quorate.facts.time import Now
 from quorate.protocol.agent.outbox import MASTER
-from quorate.protocol.copies.primary import GatherPlan, Primary, Stage
+from quorate.protocol.copies.primary import GatherPlan, Peer, Primary, Stage
 from quorate.protocol.messages.master import (
     Activated,
     ActivationBlocked,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from quorate.protocol.agent.replicas import Replicas
 
 TROUBLE_AFTER_MS = 2000
+READY_AGAIN_MAX_MS = 8000
 JOINT_LAG_MAX = 1000
 """A destination at most this many updates behind may be waited for in joint mode."""
 
@@ -181,16 +182,32 @@ def _report_ready(replicas: Replicas, role: Primary, now: Now) -> None:
     """Report voters that adopted and hold what was answered, but are no online owners."""
     voters = role.row.voter_nodes
     for node, peer in role.peers.items():
+        if node in role.row.replicas or not peer.adopted:
+            peer.ready_ms = -1
         if node in role.row.replicas:
             peer.ready = True
             continue
         peer.ready = node not in voters
         ready = node in voters and peer.adopted and peer.lwm >= role.acked
-        if ready and _due(replicas, role, "ready " + node, now):
+        if ready and now.boot_ms >= ready_due_ms(replicas, role, node, peer):
+            role.asked["ready " + node] = now.boot_ms
+            if peer.ready_ms < 0:
+                peer.ready_ms = now.boot_ms
             message = CopyReady(
                 replicas.uid, role.copy.partition, role.term, node, role.stores[node]
             )
             replicas.out.send(MASTER, message)
+
+
+def ready_due_ms(replicas: Replicas, role: Primary, node: str, peer: Peer) -> int:
+    """Return when to report again that the copy of `node` is ready (boot ms).
+
+    Each time after twice as long: the row that answers it waits for those of thousands of other
+    partitions when an agent returns.
+    """
+    last_ms = role.asked.get("ready " + node, -(1 << 40))
+    waited_ms = last_ms - peer.ready_ms if peer.ready_ms >= 0 else 0
+    return last_ms + min(max(waited_ms, replicas.settings.retry_ms), READY_AGAIN_MAX_MS)
 
 
 def _migrate(replicas: Replicas, role: Primary, now: Now) -> None:

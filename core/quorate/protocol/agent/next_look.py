@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from quorate.facts.time import Now
+from quorate.protocol.agent.activation import ready_due_ms
 from quorate.protocol.copies.primary import Primary, Stage
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def _role_due_ms(replicas: Replicas, role: Primary, now_ms: int) -> int:
                 repair_ms = peer.progress_ms + settings.repair_ms
                 dues.append(max(repair_ms, told_ms + settings.retry_ms))
             if not peer.ready and node in voters and peer.lwm >= role.acked:
-                dues.append(role.asked.get("ready " + node, -(1 << 40)) + settings.retry_ms)
+                dues.append(ready_due_ms(replicas, role, node, peer))
     if role.stage is Stage.WAITING:
         ends = [peer.lease_until for peer in role.peers.values()]
         dues += [end for end in (role.lease_until, *ends) if end > now_ms]

@@ -75,6 +75,7 @@ class Peer:
 
     - `lwm` counts only once the copy has adopted the term.
     - `told`: a Sync was sent with the last Fence.
+    - `ready_ms`: the boot time at which it was first reported as ready; -1: not, or it is an owner.
     - `lease_until`: the boot time, in ms, at which every lease is over that the copy granted to
       earlier primaries; -1 until it has reported.
     """
@@ -88,6 +89,7 @@ class Peer:
         "progress_ms",
         "promised",
         "ready",
+        "ready_ms",
         "told",
     )
 
@@ -95,6 +97,7 @@ class Peer:
         self.promised = False
         self.adopted = False
         self.ready = False
+        self.ready_ms = -1
         self.lwm = -1
         self.answer: FenceAck | None = None
         self.asked_ms = -1
