@@ -93,7 +93,7 @@ client-libraries: setup ## install the stock client libraries that tests try, pi
 bench: setup ## measure beside Redis; figures go to docs/benchmarks.md
 	PYTHONPATH=tests $(PY) benchmarks/run.py $(BENCH)
 
-bench-mixed: setup ## measure only the mixed loads, within 12 minutes
+bench-mixed: setup ## measure only the mixed loads, about 10 minutes on an idle machine
 	PYTHONPATH=tests $(PY) benchmarks/run.py --only mixed-in-memory,mixed-on-disk $(BENCH)
 
 overload: setup ## three agents at twice what they can do, MINUTES=n (30): nobody may be taken for lost
