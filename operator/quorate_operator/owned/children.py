@@ -111,7 +111,7 @@ def _headless(cluster: StorageCluster) -> Json:
             "clusterIP": "None",
             # The operator dials agents before they are ready, and its messages make them ready.
             "publishNotReadyAddresses": True,
-            "ipFamilyPolicy": "PreferDualStack",
+            "ipFamilyPolicy": "SingleStack",
             "selector": selector(cluster.metadata.name),
         },
     }
@@ -185,7 +185,7 @@ def _client_service(cluster: StorageCluster, zone: ZonePort) -> Json:
         "kind": "Service",
         "metadata": _metadata(cluster, client_service_name(zone.zone)),
         "spec": {
-            "ipFamilyPolicy": "PreferDualStack",
+            "ipFamilyPolicy": "SingleStack",
             "selector": selector(cluster.metadata.name),
             "ports": [
                 {

@@ -52,7 +52,7 @@ def service_spec(
     """
     return {
         "type": listener.type.value,
-        "ipFamilyPolicy": "PreferDualStack",
+        "ipFamilyPolicy": "SingleStack",
         "externalTrafficPolicy": "Cluster",
         "selector": dict(chosen),
         "ports": [

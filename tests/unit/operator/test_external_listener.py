@@ -40,7 +40,7 @@ def test_each_agent_has_a_service_with_a_port_for_each_zone() -> None:
     assert service["metadata"]["ownerReferences"][0]["uid"] == "uid-1"
     assert service["spec"] == {
         "type": "NodePort",
-        "ipFamilyPolicy": "PreferDualStack",
+        "ipFamilyPolicy": "SingleStack",
         "externalTrafficPolicy": "Cluster",
         "selector": {
             "quorate.io/cluster": "main",
