@@ -1,4 +1,4 @@
-"""Whether an operator leads, by the age of its Lease."""
+"""Finds whether an operator leads, by the age of its Lease."""
 
 from datetime import datetime
 from typing import Any, NamedTuple

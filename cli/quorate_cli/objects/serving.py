@@ -1,4 +1,4 @@
-"""Whether the zones of a cluster serve, and where their clients connect."""
+"""State of the zones of a cluster: do they serve, and at which addresses."""
 
 import socket
 from collections.abc import Iterable

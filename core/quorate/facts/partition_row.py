@@ -17,7 +17,7 @@ REPLICAS_MAX = 7
 
 
 class MigrationKind(enum.StrEnum):
-    """How one migration changes a row (the names are Hazelcast's; SWAP and DROP are ours)."""
+    """Kinds of change of a row by one migration (Hazelcast's names; SWAP and DROP are ours)."""
 
     MOVE = "MOVE"
     COPY = "COPY"

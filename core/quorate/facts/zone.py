@@ -10,7 +10,7 @@ it, another agent gets a copy of everything that the one that left holds."""
 
 
 class StorageKind(enum.StrEnum):
-    """Where copies are stored."""
+    """Kinds of storage for copies."""
 
     PERSISTENT = "Persistent"
     IN_MEMORY = "InMemory"

@@ -1,4 +1,4 @@
-"""What the API server must know of our kinds: CustomResourceDefinitions made from the models.
+"""CustomResourceDefinitions of our kinds, made from the models.
 
 The result is plain data; who writes it to files is a shell's matter.  Schemas are structural:
 references resolved, no null types, no `additionalProperties: false`.

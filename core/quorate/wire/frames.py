@@ -1,4 +1,4 @@
-"""How messages become frames on a peer connection, and frames messages again.
+"""Encodes messages as frames of a peer connection, and decodes frames.
 
 A frame is a four-byte big-endian length, then one message in msgpack.  A length above the limit, an
 unknown tag or a field of the wrong type is a WireError: the connection that sent it is closed.

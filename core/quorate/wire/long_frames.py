@@ -1,4 +1,4 @@
-"""How a long message travels in pieces, so that short ones need not wait behind all of it.
+"""Sends a long message in pieces, so that short ones need not wait behind all of it.
 
 A piece is a frame whose length has the highest bit set, the next bit with the last piece of a
 message, and the third bit with pieces of bulk.  Pieces of one message follow each other; between

@@ -1,4 +1,4 @@
-"""How ownership is stored: the custom resource PartitionTable.
+"""The custom resource PartitionTable, which stores ownership.
 
 A zone has one *head*, which holds the zone as the master accepted it, and one object per shard of
 64 partitions, which holds their rows.  Rows are keyed by partition, so the API server itself
@@ -67,7 +67,7 @@ class StoredMigration(Part):
     migration_id: Name
     """Names the migration."""
     kind: MigrationKind
-    """What is done to the copies."""
+    """Kind of the migration."""
     source: Name | None = None
     """The agent whose copy moves."""
     destination: StoredHolder | None = None

@@ -1,4 +1,4 @@
-"""What every custom resource has in common, and how a bad manifest becomes a sentence.
+"""The base of all custom resources, and the sentences that refuse a bad manifest.
 
 A model is the only description of its kind: the CRD's schema is generated from it, and the embedded
 operator validates with it.  A `Rule` that JSON schema cannot say stands in one place with both its

@@ -1,4 +1,4 @@
-"""How the registration of one agent is stored: the custom resource StorageNode."""
+"""The custom resource StorageNode, which stores the registration of one agent."""
 
 from typing import Annotated, ClassVar
 

@@ -1,4 +1,4 @@
-"""What a user declares of a zone: the custom resource Zone, and what the core makes of it."""
+"""The custom resource Zone, by which a user declares a zone, and its conversion for the core."""
 
 import enum
 import re
@@ -77,7 +77,7 @@ _HIGH = ConsistencyMode.HIGH_AVAILABILITY
 
 
 class ZoneSpec(Part):
-    """What the user wants."""
+    """The zone as the user declares it."""
 
     cluster_ref: ObjectName
     """The StorageCluster whose agents hold the zone.  Cannot be changed."""

@@ -1,4 +1,4 @@
-"""How the commands of one zone's clients are answered: what each part that handles them shares."""
+"""State shared by all parts that answer the commands of one zone's clients."""
 
 from __future__ import annotations
 

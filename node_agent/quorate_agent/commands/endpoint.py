@@ -1,4 +1,4 @@
-"""When the commands of a zone's clients are executed, and when their replies leave.
+"""Executes the commands of a zone's clients in turns, and releases their replies.
 
 Each zone has one endpoint: a listener, its connections, and what each turn does with them.
 `execution.py` decides how a command is executed; commands that had to wait there come back here.

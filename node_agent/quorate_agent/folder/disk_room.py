@@ -1,4 +1,4 @@
-"""How much room the disk of the data folder has, and how much of it is kept free.
+"""The free space on the disk of the data folder, and its reserve.
 
 Two bounds keep clients' writes from filling the disk:
 

@@ -1,4 +1,4 @@
-"""Which node serves which slots, as clients see it: CLUSTER SLOTS, SHARDS, NODES, INFO and MOVED.
+"""The nodes and their slots as clients see them: CLUSTER SLOTS, SHARDS, NODES, INFO and MOVED.
 
 Only primaries are shown, each as a master.  Backups are left out on purpose: a node is primary of
 some partitions and backup of others, and redis-py keeps the role it saw first, so it would leave

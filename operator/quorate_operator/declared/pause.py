@@ -1,4 +1,4 @@
-"""Whether users have paused a Zone or a StorageCluster: declarations wait, all else goes on.
+"""Pausing of a Zone or a StorageCluster: changes of its spec wait, all else continues.
 
 While an object is paused its spec is not acted on: addresses are neither dialed anew nor drained, a
 zone is neither changed nor deleted, a new one is not created.  The last spec that was acted on

@@ -1,4 +1,4 @@
-"""Which addresses the master dials: the declared ones, and those of agents that still hold copies.
+"""The addresses that the master dials: the declared ones, and those of agents with copies.
 
 A user who removes an address wants one agent less.  That agent is drained first, as by hand, and
 dialed until no row names it; then its registration is removed.  The next step always follows from

@@ -1,1 +1,1 @@
-"""Where ownership is kept: the core's `Metastore` over three kinds of storage."""
+"""Metastores, which store ownership: the core's `Metastore` over three kinds of storage."""

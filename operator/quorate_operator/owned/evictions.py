@@ -1,4 +1,4 @@
-"""Why the PodDisruptionBudget of a managed cluster allows no eviction now."""
+"""The reason why the PodDisruptionBudget of a managed cluster allows no eviction now."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple

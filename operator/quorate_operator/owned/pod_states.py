@@ -1,4 +1,4 @@
-"""Why the pod of an agent does not run, in the words of Kubernetes: reason and sentence."""
+"""The reason why the pod of an agent does not run: a word and a sentence of Kubernetes."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""Which mastership an agent obeys, and how it detects an old one, or two with the same number.
+"""Decides which mastership an agent obeys; detects an old one, or two with the same number.
 
 A mastership is a number, counted up in the metastore, and a random word.  Two masterships have the
 same number only if the metastore was put back to an older state or made anew; then their words

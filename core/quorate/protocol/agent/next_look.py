@@ -1,4 +1,4 @@
-"""When a tick must visit a zone's copies because of time alone.
+"""The time at which a tick must next visit a zone's copies because of time alone.
 
 A zone is visited when the first of these is due, and at the latest after `IDLE_LOOK_MS`:
 

@@ -1,4 +1,4 @@
-"""When a turn's batch finds no room: everything returns to what the storage holds."""
+"""Undoes a turn whose batch found no room: everything returns to what the storage holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an agent's copies get what they lack, and how the agent supplies others.
+"""Fills an agent's copies, and supplies the copies of other agents.
 
 `fill.Fill` knows what one copy still needs, `supply` what a copy can give; this module turns their
 questions and answers into messages.  Source: docs/protocol.md, section 5.

@@ -1,4 +1,4 @@
-"""Which zones of an agent are visited: those that are awake, and those at rest that are due.
+"""The zones of an agent that a turn visits: those awake, and those at rest that are due.
 
 An agent has hundreds of zones, most of them at rest.  A zone is awake from when something happens
 in it (`Replicas.wake`) until it has had nothing to do for a while.  The end of each turn visits the

@@ -1,4 +1,4 @@
-"""How a copy that was told to adopt a term gets what it lacks, and then adopts.
+"""Fills a copy that was told to adopt a term, until it can adopt.
 
 It pulls piece by piece.  First it tries a delta: the keys that its own divergent updates touched,
 and the missing updates.  If the supplier's log does not reach far enough, or a delta is larger than

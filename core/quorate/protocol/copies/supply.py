@@ -1,4 +1,4 @@
-"""How a copy supplies another one: updates from its log, rows, snapshots.
+"""Supplies another copy: updates from the log, rows, snapshots.
 
 Only a copy that has adopted the term supplies rows.  During an activation, so does one that has
 promised the term and whose lineage the primary chose: its rows do not change any more.  Updates are

@@ -1,4 +1,4 @@
-"""Which agents may restart or go now, and what each holds, from what their master knows."""
+"""The agents that may restart or leave now, and their copies, as their master knows them."""
 
 from collections.abc import Collection, Iterable, Mapping, Set
 

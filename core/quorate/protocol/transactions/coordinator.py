@@ -45,7 +45,7 @@ class PartWanted(NamedTuple):
 
 
 class Outcome(enum.Enum):
-    """How a transaction ended."""
+    """Outcome of a transaction."""
 
     COMMITTED = "committed"
     REFUSED = "refused"  # nothing happened; a part gave the reason

@@ -1,4 +1,4 @@
-"""Why the master changes a row: the cause, whether it blames a node, and its sentence."""
+"""Causes of a change of a row: whether a cause blames a node, and its sentence."""
 
 import enum
 from typing import NamedTuple
