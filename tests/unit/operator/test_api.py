@@ -82,7 +82,7 @@ async def test_a_zone_without_a_cluster_says_so_in_its_status(client: Client) ->
         ("zones/sessions", [], 400, "write a JSON object"),
         ("zones/sessions", b"{", 400, "is not JSON"),
         ("zones/sessions", {"metadata": 3}, 422, "metadata.name is None"),
-        ("pools/sessions", ZONE, 404, "no kind pools, known are storageclusters, zones"),
+        ("pools/sessions", ZONE, 404, "no kind pools: the kinds are storageclusters, zones"),
     ],
 )
 async def test_a_bad_manifest_is_refused_with_a_sentence(
