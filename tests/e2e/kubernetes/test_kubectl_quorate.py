@@ -104,7 +104,7 @@ def test_an_agent_is_drained_and_taken_back(first_day: Installed) -> None:
     _ask_copies(first_day, 2)
     done = first_day.type(drain)
     assert f"storagecluster/{CLUSTER} unchanged: spec.drainAgents: agent-3" in done
-    assert "agent agent-3 holds nothing" in done
+    assert "agent agent-3 has no copies" in done
     state = json.loads(first_day.type(f"kubectl quorate status {HERE} --json"))
     owners = {each["name"]: each["owners"] for each in state["clusters"][0]["nodes"]}
     assert owners == {"agent-1": 64, "agent-2": 64, "agent-3": 0}

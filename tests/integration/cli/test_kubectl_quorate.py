@@ -105,7 +105,7 @@ def test_views_drain_and_report(
     assert "this was a preview" in plan
 
     # A drain is declared, obeyed, shown, and taken back.
-    assert "agent agent-4 holds nothing" in plugin("drain", "agent-4")
+    assert "agent agent-4 has no copies" in plugin("drain", "agent-4")
     declared = road.get("storagecluster", "main") or {}
     assert declared["spec"]["drainAgents"] == ["agent-4"]
     drained = plugin.agent("agent-4")

@@ -150,7 +150,7 @@ def test_of_very_many_problems_the_first_are_told_and_the_others_counted(api: Ap
     assert status == 422
     assert answer["message"].startswith("Zone sessions: f0 is not a known field")
     assert answer["message"].endswith(
-        "f9 is not a known field: known are metadata, spec, status; and 59990 more"
+        "f9 is not a known field: known fields are metadata, spec, status; and 59990 more"
     )
     assert api.put("zones", json.dumps({**ZONE, "x" * 900_000: 0}).encode()) == 422
 
