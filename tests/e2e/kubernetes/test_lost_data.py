@@ -107,7 +107,7 @@ def test_a_spare_takes_over_where_a_node_is_deleted_for_good(
             nodes.kubectl("delete", "node", victim.name)
             first_day.wait(lambda: _told_of(first_day, name) == "Unschedulable", "the reason", 120)
             said = first_day.type(f"{_replace(agent)} --yes")
-            assert f"pod {name}, which is on no node, is deleted at once" in said
+            assert f"pod {name} (on no node) will be deleted at once" in said
             wait_size(first_day, 4)
             assert _store_of(first_day, agent) != store
             pulses.wait_all_written_since(time.monotonic())

@@ -51,7 +51,8 @@ def test_a_spare_takes_over_and_a_new_pod_takes_the_place(four: Sized, measured:
         began = time.monotonic()
         said = _replace(four)
         assert f"pod {POD} (on no node) will be deleted at once" in said
-        assert f"claim {CLAIM} with its volume {four.road.namespace}-{CLAIM} is deleted" in said
+        volume = f"{four.road.namespace}-{CLAIM}"
+        assert f"claim {CLAIM} with its volume {volume} will be deleted" in said
         four.wait(lambda: _pods_told(four) == {}, "a pod that runs")
         four.wait(lambda: LOST in _owners(four), f"copies on {LOST} again", 90)
         four.wait_size(4)
