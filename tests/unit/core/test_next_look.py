@@ -24,9 +24,7 @@ from quorate.protocol.agent.zones_awake import CLOCK_SET_MS, REST_AFTER_MS
 from quorate.protocol.copies.primary import Peer, Primary, Waiter
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
 from quorate.protocol.messages.master import (
-    AskInventory,
     CopyReady,
-    Inventory,
     Members,
     TroubleKind,
     ZoneGone,
@@ -450,32 +448,6 @@ def test_the_end_of_a_shared_lease_is_noted_for_all_roles_and_wakes_no_zone(
     agent.pass_time(TICK_MS)
     assert lease.lapsed_ms == 0
     assert not agent.core._troubles(agent.now)
-
-
-def test_zones_are_reported_tick_by_tick_and_the_end_of_the_report_comes_last(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    agent = OneAgent(5, monkeypatch)
-    monkeypatch.setattr(agent_module, "INVENTORIES_MAX", 2)
-    told: list[list[str]] = []
-
-    def turn() -> None:
-        flushed = agent.core.flush(agent.now)
-        sends = list(flushed.sends)
-        for uid, turn in flushed.turns:
-            sends += agent.core.synced(uid, turn, agent.now)
-        sends += agent.core.flush(agent.now).sends
-        told.append([m.zone for _, m in sends if isinstance(m, Inventory)])
-
-    assert agent.core.receive_from_master(AskInventory(1), agent.now)
-    turn()
-    for _ in range(3):
-        agent.ms += TICK_MS
-        agent.core.tick(agent.now)
-        turn()
-
-    assert [len(each) for each in told] == [2, 2, 2, 0]
-    assert [uid for each in told for uid in each] == [*agent.core.zones, ""]
 
 
 def test_many_troubles_are_told_report_by_report(monkeypatch: pytest.MonkeyPatch) -> None:

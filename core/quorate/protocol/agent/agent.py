@@ -7,7 +7,6 @@ at the end of each event-loop turn, makes each zone's batch durable where requir
 """
 
 from bisect import bisect_right
-from collections import deque
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -51,11 +50,6 @@ TROUBLES_MAX = 500
 
 An agent with 1,000 zones and no quorum would report 13,000 with every ping, and the master would
 elect other primaries for all of them at once.  That load delays the leases of the other agents."""
-
-
-INVENTORIES_MAX = 25
-"""Zones reported per tick after an AskInventory.  All agents are asked at once, every minute: the
-reports of 1,000 zones in one turn kept them and the master from each other for seconds."""
 
 
 class MastershipNotKept(QuorateError):
@@ -171,7 +165,6 @@ class AgentCore:
         self._heartbeat_ms = -(1 << 40)
         self._inventory_due: list[str] | None = None
         self._inventory_rows = False  # `rows` of the last AskInventory
-        self._to_report: deque[str] = deque()  # open zones of which it asks still
         self._rows_due: set[str] = set()  # zones whose rows are reported once open
         self._started_ms = now.boot_ms
         self._kept = {record.uid: record for record in store.kept_zones()}
@@ -433,15 +426,9 @@ class AgentCore:
                     self._openings.told(record, ())
         waiting = self._openings.all() if rows else self._openings.untried()
         self._inventory_due = [*self.zones, *waiting]
-        self._to_report = deque(self.zones)
-        self._report_some_zones()
+        for zone in self.zones.values():
+            self._send_inventory(zone, rows)
         self._inventory_sent("")
-
-    def _report_some_zones(self) -> None:
-        for _ in range(min(INVENTORIES_MAX, len(self._to_report))):
-            zone = self.zones.get(self._to_report.popleft())
-            if zone is not None:
-                self._send_inventory(zone, self._inventory_rows)
 
     def _report_rows(self, uid: str) -> None:
         """Report what is here of one zone whose rows were lost, opening the zone if necessary.
@@ -529,8 +516,6 @@ class AgentCore:
             for node in self.members:
                 if node != self.node:
                     self._sends.append((node, self.leases.heartbeat(node, now)))
-        if self._to_report:
-            self._report_some_zones()
         self._awake.tick(now)
 
     def flush(self, now: Now) -> Flushed:
