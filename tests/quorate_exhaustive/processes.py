@@ -5,9 +5,11 @@ however many states of the cluster it occurs in.  The clock stands still but for
 granted for ever and nothing waits for one: reads are the simulator's subject, not this one's.
 """
 
+import copyreg
 import pickle
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -18,6 +20,7 @@ from quorate.protocol.agent.leases import Leases
 from quorate.protocol.agent.outbox import MASTER
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.primary import Primary, Stage, Waiter
+from quorate.protocol.copies.shared_leases import SharedLeases
 from quorate.protocol.master.master import Master
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
 from quorate.protocol.messages.master import FromMaster, RowsStored, TransferProgress, ZoneReady
@@ -49,6 +52,10 @@ class Endless(dict[str, int]):
 
 class Granted(Leases):
     """Leases that never end and that nobody has to wait for."""
+
+    def __init__(self, settings: ProtocolSettings, incarnation: int, started_ms: int) -> None:
+        super().__init__(settings, incarnation, started_ms)
+        self.shared = SharedLeases(self.held)
 
     def held_until(self, node: str) -> int:
         return 1 << 60
@@ -222,6 +229,16 @@ class MasterAtWork:
         else:
             self.known[key] = value
         (self.master.written if ours else self.master.reloaded)(key, value, self.now())
+
+
+def _weak_values(
+    values: WeakValueDictionary[Any, Any],
+) -> tuple[type[WeakValueDictionary[Any, Any]], tuple[Any, ...]]:
+    """How to pickle one: what it holds is reached from elsewhere too, or is gone after loading."""
+    return WeakValueDictionary, (dict(values),)
+
+
+copyreg.pickle(WeakValueDictionary, _weak_values)
 
 
 class Processes:

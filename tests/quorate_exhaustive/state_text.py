@@ -9,8 +9,9 @@ import msgspec
 
 _CODE = (BuiltinMethodType, FunctionType, MethodType, type)
 
-_SUMS = {"_Log": ("_before", "end")}
-"""Fields that add up what another one has, from whatever moment on: they tell of the past alone."""
+_LEFT_OUT = {"_Log": ("_before", "end"), "SharedLeases": ("_by_grants",)}
+"""Fields that tell nothing more: sums from some moment in the past on, and an index of leases,
+each of which belongs to a role."""
 
 
 def state_text(root: object) -> bytes:
@@ -67,7 +68,7 @@ def _items(values: Any, out: list[str], seen: dict[int, int]) -> None:
 
 def _fields(owner: type, value: object) -> list[str]:
     slots = [name for base in owner.__mro__ for name in getattr(base, "__slots__", ())]
-    left_out = _SUMS.get(owner.__name__, ())
+    left_out = _LEFT_OUT.get(owner.__name__, ())
     return [
         name for name in [*slots, *sorted(getattr(value, "__dict__", ()))] if name not in left_out
     ]

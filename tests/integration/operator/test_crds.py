@@ -171,12 +171,12 @@ CHANGES = {
     "one set of voters": (
         table(),
         table(rows=[{**ROW, "voterSets": [{"voters": ROW["voters"]}]}]),
-        "there are two sets of voters, or none",
+        "there are two sets of voters or none",
     ),
     "sets of other voters": (
         table(),
         table(rows=[{**ROW, "voterSets": [{"voters": [OTHER_VOTER]}] * 2}]),
-        "there are two sets of voters, or none",
+        "there are two sets of voters or none",
     ),
     "shard": (table(), table(shard=1), "shard cannot be changed"),
     "shard to head": (table(), without(table(), "shard"), "either a shard's rows or"),
