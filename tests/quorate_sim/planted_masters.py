@@ -9,7 +9,7 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import Holder, Voter
 from quorate.protocol.agent import agent
 from quorate.protocol.agent.agent import AgentCore
-from quorate.protocol.master.master import Master
+from quorate.protocol.members.newer_rows import NewerRows
 from quorate.protocol.messages.handshake import Hello
 from quorate.protocol.messages.master import Trouble
 from quorate.protocol.metastore import Key, Revision, Value
@@ -82,10 +82,10 @@ def words_passed_over() -> AbstractContextManager[None]:
 def newer_rows_passed_over() -> AbstractContextManager[None]:
     """A master does not look whether agents have newer rows than the metastore."""
 
-    def note_newer(self: Master, node: str, zone: object, copies: object) -> None:
+    def note(self: NewerRows, uid: str, row: object, node: str, copy: object) -> None:
         return
 
-    return changed(Master, "_note_newer", note_newer)
+    return changed(NewerRows, "note", note)
 
 
 def changes_of_voters_unheard_of() -> AbstractContextManager[None]:

@@ -200,7 +200,7 @@ def test_rights_that_are_taken_back_are_said_and_asked_for_rarely(road: Road) ->
     status, said = road.asked("operator-a", "readyz")
     assert status == 503
     assert f"cluster {road.namespace}/main: blocked: " in said
-    wait_until(lambda: "again in 3.2 s" in operator.log_tail(1000), "rarer attempts", 60)
+    wait_until(lambda: "retrying in 3.2 s" in operator.log_tail(1000), "rarer attempts", 60)
     attempts = operator.log_tail(1000).count(f"cluster {road.namespace}/main: refused: ")
     assert attempts <= 2 * 6  # a registration and a shard, each after 0, 0.2, 0.6, 1.4, 3, 6 s
     told = [each for each in road.items("events") if each["reason"] == "WritesRefused"]
@@ -368,7 +368,7 @@ def test_what_only_the_operator_can_know_is_a_condition_that_says_what_to_do(roa
     )
     assert len(road.items("partitiontables")) == 1
     wait_until(
-        lambda: "nobody answers there" in json.dumps(road.status("stc", "elsewhere")), "no agent"
+        lambda: "no agent answers there" in json.dumps(road.status("stc", "elsewhere")), "no agent"
     )
 
 

@@ -66,8 +66,11 @@ class Scripted:
             await self.over.wait()
         return streamed
 
-    async def watch(self, begun: int) -> list[tuple[list[tuple[str, bool]], bool]]:
-        """Watch until so many requests were made; return (name, is gone) and whether all."""
+    async def watch(self, begun: int, told: int) -> list[tuple[list[tuple[str, bool]], bool]]:
+        """Watch until so many requests were made, and so many problems or their ends told.
+
+        Return (name, is gone) and whether all.
+        """
         access = KubeAccess(str(self.server.make_url("")).rstrip("/"), None)
         api = KubeApi(access, None, self.traffic)
         shown: list[tuple[list[tuple[str, bool]], bool]] = []
@@ -79,7 +82,10 @@ class Scripted:
 
         following = asyncio.create_task(follow())
         try:
-            await until(lambda: len(self.queries) == begun, f"{begun} requests: {self.begun}")
+            await until(
+                lambda: (len(self.queries), len(self.problems)) == (begun, told),
+                f"{begun} requests and {told} told: {self.begun}, {self.problems}",
+            )
         finally:
             self.over.set()
             following.cancel()
@@ -106,7 +112,7 @@ async def test_a_watch_that_ends_goes_on_after_what_it_has_seen(scripted: Script
         [],
     ]
 
-    shown = await scripted.watch(begun=5)
+    shown = await scripted.watch(begun=5, told=4)
 
     assert scripted.begun == ["list", "1", "6", "9", "9"]
     assert shown == [LISTED, ([("b", False)], False), ([("a", True)], False)]
@@ -121,7 +127,7 @@ async def test_where_the_server_knows_no_more_what_has_changed_all_is_listed(
 ) -> None:
     scripted.watches = [answer]
 
-    shown = await scripted.watch(begun=4)
+    shown = await scripted.watch(begun=4, told=1 if answer == 410 else 2)
 
     assert scripted.begun == ["list", "1", "list", "1"]
     assert shown[0] == shown[-1] == LISTED
@@ -131,7 +137,7 @@ async def test_where_the_server_knows_no_more_what_has_changed_all_is_listed(
 async def test_a_watch_that_is_refused_is_told_until_it_is_not(scripted: Scripted) -> None:
     scripted.watches = [403, 403]
 
-    shown = await scripted.watch(begun=6)
+    shown = await scripted.watch(begun=6, told=3)
 
     assert scripted.begun == ["list", "1"] * 3
     assert shown == [LISTED] * 3
