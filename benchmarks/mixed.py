@@ -79,14 +79,7 @@ def mixed_in_memory(size: Size) -> Section:
         _COLUMNS,
     )
     with ExitStack() as stack:
-        servers = stack.enter_context(redis_cluster(2))
-        cluster = stack.enter_context(Cluster(agents=3))
-        cluster.apply_zone("z", partitions=PARTITIONS, replicas=3, storage="InMemory")
-        cluster.wait_quiet("z")
-        theirs = servers[0].port, [server.pid for server in servers]
-        ours = cluster.port("z", "agent-1"), [agent.pid for agent in cluster.agents.values()]
-        for port, _ in (theirs, ours):
-            fill(port, _shares(size), LOADS_IN_MEMORY)
+        theirs, ours = _filled(stack, size, LOADS_IN_MEMORY, (), {"storage": "InMemory"})
         for load in LOADS_IN_MEMORY:
             for pipeline in PIPELINES:
                 of = partial(run, load=load, pipeline=pipeline, size=size)
@@ -119,16 +112,8 @@ def mixed_on_disk(size: Size) -> Section:
         _COLUMNS,
     )
     with ExitStack() as stack:
-        servers = stack.enter_context(redis_cluster(2, *APPEND_ALWAYS))
-        cluster = stack.enter_context(Cluster(agents=3))
-        cluster.apply_zone(
-            "z", partitions=PARTITIONS, replicas=3, storage="Persistent", syncWrites="Always"
-        )
-        cluster.wait_quiet("z")
-        theirs = servers[0].port, [server.pid for server in servers]
-        ours = cluster.port("z", "agent-1"), [agent.pid for agent in cluster.agents.values()]
-        for port, _ in (theirs, ours):
-            fill(port, _shares(size), LOADS_ON_DISK)
+        on_disk = {"storage": "Persistent", "syncWrites": "Always"}
+        theirs, ours = _filled(stack, size, LOADS_ON_DISK, APPEND_ALWAYS, on_disk)
         for load in LOADS_ON_DISK:
             for pipeline in PIPELINES:
                 of = partial(run, load=load, pipeline=pipeline, size=size)
@@ -139,6 +124,29 @@ def mixed_on_disk(size: Size) -> Section:
                 where = f"{load}, pipeline {pipeline}: of {REDIS_ALWAYS}"
                 section.at_least(where, ratio, SAME_PROMISE_GOAL)
     return section
+
+
+_Servers = tuple[int, list[int]]
+"""A port, and the pids of all that serve it."""
+
+
+def _filled(
+    stack: ExitStack,
+    size: Size,
+    loads: Sequence[str],
+    redis_arguments: Sequence[str],
+    zone: Mapping[str, Any],
+) -> tuple[_Servers, _Servers]:
+    """Start a Redis Cluster and Quorate with all keys of the loads; return both, in this order."""
+    servers = stack.enter_context(redis_cluster(2, *redis_arguments))
+    cluster = stack.enter_context(Cluster(agents=3))
+    cluster.apply_zone("z", partitions=PARTITIONS, replicas=3, **zone)
+    cluster.wait_quiet("z")
+    theirs = servers[0].port, [server.pid for server in servers]
+    ours = cluster.port("z", "agent-1"), [agent.pid for agent in cluster.agents.values()]
+    for port, _ in (theirs, ours):
+        fill(port, _shares(size), loads)
+    return theirs, ours
 
 
 def _shares(size: Size) -> list[Share]:

@@ -1,13 +1,17 @@
 """DNS names of a test's own: a hosts file that its processes see, and the test itself."""
 
+import json
 import os
 import socket
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from quorate_cluster.processes import environment
 
 _MOUNT = 'mount --bind "$0" /etc/hosts && exec "$@"'
 
@@ -56,6 +60,25 @@ def may_have_networks() -> bool:
         return subprocess.run(command, capture_output=True).returncode == 0
     except OSError:
         return False
+
+
+def told_in_own_network(story: str, seconds: float) -> dict[str, Any]:
+    """Run the module `quorate_cluster.STORY` in `own_network`; return what it prints last, as JSON.
+
+    Raises AssertionError with what it says if it fails; TimeoutExpired after `seconds`.
+    """
+    variables = environment()
+    variables["PYTHONPATH"] += os.pathsep + str(Path(__file__).parents[1])
+    done = subprocess.run(
+        [*own_network(), sys.executable, "-m", f"quorate_cluster.{story}"],
+        capture_output=True,
+        text=True,
+        env=variables,
+        timeout=seconds,
+    )
+    assert done.returncode == 0, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return told
 
 
 def own_network() -> list[str]:

@@ -25,6 +25,11 @@ class Kubectl(Protocol):
 @pytest.fixture(scope="session")
 def control_plane(needs: Callable[..., None]) -> Iterator[ControlPlane]:
     """One control plane for the whole run, with the project's CRDs."""
+    yield from started_control_plane(needs)
+
+
+def started_control_plane(needs: Callable[..., None]) -> Iterator[ControlPlane]:
+    """For fixtures: a control plane with the project's CRDs, as long as the fixture lasts."""
     needs("control-plane", "openssl")
     binaries = find_binaries()
     assert binaries is not None

@@ -18,7 +18,7 @@ def _bind_all(source: str) -> None:
                 self.bind((source, 0))
             super().connect(address)
 
-    socket.socket = Bound  # type: ignore[misc]
+    socket.socket = Bound  # type: ignore[misc]  # every connection of the module begins there
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """`kubectl get --watch` beside a test."""
 
 import subprocess
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import partial
 from types import TracebackType
@@ -9,7 +10,7 @@ from typing import Self
 from quorate_cluster.background import Background
 
 
-class KubectlWatch(Background):
+class KubectlWatch(Background, ABC):
     """`with KubectlWatch(command):` gives each line of the command to `take`, in a thread."""
 
     def __init__(self, command: list[str]) -> None:
@@ -17,9 +18,9 @@ class KubectlWatch(Background):
         self._command = command
         self._process: subprocess.Popen[str] | None = None
 
+    @abstractmethod
     def take(self, line: str) -> None:
         """Take one line without its end."""
-        raise NotImplementedError
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, text=True)

@@ -4,6 +4,7 @@ The CRDs are of all namespaces, so the control plane is this file's own.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
 
@@ -11,9 +12,8 @@ from quorate.wire.resource import GROUP
 from quorate_cluster.load import Load
 from quorate_cluster.road import QUIET, Road
 from quorate_cluster.waiting import wait_until
-from quorate_control_plane.binaries import find_binaries
 from quorate_control_plane.control_plane import ControlPlane
-from quorate_control_plane.fixtures import CRDS
+from quorate_control_plane.fixtures import CRDS, started_control_plane
 
 pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(400)]
 
@@ -23,21 +23,14 @@ WRITTEN = tuple(f"{each}.{GROUP}" for each in ("masterterms", "partitiontables",
 
 @pytest.fixture
 def plane(needs: Callable[..., None]) -> Iterator[ControlPlane]:
-    needs("control-plane", "openssl")
-    binaries = find_binaries()
-    assert binaries is not None
-    with ControlPlane(binaries, crds=CRDS) as started:
-        yield started
+    yield from started_control_plane(needs)
 
 
 @pytest.fixture
 def served(plane: ControlPlane) -> Iterator[Road]:
     plane.kubectl("create", "namespace", "storage")
-    road = Road(plane, "storage")
-    try:
+    with closing(Road(plane, "storage")) as road:
         yield road
-    finally:
-        road.close()
 
 
 def not_ready(road: Road) -> str:

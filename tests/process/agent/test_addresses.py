@@ -1,10 +1,7 @@
 """Agents that are elsewhere after a restart, under names that lead elsewhere, or on IPv6 only."""
 
-import json
 import os
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,8 +15,7 @@ from quorate_cluster.background import Background
 from quorate_cluster.client_errors import CLIENT_ERRORS
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.fixtures import Measured, StartCluster
-from quorate_cluster.names import Names, own_network
-from quorate_cluster.processes import environment
+from quorate_cluster.names import Names, told_in_own_network
 from quorate_cluster.waiting import wait_until
 from quorate_control_plane.ports import free_ports
 
@@ -237,19 +233,7 @@ def _listening(host: str, port: int) -> socket.socket:
 
 @pytest.mark.needs("own-network")
 def test_a_cluster_lives_where_there_is_ipv6_only() -> None:
-    root = Path(__file__).parents[3]
-    variables = environment()
-    variables["PYTHONPATH"] += os.pathsep + str(root / "tests")
-    done = subprocess.run(
-        [*own_network(), sys.executable, "-m", "quorate_cluster.ipv6_story"],
-        capture_output=True,
-        text=True,
-        env=variables,
-        timeout=200,
-    )
-
-    assert done.returncode == 0, done.stderr
-    seen = json.loads(done.stdout.splitlines()[-1])
+    seen = told_in_own_network("ipv6_story", 200)
     assert seen["ipv4"] is False
     assert [seen[f"read{when}"] for when in ("", " after a loss", " after restarts")] == [200] * 3
     assert all(each.startswith("[::1]:") for each in (*seen["endpoints"], *seen["members"]))

@@ -5,7 +5,7 @@ it does not, the shell reads it again; what it reads then decides. Source: docs/
 section 7.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from quorate.facts.partition_row import PartitionRow
@@ -46,20 +46,17 @@ class NewerRows:
 
     def judge(
         self, told: Mapping[tuple[str, int], tuple[int, str]], stored: Mapping[Key, Value]
-    ) -> Iterator[Older]:
-        """Yield what is older in `stored` than in `told`; see Master.looked_again."""
-        versions = _versions(stored.items())
+    ) -> list[Older]:
+        """Return what is older in `stored` than in `told`; see Master.looked_again."""
+        versions: dict[tuple[str, int], int] = {}
+        for key, rows in stored.items():
+            if isinstance(key, ShardKey) and isinstance(rows, tuple):
+                versions.update({(key.uid, row.partition): row.version for row in rows})
+        older: list[Older] = []
         for (uid, partition), (version, node) in sorted(told.items()):
             if self.told.get((uid, partition)) == (version, node):
                 del self.told[uid, partition]
             newest = versions.get((uid, partition), 0)
             if newest < version:
-                yield Older(uid, partition, version, node, newest)
-
-
-def _versions(stored: Iterable[tuple[Key, Value]]) -> dict[tuple[str, int], int]:
-    versions: dict[tuple[str, int], int] = {}
-    for key, rows in stored:
-        if isinstance(key, ShardKey) and isinstance(rows, tuple):
-            versions.update({(key.uid, row.partition): row.version for row in rows})
-    return versions
+                older.append(Older(uid, partition, version, node, newest))
+        return older
