@@ -1,9 +1,17 @@
-"""The status of one zone: its phase, its partitions by state, its active migrations."""
+"""The status of one zone: its phase, its partitions by state, its active migrations.
+
+It is computed only when something it depends on has changed (`ZoneView`).  A master with hundreds
+of zones at rest is asked for their status twice a second, and looking at tens of thousands of
+partitions each time would cost more than all its decisions.
+"""
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from quorate.facts.partition_row import PartitionRow, is_quorum
 from quorate.facts.zone import ZoneRecord
+from quorate.protocol.members.full_storages import FullStorages
 from quorate.protocol.members.membership import ZoneNodes
 from quorate.protocol.messages.events import LOST_NAMED_MAX
 from quorate.protocol.messages.master import TransferProgress
@@ -83,6 +91,70 @@ class Moved:
             self.migrations_failed += not is_cancelled
         else:
             self.migrations_done += 1
+
+
+class ZoneView:
+    """The cached status of one zone. The objects that it reads belong to the zone's master."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        nodes: ZoneNodes,
+        rebalance: Rebalance,
+        moved: Moved,
+        full: FullStorages,
+    ) -> None:
+        self._parts = parts
+        self._nodes = nodes
+        self._rebalance = rebalance
+        self._moved = moved
+        self._full = full
+        self._known: ZoneStatus | None = None
+        self._basis: object = None
+        self._roles_of = -1
+        self._roles: tuple[dict[str, int], dict[str, int]] = ({}, {})
+
+    def status(self, record: ZoneRecord, sentence: str, ownership: str = "") -> ZoneStatus:
+        """Return the zone as users see it; the same object as before while nothing has changed."""
+        basis = (
+            ownership,
+            self._parts.changes,
+            self._moved.changes,
+            record,
+            sentence,
+            self._rebalance.target,
+            len(self._rebalance.off_target),
+            self._rebalance.missing(),
+            self._nodes.refusals(),
+            self._nodes.holders(),
+            self._full.by_node(),
+        )
+        known = self._known
+        # Which partitions are LOST also depends on registrations.
+        if known is None or basis != self._basis or known.unavailable:
+            fresh = self.observe(record, sentence, ownership)
+            self._basis = basis
+            self._known = known = known if fresh == known and known is not None else fresh
+        return known
+
+    def observe(self, record: ZoneRecord, sentence: str, ownership: str = "") -> ZoneStatus:
+        """Return the zone as users see it, after looking at every partition."""
+        status = zone_status(
+            record, self._parts, self._nodes, self._rebalance, self._moved, sentence
+        )
+        return msgspec.structs.replace(
+            status,
+            full=self._full.by_node(),
+            placed=record.placed,
+            rebuilding=record.recovering,
+            ownership=ownership,
+        )
+
+    def roles(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Return the number of primaries, and of copies, that each node has of this zone."""
+        if self._roles_of != self._parts.changes:
+            self._roles_of, self._roles = self._parts.changes, roles(self._parts)
+        return self._roles
 
 
 def roles(parts: Mapping[int, PartitionState]) -> tuple[dict[str, int], dict[str, int]]:

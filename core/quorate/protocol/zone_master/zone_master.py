@@ -42,8 +42,7 @@ from quorate.protocol.zone_master.preview import zone_preview
 from quorate.protocol.zone_master.publish_rows import RowPublisher
 from quorate.protocol.zone_master.rebalance import Rebalance
 from quorate.protocol.zone_master.rebuild_zone import ZoneRecovery
-from quorate.protocol.zone_master.status import Moved
-from quorate.protocol.zone_master.view import ZoneView
+from quorate.protocol.zone_master.status import Moved, ZoneView
 from quorate.protocol.zone_master.zone import Zone
 from quorate.protocol.zone_master.zone_deletion import ZoneDeletion
 
