@@ -11,7 +11,7 @@ from quorate.facts.keyspace import key_partition
 from quorate.facts.partition_row import PartitionRow, check_row, is_quorum
 from quorate.facts.topology import NodeRecord, Voter
 from quorate.facts.zone import SyncWrites
-from quorate.protocol.agent.replicas import Turn
+from quorate.protocol.agent.turn import Turn
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.primary import Primary, Stage
 from quorate.protocol.messages.handshake import Hello

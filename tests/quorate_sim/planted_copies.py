@@ -11,7 +11,8 @@ from quorate.facts.time import Now
 from quorate.facts.topology import Holder
 from quorate.protocol.agent import transfer
 from quorate.protocol.agent.outbox import Outbox
-from quorate.protocol.agent.replicas import Replicas, Turn
+from quorate.protocol.agent.replicas import Replicas
+from quorate.protocol.agent.turn import Turn
 from quorate.protocol.copies import supply
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.fill import Fill

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from quorate.protocol.agent.replicas import Turn
+from quorate.protocol.agent.turn import Turn
 from quorate.protocol.messages.clients import Forward, Forwarded
 from quorate.protocol.messages.message import Message
 from quorate_agent.clients import connection as client

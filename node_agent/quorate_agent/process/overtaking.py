@@ -8,7 +8,7 @@ follow it as bulk, in order.
 
 from __future__ import annotations
 
-from quorate.protocol.agent.replicas import APPEND_BYTES_MAX
+from quorate.protocol.agent.turn import APPEND_BYTES_MAX
 from quorate.protocol.messages.replication import Append, Batch
 from quorate.wire.frames import encode_to_send
 from quorate.wire.long_frames import LongFrame

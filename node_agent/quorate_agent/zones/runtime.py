@@ -14,7 +14,8 @@ from concurrent.futures import Executor
 from functools import partial
 
 from quorate.facts.zone import SyncWrites
-from quorate.protocol.agent.replicas import Replicas, Turn
+from quorate.protocol.agent.replicas import Replicas
+from quorate.protocol.agent.turn import Turn
 from quorate.protocol.storage import StorageFull
 from quorate_agent.commands.endpoint import ZoneEndpoint
 from quorate_agent.storage import StorageBroken

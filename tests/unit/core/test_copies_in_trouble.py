@@ -10,7 +10,7 @@ from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.agent import replicas as replicas_module
+from quorate.protocol.agent import turn as turn_module
 from quorate.protocol.agent.leases import Leases
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.copy import Copy
@@ -498,7 +498,7 @@ def test_a_delta_takes_a_full_copy_along_that_ended_half_way() -> None:
 def test_updates_that_no_frame_would_take_together_travel_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(replicas_module, "APPEND_BYTES_MAX", 1000)
+    monkeypatch.setattr(turn_module, "APPEND_BYTES_MAX", 1000)
     agent = Agent("a")
     agent.take(_row(3, "a"))
     _serve(agent, 3, Lineage(), 0)

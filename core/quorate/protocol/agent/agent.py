@@ -19,7 +19,8 @@ from quorate.protocol.agent.activation import TROUBLE_AFTER_MS
 from quorate.protocol.agent.leases import Leases
 from quorate.protocol.agent.masterships import why_not_believed, why_not_obeyed
 from quorate.protocol.agent.outbox import MASTER
-from quorate.protocol.agent.replicas import Finished, Replicas, Turn
+from quorate.protocol.agent.replicas import Replicas
+from quorate.protocol.agent.turn import Finished, Turn
 from quorate.protocol.agent.zone_openings import Opening, ZoneOpenings
 from quorate.protocol.agent.zones_awake import ZonesAwake
 from quorate.protocol.messages.handshake import Hello

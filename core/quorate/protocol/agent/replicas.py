@@ -5,20 +5,27 @@ The shell passes in rows, messages, commands and the time, then calls `flush` on
 (`synced`).  Nothing here knows sockets, clocks or threads; the simulator runs this very object.
 """
 
-from collections.abc import Callable, Collection, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from quorate.facts.errors import InvariantError
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.agent import activation, committed_rows, refused_turn, transfer, upkeep, voter
+from quorate.protocol.agent import activation, committed_rows, transfer, upkeep, voter
 from quorate.protocol.agent.leases import Leases
 from quorate.protocol.agent.next_look import next_look_ms
 from quorate.protocol.agent.outbox import MASTER, Outbox
 from quorate.protocol.agent.refill import Refills
-from quorate.protocol.agent.set_aside import may_be_divided, put_back, set_aside
+from quorate.protocol.agent.turn import (
+    Finished,
+    Turn,
+    appends,
+    go_back,
+    may_be_divided,
+    put_back,
+    set_aside,
+)
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.fill import Fill
 from quorate.protocol.copies.primary import Primary, Stage, Waiter
@@ -56,31 +63,6 @@ from quorate.protocol.messages.transfer import (
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Storage, StorageFull
 from quorate.protocol.transactions.transactions import Transactions
-
-APPEND_BYTES_MAX = 4 * 1024 * 1024
-"""Bytes of updates per message.  A longer update, which clients may write, has a message of its
-own."""
-
-
-class Turn(NamedTuple):
-    """The result of a flush: `sends` are sent now, the rest when `synced` is called with it."""
-
-    sends: list[tuple[str, Message]]
-    after_sync: list[tuple[str, Message]]
-    durable: list[tuple[Copy, int, int]]
-    acks: list[tuple[str, Copy, int]]
-    adopted: list[Primary]
-    refilled: dict[int, str]
-    wrote: bool
-
-
-class Finished(NamedTuple):
-    """Waiters whose wait is over: answered; outcome unknown; reads to redo; refused for space."""
-
-    answered: list[Waiter]
-    unknown: list[Waiter]
-    again: list[Waiter]
-    refused: list[Waiter]
 
 
 def _no_client_has() -> bool:
@@ -436,25 +418,23 @@ class Replicas:
     @property
     def has_work(self) -> bool:
         """Whether the end of a turn has anything to write, send or settle."""
-        finished = self.finished
         return bool(
             self.clients_have_work()
             or self.has_turn
-            or finished.answered
-            or finished.unknown
-            or finished.again
-            or finished.refused
+            or any(self.finished)
             or self.transactions.has_news
         )
 
     @property
     def lacks_a_role(self) -> bool:
         """Whether a row names us primary but no role can serve it; the master is told."""
+        return any(True for _ in self._rows_without_role())
+
+    def _rows_without_role(self) -> Iterator[PartitionRow]:
         me, roles = self.me, self.roles
-        return any(
-            row is not None and row.primary == me and row.partition not in roles
-            for row in self.table
-        )
+        for row in self.table:
+            if row is not None and row.primary == me and row.partition not in roles:
+                yield row
 
     @property
     def wants_turn(self) -> bool:
@@ -493,11 +473,14 @@ class Replicas:
             try:
                 self.storage.commit(waiting, waiting_records)
             except StorageFull:
-                refused_turn.go_back(self)
+                go_back(self)
             for copy in self.touched.values():
                 copy.written()
         if self.dirty:
-            self._send_appends()
+            for nodes, message in appends(self.uid, self.dirty.values()):
+                for node in nodes:
+                    self.out.send(node, message)
+            self.dirty = {}
         if self.announcements:
             for node, batches in self.announcements.items():
                 self.out.send(node, Append(self.uid, tuple(batches)))
@@ -522,35 +505,6 @@ class Replicas:
     def announce(self, node: str, batch: Batch) -> None:
         """Tell `node` the position of a role, together with all other such news of the turn."""
         self.announcements.setdefault(node, []).append(batch)
-
-    def _send_appends(self) -> None:
-        groups: dict[tuple[str, ...], list[Batch]] = {}
-        size = 0
-        for role in self.dirty.values():
-            updates, role.turn = role.turn, []
-            peers = tuple(node for node, peer in role.peers.items() if peer.promised)
-            if not updates or not peers:
-                continue
-            of_role = sum(map(len, updates))
-            if size + of_role > APPEND_BYTES_MAX:
-                self._send_groups(groups)
-                groups, size = {}, 0
-            if of_role <= APPEND_BYTES_MAX:
-                groups.setdefault(peers, []).append(role.batch(updates))
-                size += of_role
-                continue
-            # Two of them may exceed a frame.  Each message names its own update and none behind it,
-            # because a copy asks again for an update that it was told of and does not get.
-            for behind, update in zip(range(len(updates) - 1, -1, -1), updates, strict=True):
-                self._send_groups({peers: [role.batch([update], behind)]})
-        self.dirty = {}
-        self._send_groups(groups)
-
-    def _send_groups(self, groups: dict[tuple[str, ...], list[Batch]]) -> None:
-        for peers, batches in groups.items():
-            message = Append(self.uid, tuple(batches))
-            for node in peers:
-                self.out.send(node, message)
 
     def synced(self, turn: Turn, now: Now) -> list[tuple[str, Message]]:
         """Return what may be sent because the turn's batch is durable."""
@@ -582,7 +536,7 @@ class Replicas:
     def take_finished(self) -> Finished:
         """Return the waiters whose wait has ended since the last call."""
         finished = self.finished
-        if finished.answered or finished.unknown or finished.again or finished.refused:
+        if any(finished):
             self.finished = Finished([], [], [], [])
         return finished
 
@@ -617,10 +571,8 @@ class Replicas:
 
     def _newest_row(self, partition: int) -> PartitionRow | None:
         copy = self.copies[partition]
-        rows = [
-            row for row in (self.table[partition], copy.row, copy.evicted_by) if row is not None
-        ]
-        return max(rows, key=lambda row: row.version, default=None)
+        known = filter(None, (self.table[partition], copy.row, copy.evicted_by))
+        return max(known, key=lambda row: row.version, default=None)
 
     def troubles(self, now: Now) -> tuple[Trouble, ...]:
         """Return roles that are stuck, and rows that name us primary but that no role can serve."""
@@ -629,8 +581,7 @@ class Replicas:
             Trouble(
                 self.uid, row.partition, row.term, TroubleKind.NO_ROLE, activation.TROUBLE_AFTER_MS
             )
-            for row in self.table
-            if row is not None and row.primary == self.me and row.partition not in self.roles
+            for row in self._rows_without_role()
         ]
         return tuple([trouble for trouble in stuck if trouble is not None] + idle)
 
@@ -644,9 +595,6 @@ class Replicas:
             role.check()
             if self.primaries[partition] is not role or role.holder != self.me:
                 raise InvariantError(f"partition {partition}: role of {role.holder} misplaced")
-            granted_until = role.granted_until(self.leases.held)
-            if role.serving_until != granted_until:
-                raise InvariantError(
-                    f"partition {partition}: serves until {role.serving_until}, granted until "
-                    f"{granted_until}"
-                )
+            serving, granted = role.serving_until, role.granted_until(self.leases.held)
+            if serving != granted:
+                raise InvariantError(f"partition {partition}: serves to {serving}, not {granted}")

@@ -1,0 +1,184 @@
+"""A turn of one zone: its results, its updates as messages, how it is divided or undone.
+
+It is divided while long values of some partitions are written ahead of the batch.  The others end
+their turn without them: their rows, updates, Appends and Acks are sent.  The writes of one
+partition keep their order, because either all of it waits or nothing.  A turn is not divided if it
+says anything else (a promise, a stored row, a piece of a transfer, a transaction's message),
+because that may concern what waits.
+
+It is undone if its batch found no room: everything returns to what the storage holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from quorate.protocol.agent.outbox import MASTER, Outbox
+from quorate.protocol.copies.copy import Copy
+from quorate.protocol.copies.primary import Primary, Stage, Waiter
+from quorate.protocol.copies.record import record_names
+from quorate.protocol.messages.master import Inventory
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.replication import Append, Batch
+
+if TYPE_CHECKING:
+    from quorate.protocol.agent.replicas import Replicas
+
+APPEND_BYTES_MAX = 4 * 1024 * 1024
+"""Bytes of updates per message.  A longer update, which clients may write, has a message of its
+own."""
+
+T = TypeVar("T")
+
+
+class Turn(NamedTuple):
+    """The result of a flush: `sends` are sent now, the rest when `synced` is called with it."""
+
+    sends: list[tuple[str, Message]]
+    after_sync: list[tuple[str, Message]]
+    durable: list[tuple[Copy, int, int]]
+    acks: list[tuple[str, Copy, int]]
+    adopted: list[Primary]
+    refilled: dict[int, str]
+    wrote: bool
+
+
+class Finished(NamedTuple):
+    """Waiters whose wait is over: answered; outcome unknown; reads to redo; refused for space."""
+
+    answered: list[Waiter]
+    unknown: list[Waiter]
+    again: list[Waiter]
+    refused: list[Waiter]
+
+
+def appends(zone: str, roles: Iterable[Primary]) -> Iterator[tuple[tuple[str, ...], Append]]:
+    """Take the updates of these roles' turns; yield them as messages, with the nodes of each."""
+    groups: dict[tuple[str, ...], list[Batch]] = {}
+    size = 0
+    for role in roles:
+        updates, role.turn = role.turn, []
+        peers = tuple(node for node, peer in role.peers.items() if peer.promised)
+        if not updates or not peers:
+            continue
+        of_role = sum(map(len, updates))
+        if size + of_role > APPEND_BYTES_MAX:
+            yield from _messages(zone, groups)
+            groups, size = {}, 0
+        if of_role <= APPEND_BYTES_MAX:
+            groups.setdefault(peers, []).append(role.batch(updates))
+            size += of_role
+            continue
+        # Two of them may exceed a frame.  Each message names its own update and none behind it,
+        # because a copy asks again for an update that it was told of and does not get.
+        for behind, update in zip(range(len(updates) - 1, -1, -1), updates, strict=True):
+            yield from _messages(zone, {peers: [role.batch([update], behind)]})
+    yield from _messages(zone, groups)
+
+
+def _messages(
+    zone: str, groups: dict[tuple[str, ...], list[Batch]]
+) -> Iterator[tuple[tuple[str, ...], Append]]:
+    for nodes, batches in groups.items():
+        yield nodes, Append(zone, tuple(batches))
+
+
+class SetAside(NamedTuple):
+    """The part of the turn that belongs to the waiting partitions."""
+
+    dirty: dict[int, Primary]
+    touched: dict[int, Copy]
+    ack_due: dict[int, tuple[str, Copy, int]]
+    announcements: dict[str, list[Batch]]
+    records: frozenset[bytes]
+
+
+def may_be_divided(replicas: Replicas) -> bool:
+    """Return whether the turn has only writes, Acks and positions of roles."""
+    out = replicas.out
+    return not (out.at_once or out.after_sync or replicas.adopting or replicas.refills.has_ended)
+
+
+def set_aside(replicas: Replicas, waiting: Collection[int]) -> SetAside:
+    """Remove from the turn what concerns the partitions in `waiting`, and return it."""
+    announcements, replicas.announcements = replicas.announcements, {}
+    kept: dict[str, list[Batch]] = {}
+    for node, batches in announcements.items():
+        for batch in batches:
+            if batch.partition in waiting:
+                kept.setdefault(node, []).append(batch)
+            else:
+                replicas.announce(node, batch)
+    aside = SetAside(
+        _taken(replicas.dirty, waiting),
+        _taken(replicas.touched, waiting),
+        _taken(replicas.ack_due, waiting),
+        kept,
+        record_names(waiting),
+    )
+    replicas.wrote = bool(replicas.touched)
+    return aside
+
+
+def _taken(of: dict[int, T], waiting: Collection[int]) -> dict[int, T]:
+    return {partition: of.pop(partition) for partition in waiting if partition in of}
+
+
+def put_back(replicas: Replicas, aside: SetAside) -> None:
+    """Continue the turn of the waiting partitions, because that of the others has ended."""
+    replicas.dirty = aside.dirty
+    replicas.touched = aside.touched
+    replicas.ack_due = aside.ack_due
+    replicas.announcements = aside.announcements
+
+
+def go_back(replicas: Replicas) -> None:
+    """Reset copies, roles and rows to what the storage holds, because the batch was not written."""
+    for copy in replicas.touched.values():
+        lwm, durable_lwm, majority = copy.lwm, copy.durable_lwm, copy.majority
+        copy.recover()
+        copy.majority = majority  # that of an earlier turn
+        copy.durable_lwm = min(durable_lwm, copy.lwm)  # earlier turns may still be synced
+        row = replicas.table[copy.partition]
+        if (
+            row is not None
+            and row.version > copy.version
+            and (copy.present or replicas.names_me(row))
+        ):
+            replicas.refused_rows[copy.partition] = row
+            replicas.table[copy.partition] = copy.row
+        role = replicas.roles.get(copy.partition)
+        if role is None:
+            continue
+        if copy.promise_term != role.term:
+            replicas.end_role(role)  # it began in this turn: our own promise is not stored
+            continue
+        role.turn = []
+        role.flushed = min(role.flushed, copy.lwm)
+        role.joint_hwm = min(role.joint_hwm, copy.lwm)
+        for waiter in role.take_undone(copy.lwm):
+            # Reads are done again, because what they saw may be a refused write.
+            finished = replicas.finished
+            (finished.refused if waiter.keys else finished.again).append(waiter)
+        if role.stage is Stage.SERVING:
+            replicas.transactions.parts.load(role, replicas.now.boot_ms)
+        if lwm != copy.lwm and not role.persisted:
+            replicas.end_role(role)
+    for partition in list(replicas.fills):
+        if partition in replicas.touched:
+            del replicas.fills[partition]
+    replicas.refills.undone()
+    for role in replicas.adopting:
+        replicas.end_role(role)
+    replicas.dirty = {}
+    replicas.touched = {}
+    replicas.ack_due = {}
+    replicas.adopting = []
+    # Drop also messages that need no sync: rows and updates of this turn, whose counters are given
+    # out again, may have been read for a transfer.  What is lost is requested again.
+    asked = any(isinstance(message, Inventory) for _, message in replicas.out.after_sync)
+    replicas.announcements = {}
+    replicas.out = Outbox()
+    if asked:  # the master does not repeat this request
+        replicas.out.send_durable(MASTER, Inventory(replicas.uid, replicas.inventory(), last=False))
