@@ -21,6 +21,7 @@ from quorate.facts.addresses import NotAnAddress, read_address
 from quorate.facts.errors import QuorateError
 from quorate.protocol.settings import DEFAULTS
 from quorate_link.descriptors import raise_limit
+from quorate_link.garbage import keep_collecting
 from quorate_link.secret import read_secret
 from quorate_operator.embedded.api import make_runner
 from quorate_operator.embedded.api_guard import made_token
@@ -184,7 +185,8 @@ async def _run_embedded(folder: Path, secrets: Path, host: str, port: int) -> No
         api_port = web_runner.addresses[0][1]
         _announce(folder / "operator.json", {"pid": os.getpid(), "api_port": api_port})
         _log.info("embedded operator: API on %s:%d, data in %s", host, api_port, folder)
-        waited_for = [asyncio.create_task(each) for each in (stop.wait(), embedded.wait_failed())]
+        ends = (stop.wait(), embedded.wait_failed(), keep_collecting())
+        waited_for = [asyncio.create_task(each) for each in ends]
         ended, waiting = await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
         for task in waiting:
             task.cancel()

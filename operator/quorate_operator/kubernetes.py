@@ -22,6 +22,7 @@ from quorate.facts.addresses import join_address
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus
 from quorate.wire.crds import KINDS
+from quorate_link.garbage import keep_collecting
 from quorate_operator import names
 from quorate_operator.declared.controller import Controller
 from quorate_operator.declared.handlers import WATCHED as DECLARED
@@ -147,6 +148,7 @@ class KubernetesOperator:
         web_runner = await self._serve_health(*health) if health is not None else None
         stopping = asyncio.create_task(stop.wait())
         beating = asyncio.create_task(self._watch.run())
+        collecting = asyncio.create_task(keep_collecting())
         waiting = asyncio.create_task(self._wait_for_kinds())
         try:
             await _first_of(waiting, stopping)
@@ -155,7 +157,7 @@ class KubernetesOperator:
         finally:
             await _cancel(waiting, stopping)
             await self._election.stop()
-            await _cancel(beating)
+            await _cancel(beating, collecting)
             if web_runner is not None:
                 await web_runner.cleanup()
             for api in (self._ownership_api, self._objects_api, self._owned_api):

@@ -44,7 +44,6 @@ from quorate_agent.commands.large_commands import LargeCommands, is_clear
 from quorate_agent.folder.data_folder import DataFolder
 from quorate_agent.folder.folder_writes import FolderWrites
 from quorate_agent.machine.descriptors import Descriptors
-from quorate_agent.machine.garbage import Garbage
 from quorate_agent.machine.memory_limit import memory_limit
 from quorate_agent.metrics import AgentMetrics
 from quorate_agent.process.farewell import leave_in_time
@@ -62,6 +61,7 @@ from quorate_agent.zones.runtime import Engine, ZoneRuntime
 from quorate_agent.zones.stored_zones import LessThanSynced
 from quorate_agent.zones.sync_record import SyncRecord
 from quorate_link import BaseHandler, Endpoint, Link, LinkSettings, RoleKeys
+from quorate_link.garbage import Garbage, own_pause_s
 
 _log = logging.getLogger("quorate.agent")
 
@@ -133,6 +133,7 @@ class Agent(BaseHandler):
         self._loop = asyncio.get_running_loop()
         self._turn = TurnEnd(self._loop.call_soon, self._end_turn).ask
         self._background: set[asyncio.Task[None]] = set()
+        self._garbage = Garbage(pause_s=own_pause_s())
         self._protocol = protocol
         self._memory = budget(settings.client_memory_share, *memory_limit())
         self._held = HeldAppends()
@@ -449,8 +450,8 @@ class Agent(BaseHandler):
                 case EventsTold():
                     for each in self._runtimes.values():
                         each.endpoint.overview.events.tell(event.events)
-                case ZoneClosed():
-                    pass  # its clients were ended with its storage
+                case ZoneClosed():  # its clients were ended with its storage
+                    self._garbage.visit_all()
                 case MembersChanged():
                     self._peers.dial(self.core.members)
                     self._table_changed()
@@ -511,11 +512,10 @@ class Agent(BaseHandler):
 
     async def _keep_ticking(self) -> None:
         measured = late_s = 0.0
-        garbage = Garbage()
         while True:
             if self._loop.time() - measured >= MEASURE_S:
                 measured = self._loop.time()
-                garbage.look(late_s)
+                self._garbage.look(late_s)
                 late_s = 0.0
                 for runtime in self._runtimes.values():
                     runtime.room.look(measured)

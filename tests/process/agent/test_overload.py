@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from math import inf
 
 import pytest
-
 from quorate_agent.machine.garbage import PAUSE_S
+
 from quorate_cluster.beside import NEVER, clients_beside
 from quorate_cluster.fixtures import Measured, StartCluster
 from quorate_cluster.flood import Flood, Pour, commands

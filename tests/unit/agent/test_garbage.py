@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from quorate_agent.commands import endpoint
-from quorate_agent.machine import garbage
-from quorate_agent.machine.garbage import PAUSE_S, YOUNG_MIN, Garbage
 from quorate_agent.notices.tracking import LOOK_MS
+from quorate_link import garbage
+from quorate_link.garbage import ALL_S, PAUSE_S, YOUNG_MIN, Garbage
 from quorate_lone_agent.agent import Agent
 
 
@@ -40,6 +40,7 @@ def clocks() -> Iterator[_Clocks]:
     gc.collect()
     _Cycle.left = 0
     yield _Clocks()
+    gc.unfreeze()
     gc.enable()
 
 
@@ -85,6 +86,33 @@ def test_collections_have_a_pause_between_them(clocks: _Clocks) -> None:
     looks.look(0)
     assert _Cycle.left == YOUNG_MIN
     clocks.pass_s(1, load=0)
+    looks.look(0)
+    assert _Cycle.left == 0
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["told", "after an hour"])
+def test_survivors_are_visited_again_only_when_something_large_was_dropped_or_after_long(
+    clocks: _Clocks, is_told: bool
+) -> None:
+    looks = _garbage(clocks)
+    later = [_Cycle()]
+
+    def collect() -> None:
+        young = [[number] for number in range(YOUNG_MIN)]
+        clocks.pass_s(PAUSE_S, load=0)
+        looks.look(0)
+        young.clear()
+
+    collect()
+    later.clear()
+    collect()
+    assert _Cycle.left == 1, "it has survived a collection"
+
+    if is_told:
+        looks.visit_all()
+    else:
+        clocks.now_s += ALL_S
+    clocks.pass_s(PAUSE_S, load=0)
     looks.look(0)
     assert _Cycle.left == 0
 
