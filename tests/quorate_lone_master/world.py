@@ -19,6 +19,7 @@ from quorate.protocol.messages.master import (
     CaughtUp,
     CopyReady,
     CopyReport,
+    CopySizes,
     Freeze,
     Frozen,
     Inventory,
@@ -58,6 +59,7 @@ class LoneMaster:
         self.ms = 0
         self.stored: dict[Key, Value] = {}
         self.events: list[Event] = []
+        self.asked: list[AskInventory] = []
         self.started: list[tuple[str, PartitionRow]] = []
         self.fills: Callable[[str, int, str], bool] = lambda zone, partition, node: True
         self.refuses: Callable[[str], bool] = lambda node: False
@@ -143,6 +145,12 @@ class LoneMaster:
             self.master.receive(node, Inventory(uid, told, last=False), self.now)
         self.master.receive(node, Inventory("", (), kept=tuple(known)), self.now)
 
+    def _tell_sizes(self, node: str) -> None:
+        for uid, size in self.sizes.items():
+            rows = [part.row for part in self.master.zones[uid].parts.values()]
+            told = tuple((row.partition, size) for row in rows if node in row.voter_nodes)
+            self.master.receive(node, CopySizes(uid, told), self.now)
+
     def report(self, node: str, copies: dict[str, int]) -> None:
         """The agent tells its copies, each of so many bytes."""
         if self.rebuilds:
@@ -226,8 +234,11 @@ class LoneMaster:
     def _answer(self, node: str, message: Message) -> None:
         said: Message
         if isinstance(message, AskInventory):
+            self.asked.append(message)
             if message.zone:
                 self._report_rows(node, message.zone)
+            elif message.sizes:
+                self._tell_sizes(node)
             else:
                 self.report(node, self.sizes)
         if isinstance(message, ZoneTable):

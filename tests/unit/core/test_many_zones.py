@@ -36,6 +36,26 @@ def test_a_message_about_a_zone_has_no_other_zone_looked_at(
     assert set(looked_at) == {"uid-7", "uid-9"}
 
 
+def test_new_zones_have_nobody_tell_what_it_holds() -> None:
+    """There is nothing to move.  All of 1,000 zones were told again every 10 s while new ones came,
+    which took a busy machine so long that agents were taken for lost."""
+    world = LoneMaster(*ZONES[:-1])
+    world.pass_time(15_000)
+    world.asked.clear()
+
+    world.master.set_zone(ZONES[-1], world.now)
+    world.pass_time(5_000)
+    assert len(world.rows(ZONES[-1])) == 1
+    assert world.asked == []
+
+    world.connect("d")
+    world.asked.clear()  # the newcomer tells all it has
+    world.kill("a")
+    world.pass_time(15_000)  # its copies are made elsewhere
+    assert world.asked
+    assert all(each.sizes for each in world.asked)
+
+
 def test_all_zones_are_served_and_at_rest() -> None:
     world = LoneMaster(*ZONES)
 

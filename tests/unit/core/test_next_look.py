@@ -25,7 +25,9 @@ from quorate.protocol.agent.zones_awake import CLOCK_SET_MS, REST_AFTER_MS
 from quorate.protocol.copies.primary import Peer, Primary, Waiter
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
 from quorate.protocol.messages.master import (
+    AskInventory,
     CopyReady,
+    CopySizes,
     Members,
     TroubleKind,
     ZoneGone,
@@ -68,6 +70,7 @@ class OneAgent:
         self.wall_ahead_ms = 1_000_000
         self.visits: Counter[str] = Counter()
         self.flushes: Counter[str] = Counter()
+        self.sent: list[tuple[str, Message]] = []
         tick, flush = Replicas.tick, Replicas.flush
 
         def counted(replicas: Replicas, now: Now) -> None:
@@ -104,7 +107,9 @@ class OneAgent:
         assert self.core.receive_from_master(table, self.now)
 
     def turn(self) -> None:
-        for uid, turn in self.core.flush(self.now).turns:
+        flushed = self.core.flush(self.now)
+        self.sent += flushed.sends
+        for uid, turn in flushed.turns:
             self.core.synced(uid, turn, self.now)
 
     def pass_time(self, ms: int) -> None:
@@ -134,6 +139,27 @@ def test_zones_at_rest_are_visited_every_few_seconds(monkeypatch: pytest.MonkeyP
     assert {*agent.visits.values()} <= {10, 11}, "not never, and not with every tick"
     assert len(agent.visits) == 100
     assert not agent.flushes
+
+
+def test_sizes_are_told_little_by_little_and_wake_no_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = OneAgent(100, monkeypatch)
+    _write(agent, "zone-7", b"key")
+    agent.pass_time(2000)
+    agent.visits.clear()
+    agent.sent.clear()
+
+    agent.core.receive_from_master(AskInventory(1, sizes=True), agent.now)
+    agent.pass_time(TICK_MS)
+    first = [message for _, message in agent.sent if isinstance(message, CopySizes)]
+    agent.pass_time(10 * TICK_MS)
+    every = [message for _, message in agent.sent if isinstance(message, CopySizes)]
+    told = {message.zone: dict(message.sizes) for message in every}
+
+    assert 0 < len(first) < 50, "those of thousands would be a burst"
+    assert len(told) == 100
+    assert told["zone-7"].keys() == set(range(PARTITIONS))
+    assert max(told["zone-7"].values()) > max(told["zone-8"].values())
+    assert not agent.visits
 
 
 def test_a_zone_in_which_something_happens_is_visited_by_the_next_tick_and_no_other(

@@ -1,12 +1,14 @@
 """Reports of a copy: to the master, and to tools that compare copies."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 from quorate.facts.partition_row import PartitionRow
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.totals import DIGEST_BYTES
-from quorate.protocol.messages.master import CopyReport
+from quorate.protocol.messages.master import CopyReport, CopySizes
 from quorate.protocol.messages.tools import CopyDigest, CopyState
 
 
@@ -23,6 +25,12 @@ def report(copy: Copy) -> CopyReport:
         copy.adopted,
         copy.space.byte_count(),
     )
+
+
+def copy_sizes(zone: str, copies: Iterable[Copy]) -> CopySizes:
+    """Return the sizes of the adopted copies, for a master that plans migrations."""
+    adopted = [copy for copy in copies if copy.adopted]
+    return CopySizes(zone, tuple([(each.partition, each.space.byte_count()) for each in adopted]))
 
 
 def report_with_row(copy: Copy, row: PartitionRow | None, role: Primary | None) -> CopyReport:

@@ -32,6 +32,7 @@ from quorate.protocol.messages.master import (
     AgentReport,
     CaughtUp,
     CopyReady,
+    CopySizes,
     Frozen,
     Inventory,
     MasterPing,
@@ -234,6 +235,9 @@ class Master:
                 zone.rows_stored(node, message)
             case TransferProgress():
                 zone.progress(node, message, now)
+            case CopySizes():
+                zone.sizes_told(message)
+                return  # nothing is due because of it
             case ZoneReady():
                 zone.ready(node, message, now)
             case _:
@@ -388,7 +392,7 @@ class Master:
                 if self.agents[node].connected:
                     self._cluster.sends.append((node, MasterPing(self.master_term, self._ping)))
         if now.boot_ms - self._cluster.asked_ms >= SIZES_AGE_MS:
-            self._cluster.ask_inventories(now)
+            self._cluster.ask_sizes(now)
         self._nodes.judge(now)
         self.decide(now)
 

@@ -92,8 +92,12 @@ class Cluster:
         self.passes_left -= 1
         return True
 
-    def ask_inventories(self, now: Now) -> None:
-        """Ask all agents for the sizes of their copies, at most once in `ASK_SIZES_MS`."""
+    def ask_sizes(self, now: Now) -> None:
+        """Ask all agents for the sizes of their copies, at most once in `ASK_SIZES_MS`.
+
+        After the loss of the metastore they also tell their rows again.
+        """
         if now.boot_ms - self.asked_ms >= ASK_SIZES_MS:
             self.asked_ms = now.boot_ms
-            self.publish_to_all(AskInventory(self.master_term, self.recovering))
+            ask = AskInventory(self.master_term, self.recovering, sizes=not self.recovering)
+            self.publish_to_all(ask)

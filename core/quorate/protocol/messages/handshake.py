@@ -11,7 +11,7 @@ import msgspec
 
 NONCE_BYTES = 32
 FORMAT_LOWEST = 2
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """The lowest and the highest frame format that this build speaks (formats.py)."""
 FRAME_BYTES_MAX = 80 * 1024 * 1024
 

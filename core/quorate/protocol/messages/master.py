@@ -74,6 +74,9 @@ class Freeze(msgspec.Struct, frozen=True, array_like=True, tag=15):
 class AskInventory(msgspec.Struct, frozen=True, array_like=True, tag=16):
     """Asks for every copy of every zone.  A new master sends it, and so does a re-registration.
 
+    `sizes`: the agent has told the rest; it answers with CopySizes.  (An agent of a build without
+    that answers in full.)
+
     `rows`: the metastore is lost.  The agent also reports its rows, including those of partitions
     without a copy here, and zones of which this process was told no row.  `zone`: report only this
     zone, with its rows; if it is not here, the report is empty.
@@ -82,6 +85,7 @@ class AskInventory(msgspec.Struct, frozen=True, array_like=True, tag=16):
     master_term: int
     rows: bool = False
     zone: str = ""
+    sizes: bool = False
 
 
 class EventsTold(msgspec.Struct, frozen=True, array_like=True, tag=17):
@@ -283,6 +287,13 @@ class TransferProgress(msgspec.Struct, frozen=True, array_like=True, tag=30):
     done: bool = False
 
 
+class CopySizes(msgspec.Struct, frozen=True, array_like=True, tag=31):
+    """The bytes of the adopted copies of one zone: (partition, bytes) each."""
+
+    zone: str
+    sizes: tuple[tuple[int, int], ...]
+
+
 FromMaster = (
     Members
     | ZoneTable
@@ -306,4 +317,5 @@ ToMaster = (
     | ActivationBlocked
     | CopyReady
     | TransferProgress
+    | CopySizes
 )

@@ -59,7 +59,10 @@ class Rebalance:
     def data_nodes(self, record: ZoneRecord, now: Now) -> list[DataNode]:
         """Return the agents that may hold copies; those that are waited for count as online."""
         nodes: list[DataNode] = []
-        replaced = {n for part in self._parts.values() for n in self._nodes.dead_voters(part.row)}
+        voters = {
+            voter for part in self._parts.values() for each in part.row.voter_sets for voter in each
+        }
+        replaced = {voter.node for voter in voters if self._nodes.is_dead(voter)}
         self._states.clear()
         for name in sorted(self._agents):
             agent = self._agents[name]
@@ -188,6 +191,23 @@ class Rebalance:
         self.target = distribute_partitions(current, nodes, record.replicas)
         self.off_target = dict.fromkeys(sorted(self._parts))
         return True
+
+    def plan(self, record: ZoneRecord) -> bool:
+        """Plan the next step of each row that may not be at its target, after a change.
+
+        Return whether a step that was not planned before makes a copy.  The queue plans what is not
+        planned yet, but for all zones in one turn.
+        """
+        if self.target is None:
+            return False
+        copies = False
+        for partition in self.off_target:
+            row = self._parts[partition].row
+            known = self._steps.get(partition)
+            step = self._planned_step(row, record)
+            is_new = known is None or known[1] != step
+            copies |= is_new and step is not None and step.newcomer is not None
+        return copies
 
     def _wanted(self, row: PartitionRow) -> tuple[str, ...]:
         """Return the target of one row, with a primary that can serve.
@@ -346,10 +366,10 @@ class Rebalance:
         states = self._states
         for partition in self.off_target:
             row = self._parts[partition].row
-            for node in row.voter_nodes:
-                state = states.get(node)
+            for voter in row.voters:
+                state = states.get(voter.node)
                 if state in ("waited", "refused") or (
-                    state == "online" and node not in row.replicas
+                    state == "online" and voter.node not in row.replicas
                 ):
                     return True
         return False

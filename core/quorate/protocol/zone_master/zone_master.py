@@ -19,6 +19,7 @@ from quorate.protocol.messages.events import Reason
 from quorate.protocol.messages.master import (
     AgentReport,
     CopyReport,
+    CopySizes,
     RowsStored,
     TransferProgress,
     ZoneReady,
@@ -151,6 +152,12 @@ class ZoneMaster(Zone):
             if copy.adopted:
                 self._rebalance.note_size(copy.partition, copy.size)
 
+    def sizes_told(self, message: CopySizes) -> None:
+        """Take the sizes of an agent's adopted copies."""
+        for partition, size in message.sizes:
+            if partition in self.parts:
+                self._rebalance.note_size(partition, size)
+
     def reported(self, node: str, report: AgentReport) -> None:
         """Take what an agent reports about this zone twice a second, except stuck primaries."""
         why_full = report.full.get(self.record.uid, "")
@@ -248,10 +255,11 @@ class ZoneMaster(Zone):
             is_whole = len(self.parts) == self.record.partitions
             self._placement.note_placed(now)
             if is_whole and self._rebalance.refresh(self.record, now):
-                self._cluster.ask_inventories(now)
                 for partition, part in self.parts.items():
                     if part.row.active is not None:
                         self._judge_active(partition)
+            if self._rebalance.plan(self.record):
+                self._cluster.ask_sizes(now)
         partitions = sorted(self.parts) if whole else sorted(self.dirty & self.parts.keys())
         self.dirty.clear()
         for partition in partitions:
