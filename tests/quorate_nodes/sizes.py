@@ -1,5 +1,6 @@
 """Another number of agents, and the volumes of those that have left made free again."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -31,14 +32,35 @@ def wait_size(installed: Installed, agents: int) -> None:
 
 @contextmanager
 def three_in_the_end(installed: Installed) -> Iterator[None]:
-    """Then there are three agents again, and nobody has the volumes of the others."""
+    """Then there are the first three agents again, and nobody has the volumes of the others."""
     try:
         yield
     finally:
-        scale(installed, 3)
-        wait_size(installed, 3)
+        if agents_of(installed) == THREE:
+            _leave(installed, 3)
+        else:  # which agents leave depends on what each of them holds
+            scale(installed, 6)
+            wait_size(installed, 6)
+            _drain(installed, MORE)
+            _leave(installed, 3)
+            _drain(installed, [])
         for agent in MORE:
             _free(installed, agent)
+
+
+def agents_of(installed: Installed) -> list[str]:
+    """The names of the agents that have a pod."""
+    return [pod["metadata"]["labels"]["quorate.io/agent"] for pod in installed.pods()]
+
+
+def _leave(installed: Installed, agents: int) -> None:
+    scale(installed, agents)
+    wait_size(installed, agents)
+
+
+def _drain(installed: Installed, agents: list[str]) -> None:
+    patch = json.dumps({"spec": {"drainAgents": agents}})
+    installed.kubectl("patch", "storagecluster", CLUSTER, "--type=merge", f"--patch={patch}")
 
 
 def claims(installed: Installed, agents: list[str]) -> dict[str, str]:

@@ -9,8 +9,8 @@ from quorate_cluster.fixtures import Measured
 from quorate_cluster.outage import Pulses, key_in_each
 from quorate_cluster.served import NotServed
 from quorate_nodes.digests import digests
-from quorate_nodes.installed import ZONE, Installed
-from quorate_nodes.sizes import MORE, THREE, claims, scale, three_in_the_end, wait_size
+from quorate_nodes.installed import CLUSTER, ZONE, Installed
+from quorate_nodes.sizes import MORE, THREE, agents_of, claims, scale, three_in_the_end, wait_size
 
 pytestmark = [pytest.mark.e2e, pytest.mark.deep, pytest.mark.timeout(400)]
 
@@ -28,6 +28,8 @@ def test_three_agents_become_six_and_three_again_and_no_command_fails(
             pulses.wait_all_written_since(time.monotonic())
             of_six = claims(first_day, [*THREE, *MORE])
             assert before.items() < of_six.items()
+            held = _held(first_day)
+            zones = _zones(first_day)
 
             began = time.monotonic()
             scale(first_day, 3)
@@ -39,8 +41,11 @@ def test_three_agents_become_six_and_three_again_and_no_command_fails(
             f"{grown_s:.1f} s and {shrunk_s:.1f} s; failed commands {len(pulses.failed)}; a key"
             f" waits for at most {max(pulses.longest_gaps_s(0)):.2f} s",
         )
-        agents = [pod["metadata"]["labels"]["quorate.io/agent"] for pod in first_day.pods()]
-        assert agents == THREE, "of those that hold the same the last ones leave"
+        stayed = agents_of(first_day)
+        assert {zones[agent] for agent in stayed} == set(zones.values()), "one agent of each zone"
+        for agent in held.keys() - set(stayed):
+            other = next(each for each in stayed if zones[each] == zones[agent])
+            assert (*held[agent], other) <= (*held[other], agent), "who held less has left"
         assert claims(first_day, [*THREE, *MORE]) == of_six, "claims are kept"
         assert are_equal(digests(first_day, ZONE))
         assert pulses.lost() == []
@@ -76,3 +81,21 @@ def test_at_zero_nothing_runs_and_at_three_all_rows_are_there_again(
     assert digests(first_day, ZONE) == before
     client = first_day.client(ZONE)
     assert [client.get(key) for key in keys] == [f"value of {key}".encode() for key in keys]
+
+
+def _held(installed: Installed) -> dict[str, tuple[int, int]]:
+    """agent -> its copies and primaries, by the StorageCluster's status."""
+    members = installed.get("storagecluster", CLUSTER)["status"]["members"]
+    return {each["name"]: (each["owners"], each["primaries"]) for each in members}
+
+
+def _zones(installed: Installed) -> dict[str, str]:
+    """agent -> the zone of the node that its pod is on."""
+    labels = {
+        node["metadata"]["name"]: node["metadata"]["labels"]["topology.kubernetes.io/zone"]
+        for node in installed.nodes.get("nodes")["items"]
+    }
+    return {
+        pod["metadata"]["labels"]["quorate.io/agent"]: labels[pod["spec"]["nodeName"]]
+        for pod in installed.pods()
+    }
