@@ -7,9 +7,10 @@ import pytest
 from quorate.facts.time import Now
 from quorate.facts.zone import StorageKind, ZoneRecord
 from quorate.protocol.master.master import DECIDE_MS, Master
+from quorate.protocol.master.migration_queue import MigrationQueue
 from quorate.protocol.members.cluster import PASSES_MAX, Cluster
 from quorate.protocol.messages.master import Inventory, TransferProgress
-from quorate.protocol.zone_master import first_placement
+from quorate.protocol.zone_master import first_placement, rebalance
 from quorate.protocol.zone_master.zone_master import QUIET_PASS_MS, ZoneMaster
 from quorate_lone_master.world import LoneMaster
 
@@ -84,6 +85,42 @@ def test_zones_that_wait_for_an_agent_are_placed_some_in_a_turn_and_the_next_is_
     assert max(turns.placed) == PASSES_MAX
     assert all(len(zone.parts) == 4 for zone in lone.master.zones.values())
     turns.check()
+
+
+def test_after_a_change_of_the_agents_steps_of_few_zones_are_planned_in_a_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those of all zones in one turn took a second with 950 zones; no agent was heard meanwhile."""
+    lone = LoneMaster(*zones())
+    lone.pass_time(2 * QUIET_PASS_MS)
+    planned: list[int] = []
+    next_migration, start, tick = rebalance.next_migration, MigrationQueue.start, Master.tick
+
+    def counted(*arguments: Any) -> Any:
+        planned[-1] += 1
+        return next_migration(*arguments)
+
+    def in_queue(queue: MigrationQueue, now: Now) -> None:
+        before = planned[-1]
+        start(queue, now)
+        assert planned[-1] == before, "the queue of all zones has nothing left to plan"
+
+    def in_tick(master: Master, now: Now) -> None:
+        planned.append(0)
+        tick(master, now)
+
+    planned.append(0)
+    monkeypatch.setattr(rebalance, "next_migration", counted)
+    monkeypatch.setattr(MigrationQueue, "start", in_queue)
+    monkeypatch.setattr(Master, "tick", in_tick)
+
+    lone.connect("d")
+    for _ in range(2 * ZONES // PASSES_MAX):
+        lone.ms += DECIDE_MS
+        lone.master.tick(lone.now)
+
+    assert sum(planned) >= 4 * ZONES
+    assert max(planned[1:]) <= 4 * PASSES_MAX  # `connect` is several turns
 
 
 @pytest.mark.parametrize("late_ms", [DECIDE_MS, QUIET_PASS_MS], ids=["in time", "late"])
