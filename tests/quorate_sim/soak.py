@@ -11,9 +11,11 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from itertools import count
 from multiprocessing import get_context
+from multiprocessing.pool import AsyncResult, Pool
 from random import SystemRandom
 from typing import NamedTuple
 
@@ -22,6 +24,8 @@ from quorate_sim.faults import replay_command, run_seed
 
 BLOCK = 10
 FIRST_MAX = 10**9
+TELL_S = 60.0
+"""Seconds between two lines that say how far it is: a run that is cut short counts, too."""
 
 
 class Block(NamedTuple):
@@ -63,20 +67,15 @@ def soak(first: int, seeds: int, minutes: float, workers: int) -> bool:
     # What is there by now stays: the garbage of seeds is found without looking through it.
     with get_context("fork").Pool(workers, gc.freeze) as pool:
         # A block is handed out only when a worker is free: with a time limit nothing is left over.
-        waiting = []
-        blocks = _blocks(first, seeds, until)
-        for at in blocks:
-            waiting.append(pool.apply_async(run_block, (at,)))
-            while len(waiting) >= workers * 2:
-                block = waiting.pop(0).get()
-                done, failed = done + block.seeds, failed + len(block.failed)
-                counts.add(block.counts)
-                _tell(block)
-        for result in waiting:
-            block = result.get()
+        told_s = started
+        for block in _run(pool, _blocks(first, seeds, until), workers * 2):
             done, failed = done + block.seeds, failed + len(block.failed)
             counts.add(block.counts)
-            _tell(block)
+            for seed, what in block.failed:
+                print(f"seed {seed}: {what}\n  replay: {replay_command(seed)}", flush=True)
+            if time.monotonic() - told_s >= TELL_S:
+                told_s = time.monotonic()
+                print(f"{done} seeds until now, {failed} failed", flush=True)
     seconds = time.monotonic() - started
     print(table(counts))
     print(
@@ -86,9 +85,14 @@ def soak(first: int, seeds: int, minutes: float, workers: int) -> bool:
     return failed == 0
 
 
-def _tell(block: Block) -> None:
-    for seed, what in block.failed:
-        print(f"seed {seed}: {what}\n  replay: {replay_command(seed)}", flush=True)
+def _run(pool: Pool, blocks: Iterable[int], waiting_max: int) -> Iterator[Block]:
+    waiting: deque[AsyncResult[Block]] = deque()
+    for at in blocks:
+        waiting.append(pool.apply_async(run_block, (at,)))
+        if len(waiting) >= waiting_max:
+            yield waiting.popleft().get()
+    for result in waiting:
+        yield result.get()
 
 
 def main() -> int:
