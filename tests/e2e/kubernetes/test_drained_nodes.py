@@ -60,7 +60,7 @@ def test_a_cordoned_node_has_no_primaries_and_of_two_drains_the_second_waits_for
                 done, waits = (first, second) if one.poll() == 0 else (second, first)
                 waiting = two if one.poll() == 0 else one
                 gone = _agent(by_node[done])
-                expected = f"away: {gone}; partitions of Zone {ZONE} need all their other voters"
+                expected = f"offline: {gone}; partitions of Zone {ZONE} need all their other voters"
                 first_day.wait(
                     lambda: expected in _evictions(first_day)[1], "a condition that says why"
                 )
