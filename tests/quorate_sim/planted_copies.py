@@ -10,12 +10,12 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder
 from quorate.protocol.agent import transfer
-from quorate.protocol.agent.outbox import Outbox
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.agent.turn import Turn
 from quorate.protocol.copies import supply
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.fill import Fill
+from quorate.protocol.copies.outbox import Outbox
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.replication import FenceAck, Update

@@ -9,9 +9,9 @@ import msgspec
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import Holder, NodeRecord
 from quorate.protocol.agent import committed_rows
-from quorate.protocol.agent.leases import Leases
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.copy import Copy
+from quorate.protocol.copies.leases import Leases
 from quorate.protocol.copies.primary import GatherPlan, Primary, Stage
 from quorate_sim.changed import changed
 

@@ -4,6 +4,7 @@ from contextlib import AbstractContextManager
 
 import msgspec
 
+from quorate.protocol.copies.open_part import OpenPart
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.messages.transactions import (
     COORDINATOR,
@@ -16,7 +17,7 @@ from quorate.protocol.messages.transactions import (
 from quorate.protocol.storage import Operation
 from quorate.protocol.transactions.coordinator import Coordinator, Ended
 from quorate.protocol.transactions.lock_queue import LockQueue
-from quorate.protocol.transactions.parts import OpenPart, Parts
+from quorate.protocol.transactions.parts import Parts
 from quorate_sim.changed import changed
 
 

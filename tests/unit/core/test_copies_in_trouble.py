@@ -11,9 +11,9 @@ from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.agent import turn as turn_module
-from quorate.protocol.agent.leases import Leases
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.copy import Copy
+from quorate.protocol.copies.leases import Leases
 from quorate.protocol.copies.primary import Stage, Waiter
 from quorate.protocol.messages.master import Inventory, RowsStored
 from quorate.protocol.messages.message import Message

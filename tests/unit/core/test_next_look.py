@@ -17,11 +17,11 @@ from quorate.protocol.agent import agent as agent_module
 from quorate.protocol.agent.activation import TROUBLE_AFTER_MS
 from quorate.protocol.agent.agent import AgentCore
 from quorate.protocol.agent.next_look import IDLE_LOOK_MS, next_look_ms
-from quorate.protocol.agent.outbox import Outbox
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.agent.turn import Turn
 from quorate.protocol.agent.upkeep import AGE_MARK_MS, DIGEST_KEPT_MS, LOG_CHECK_MS
 from quorate.protocol.agent.zones_awake import CLOCK_SET_MS, REST_AFTER_MS
+from quorate.protocol.copies.outbox import Outbox
 from quorate.protocol.copies.primary import Peer, Primary, Waiter
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
 from quorate.protocol.messages.master import (

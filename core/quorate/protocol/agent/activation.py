@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from quorate.facts.lineage import Lineage
 from quorate.facts.time import Now
-from quorate.protocol.agent.outbox import MASTER
+from quorate.protocol.copies.outbox import MASTER
 from quorate.protocol.copies.primary import GatherPlan, Peer, Primary, Stage
 from quorate.protocol.messages.master import (
     Activated,

@@ -16,13 +16,13 @@ from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.agent.activation import TROUBLE_AFTER_MS
-from quorate.protocol.agent.leases import Leases
 from quorate.protocol.agent.masterships import why_not_believed, why_not_obeyed
-from quorate.protocol.agent.outbox import MASTER
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.agent.turn import Finished, Turn
 from quorate.protocol.agent.zone_openings import Opening, ZoneOpenings
 from quorate.protocol.agent.zones_awake import ZonesAwake
+from quorate.protocol.copies.leases import Leases
+from quorate.protocol.copies.outbox import MASTER
 from quorate.protocol.copies.reports import copy_sizes
 from quorate.protocol.messages.handshake import Hello
 from quorate.protocol.messages.master import (

@@ -13,9 +13,7 @@ from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.agent import activation, committed_rows, transfer, upkeep, voter
-from quorate.protocol.agent.leases import Leases
 from quorate.protocol.agent.next_look import next_look_ms
-from quorate.protocol.agent.outbox import MASTER, Outbox
 from quorate.protocol.agent.refill import Refills
 from quorate.protocol.agent.turn import (
     Finished,
@@ -28,6 +26,8 @@ from quorate.protocol.agent.turn import (
 )
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.fill import Fill
+from quorate.protocol.copies.leases import Leases
+from quorate.protocol.copies.outbox import MASTER, Outbox
 from quorate.protocol.copies.primary import Primary, Stage, Waiter
 from quorate.protocol.copies.record import recorded_partitions
 from quorate.protocol.copies.reports import report, report_with_row

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from quorate.protocol.agent import activation
-from quorate.protocol.agent.outbox import MASTER
 from quorate.protocol.copies.copy import Copy, decode_update
 from quorate.protocol.copies.fill import Fill
+from quorate.protocol.copies.outbox import MASTER
 from quorate.protocol.copies.primary import Stage
 from quorate.protocol.copies.supply import supply_keys, supply_snapshot, supply_updates
 from quorate.protocol.messages.replication import Rejected, Sync

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from quorate.protocol.agent.outbox import MASTER, Outbox
 from quorate.protocol.copies.copy import Copy
+from quorate.protocol.copies.outbox import MASTER, Outbox
 from quorate.protocol.copies.primary import Primary, Stage, Waiter
 from quorate.protocol.copies.record import record_names
 from quorate.protocol.messages.master import Inventory

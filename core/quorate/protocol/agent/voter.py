@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from quorate.protocol.agent.outbox import MASTER
 from quorate.protocol.copies.copy import decode_update
+from quorate.protocol.copies.outbox import MASTER
 from quorate.protocol.messages.master import Prepared, PreparedRow
 from quorate.protocol.messages.replication import Batch, Fence, FenceAck, FenceRefused, Rejected
 

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 
 from quorate.facts.errors import InvariantError
 from quorate.facts.time import Now
-from quorate.protocol.agent.leases import Leases
 from quorate.protocol.agent.replicas import Replicas
+from quorate.protocol.copies.leases import Leases
 
 REST_AFTER_MS = 500
 """A zone goes to rest after this long with nothing in progress."""

@@ -17,6 +17,7 @@ import msgspec
 from quorate.facts.keyspace import RESERVED
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder
+from quorate.protocol.copies.open_part import OpenPart
 from quorate.protocol.copies.primary import Primary, Waiter
 from quorate.protocol.messages.transactions import (
     BYTES_PER_MS,
@@ -32,7 +33,6 @@ from quorate.protocol.messages.transactions import (
     PreparePart,
     TransactionMessage,
 )
-from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import ROW_OVERHEAD_BYTES, Operation
 from quorate.protocol.transactions.lock_queue import LockQueue
 
@@ -61,45 +61,6 @@ class Evaluated(NamedTuple):
 Evaluate = Callable[[Primary, PreparePart], Evaluated]
 Send = Callable[[str, TransactionMessage], None]
 """Sends to a node.  An empty node means that a partition has no primary: nothing is sent."""
-
-
-class OpenPart:
-    """A part or a decision, as the primary knows it.
-
-    (term, counter) identify the update that prepared it.  `left`, of a decision: the parts that
-    have not reported that they are finished, and COORDINATOR until it knows the outcome.
-    """
-
-    __slots__ = ("asked_ms", "counter", "left", "since_ms", "state", "term", "told")
-
-    def __init__(self, term: int, counter: int, state: Part | Decision, now_ms: int) -> None:
-        self.term = term
-        self.counter = counter
-        self.since_ms = now_ms
-        self.asked_ms = -1
-        self.told = ("", 0)  # (node, time in boot ms) of the last reply
-        self.left: dict[int, tuple[int, int]] = {}
-        self.state = state
-        if isinstance(state, Decision):
-            self.decide(state)
-
-    def decide(self, decision: Decision) -> None:
-        """Turn the part into the decision to commit."""
-        self.state = decision
-        self.left = {COORDINATOR: (0, 0)}
-        for partition, term, counter in decision.others:
-            self.left[partition] = (term, counter)
-
-    def is_named(self, ask: Decide | FinishPart) -> bool:
-        """Return whether the message names this very part."""
-        return (self.term, self.counter) == (ask.term, ask.counter)
-
-    def is_due(self, now_ms: int, settings: ProtocolSettings) -> bool:
-        """Return whether to ask or tell again; if so, note that it is done now."""
-        if self.asked_ms >= 0 and now_ms - self.asked_ms < settings.step_retry_ms:
-            return False
-        self.asked_ms = now_ms
-        return True
 
 
 class Telling(Waiter):
