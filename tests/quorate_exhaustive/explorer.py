@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from quorate.facts.errors import InvariantError
 from quorate.facts.partition_row import PartitionRow
-from quorate.protocol.agent.outbox import MASTER
+from quorate.protocol.copies.outbox import MASTER
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
 from quorate.protocol.messages.master import AskInventory, Inventory, Members
 from quorate.protocol.metastore import Key, ShardKey, Value

@@ -16,9 +16,9 @@ import msgspec
 from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.agent.agent import AgentCore
-from quorate.protocol.agent.leases import Leases
-from quorate.protocol.agent.outbox import MASTER
 from quorate.protocol.agent.replicas import Replicas
+from quorate.protocol.copies.leases import Leases
+from quorate.protocol.copies.outbox import MASTER
 from quorate.protocol.copies.primary import Primary, Stage, Waiter
 from quorate.protocol.copies.shared_leases import SharedLeases
 from quorate.protocol.master.master import Master

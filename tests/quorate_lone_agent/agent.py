@@ -8,9 +8,9 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import StorageKind, ZoneRecord
-from quorate.protocol.agent.leases import Leases
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.agent.turn import Turn
+from quorate.protocol.copies.leases import Leases
 from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.replication import Heartbeat
 from quorate.protocol.settings import DEFAULTS

@@ -10,9 +10,9 @@ from quorate.facts.time import Now
 from quorate.facts.zone import SyncWrites, ZoneRecord
 from quorate.protocol.agent.agent import AgentCore, ZoneOpened
 from quorate.protocol.agent.masterships import why_not_obeyed
-from quorate.protocol.agent.outbox import MASTER
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.agent.turn import Turn
+from quorate.protocol.copies.outbox import MASTER
 from quorate.protocol.copies.primary import Primary, Waiter
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
 from quorate.protocol.messages.master import Greet

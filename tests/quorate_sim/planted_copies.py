@@ -10,13 +10,14 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder
 from quorate.protocol.agent import transfer
-from quorate.protocol.agent.outbox import Outbox
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.agent.turn import Turn
 from quorate.protocol.copies import supply
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.fill import Fill
+from quorate.protocol.copies.outbox import Outbox
 from quorate.protocol.copies.primary import Primary
+from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.replication import FenceAck, Update
 from quorate.protocol.storage import Row
@@ -45,11 +46,11 @@ def lineage_before_data() -> Iterator[None]:
 def source_deletes_early() -> AbstractContextManager[None]:
     """Who is to leave deletes its copy when the migration begins."""
 
-    def names_me(self: Replicas, row: PartitionRow) -> bool:
+    def names_me(self: ZoneCopies, row: PartitionRow) -> bool:
         voters = row.active.voters if row.active is not None else row.voters
         return any((v.node, v.store) == (self.me.node, self.me.store) for v in voters)
 
-    return changed(Replicas, "names_me", names_me)
+    return changed(ZoneCopies, "names_me", names_me)
 
 
 def answer_above_a_hole() -> AbstractContextManager[None]:
@@ -213,7 +214,7 @@ def store_known_by_name() -> Iterator[None]:
             node: self._registered.get(node, store) for node, store in self.stores.items()
         }
 
-    def names_me(self: Replicas, row: PartitionRow) -> bool:
+    def names_me(self: ZoneCopies, row: PartitionRow) -> bool:
         destination = row.destination
         is_destination = destination is not None and destination.node == self.me.node
         return self.me.node in row.voter_nodes or is_destination
@@ -224,6 +225,6 @@ def store_known_by_name() -> Iterator[None]:
     with (
         changed(Primary, "follow", follow_by_name),
         changed(Primary, "_is_dead", is_dead),
-        changed(Replicas, "names_me", names_me),
+        changed(ZoneCopies, "names_me", names_me),
     ):
         yield

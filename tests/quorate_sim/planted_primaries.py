@@ -9,10 +9,10 @@ import msgspec
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import Holder, NodeRecord
 from quorate.protocol.agent import committed_rows
-from quorate.protocol.agent.leases import Leases
-from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.copy import Copy
+from quorate.protocol.copies.leases import Leases
 from quorate.protocol.copies.primary import GatherPlan, Primary, Stage
+from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate_sim.changed import changed
 
 
@@ -44,12 +44,12 @@ def same_term_twice() -> Iterator[None]:
         return Holder(self.name, self.zone_store(persistent), 1)
 
     def begin_again(
-        replicas: Replicas, copy: Copy, row: PartitionRow, carried: Primary | None, *rest: Any
+        zone: ZoneCopies, copy: Copy, row: PartitionRow, carried: Primary | None, *rest: Any
     ) -> None:
         last_term, copy.last_term = copy.last_term, 0
         term, copy.promise_term = copy.promise_term, min(copy.promise_term, row.term - 1)
         try:
-            begin_role(replicas, copy, row, carried, *rest)
+            begin_role(zone, copy, row, carried, *rest)
         finally:
             copy.promise_term = max(copy.promise_term, term)
             if copy.last_term == 0:

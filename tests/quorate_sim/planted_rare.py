@@ -3,9 +3,9 @@
 from contextlib import AbstractContextManager
 
 from quorate.facts.time import Now
-from quorate.protocol.agent import replicas
 from quorate.protocol.agent.agent import AgentCore
 from quorate.protocol.agent.zone_openings import Opening, ZoneOpenings
+from quorate.protocol.copies import zone_copies
 from quorate.protocol.copies.fill import Fill
 from quorate.protocol.messages.master import FromMaster, Greet
 from quorate.protocol.storage import Storage
@@ -31,7 +31,7 @@ def known_by_promise_alone() -> AbstractContextManager[None]:
     def partitions(storage: Storage) -> list[int]:
         return [int(name[1:]) for name, _ in storage.records(b"p")]
 
-    return changed(replicas, "recorded_partitions", partitions)
+    return changed(zone_copies, "recorded_partitions", partitions)
 
 
 def rebuilt_beside_what_was() -> AbstractContextManager[None]:

@@ -1,15 +1,16 @@
 """Planted defects: zones at rest that are not looked at when they have something to do."""
 
 from contextlib import AbstractContextManager
+from typing import Any
 
 from quorate.facts.time import Now
 from quorate.protocol.agent import next_look as next_look_module
 from quorate.protocol.agent import replicas as replicas_module
 from quorate.protocol.agent.agent import AgentCore
 from quorate.protocol.agent.next_look import next_look_ms
-from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.shared_leases import SharedLeases
+from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate.protocol.messages.master import Trouble
 from quorate_sim.changed import changed
 
@@ -17,23 +18,23 @@ from quorate_sim.changed import changed
 def wake_up_forgotten() -> AbstractContextManager[None]:
     """What happens in a zone does not have it looked at by the next tick."""
 
-    def wake(self: Replicas) -> None:
+    def wake(self: ZoneCopies) -> None:
         look_ms = self.look_ms
         before(self)
         self.look_ms = look_ms
 
-    before = Replicas.wake
-    return changed(Replicas, "wake", wake)
+    before = ZoneCopies.wake
+    return changed(ZoneCopies, "wake", wake)
 
 
 def keys_that_expire_forgotten() -> AbstractContextManager[None]:
     """A zone claims to be at rest although a key expires meanwhile."""
 
-    def without_expiry(replicas: Replicas, now: Now) -> int:
-        kept = {role: role.copy.expiring for role in replicas.roles.values()}
+    def without_expiry(zone: ZoneCopies, *rest: Any) -> int:
+        kept = {role: role.copy.expiring for role in zone.roles.values()}
         for role in kept:
             role.copy.expiring = []
-        found = next_look_ms(replicas, now)
+        found = next_look_ms(zone, *rest)
         for role, expiring in kept.items():
             role.copy.expiring = expiring
         return found
@@ -44,7 +45,7 @@ def keys_that_expire_forgotten() -> AbstractContextManager[None]:
 def retries_forgotten() -> AbstractContextManager[None]:
     """A zone with a role that repeats what was not answered claims to have nothing due."""
 
-    def never(replicas: Replicas, role: Primary, now_ms: int) -> int:
+    def never(zone: ZoneCopies, role: Primary, now_ms: int) -> int:
         return now_ms + next_look_module.IDLE_LOOK_MS
 
     return changed(next_look_module, "_role_due_ms", never)

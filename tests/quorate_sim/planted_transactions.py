@@ -4,6 +4,7 @@ from contextlib import AbstractContextManager
 
 import msgspec
 
+from quorate.protocol.copies.open_part import OpenPart
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.messages.transactions import (
     COORDINATOR,
@@ -14,20 +15,21 @@ from quorate.protocol.messages.transactions import (
     TransactionMessage,
 )
 from quorate.protocol.storage import Operation
+from quorate.protocol.transactions import parts
 from quorate.protocol.transactions.coordinator import Coordinator, Ended
 from quorate.protocol.transactions.lock_queue import LockQueue
-from quorate.protocol.transactions.parts import OpenPart, Parts
+from quorate.protocol.transactions.parts import Parts
 from quorate_sim.changed import changed
 
 
 def locks_forgotten() -> AbstractContextManager[None]:
     """A new primary does not look for what was prepared before it."""
 
-    def load(self: Parts, role: Primary, now_ms: int) -> None:
+    def load(role: Primary, now_ms: int) -> None:
         role.parts.clear()
         role.locks.clear()
 
-    return changed(Parts, "load", load)
+    return changed(parts, "load", load)
 
 
 def locks_ignored() -> AbstractContextManager[None]:
@@ -96,7 +98,7 @@ def told_before_durable() -> AbstractContextManager[None]:
         message: TransactionMessage | None,
     ) -> None:
         role.write(operations)
-        self._replicas.commands_wrote(role)
+        self._zone.commands_wrote(role)
         if message is not None:
             self._send(node, message)
 

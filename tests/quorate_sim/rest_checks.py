@@ -50,7 +50,7 @@ def _state(zone: Replicas) -> Iterator[tuple[str, object]]:
     yield "refused rows", (*zone.refused_rows,)
     yield "refills", zone.refills.partitions
     yield "gaps", dict(upkeep._stalled)
-    yield "surveys", dict(upkeep._surveys)
+    yield "surveys", dict(zone.surveys)
     yield "snapshots", len(upkeep._snapshots)
     yield "marks", len(upkeep._marks)
     yield "digests", dict(upkeep._digests_asked)

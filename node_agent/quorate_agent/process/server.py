@@ -22,8 +22,8 @@ from quorate.protocol.agent.agent import (
     ZoneOpened,
 )
 from quorate.protocol.agent.masterships import why_not_believed, why_not_obeyed
-from quorate.protocol.agent.outbox import MASTER
 from quorate.protocol.agent.turn import Turn
+from quorate.protocol.copies.outbox import MASTER
 from quorate.protocol.members.membership import is_namesake
 from quorate.protocol.messages.clients import Forward, Forwarded
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, RefusalCode, Refused

@@ -12,8 +12,8 @@ from quorate.facts.partition_row import PartitionRow, quorum
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, Voter
 from quorate.facts.zone import StorageKind, ZoneRecord
-from quorate.protocol.agent.leases import Leases
 from quorate.protocol.copies.copy import Copy
+from quorate.protocol.copies.leases import Leases
 from quorate.protocol.copies.primary import Primary, Stage
 from quorate.protocol.copies.shared_leases import Grants
 from quorate.protocol.messages.replication import HeartbeatAck

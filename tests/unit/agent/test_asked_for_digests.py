@@ -6,8 +6,8 @@ from quorate.facts.time import Now
 from quorate.facts.topology import Holder
 from quorate.facts.zone import StorageKind, ZoneRecord
 from quorate.protocol.agent import upkeep
-from quorate.protocol.agent.leases import Leases
 from quorate.protocol.agent.replicas import Replicas
+from quorate.protocol.copies.leases import Leases
 from quorate.protocol.copies.totals import row_digest
 from quorate.protocol.messages.tools import AskDigests, CopyDigest, Digests
 from quorate.protocol.settings import ProtocolSettings

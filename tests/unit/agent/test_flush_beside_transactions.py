@@ -163,7 +163,7 @@ def test_without_holding_them_back_it_would_starve(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(
         LockQueue,
         "hold_back",
-        lambda queue: not any(role.locks for role in queue._replicas.roles.values()),
+        lambda queue: not any(role.locks for role in queue._zone.roles.values()),
     )
     agent = Agent()
     busy = [Busy(agent, (0, 2)), Busy(agent, (1, 3))]

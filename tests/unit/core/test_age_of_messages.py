@@ -1,7 +1,7 @@
 """How old at most a message is, by the clock of the one alone who receives it."""
 
 from quorate.facts.time import Now
-from quorate.protocol.agent.leases import ASKED_MAX, Leases
+from quorate.protocol.copies.leases import ASKED_MAX, Leases
 from quorate.protocol.settings import DEFAULTS
 
 

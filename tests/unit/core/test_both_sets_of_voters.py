@@ -16,8 +16,8 @@ from quorate.facts.partition_row import (
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.agent.leases import Leases
 from quorate.protocol.agent.replicas import Replicas
+from quorate.protocol.copies.leases import Leases
 from quorate.protocol.copies.primary import Primary, Stage, Waiter
 from quorate.protocol.messages.master import AgentReport, Trouble, TroubleKind
 from quorate.protocol.messages.replication import Acks, FenceAck, HeartbeatAck

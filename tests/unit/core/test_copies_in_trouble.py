@@ -11,10 +11,11 @@ from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.agent import turn as turn_module
-from quorate.protocol.agent.leases import Leases
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.copy import Copy
+from quorate.protocol.copies.leases import Leases
 from quorate.protocol.copies.primary import Stage, Waiter
+from quorate.protocol.copies.reports import inventory
 from quorate.protocol.messages.master import Inventory, RowsStored
 from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.replication import (
@@ -141,10 +142,10 @@ def test_a_row_that_was_told_to_be_stored_is_known_after_a_restart_without_any_p
 
     after = Agent("b", storage=before.storage)
 
-    (told,) = after.replicas.inventory(rows=True)
+    (told,) = inventory(after.replicas, rows=True)
     assert (told.version, told.row) == (3, _row(3, "c"))
     after.take(_row(2, "a"))  # an older one changes nothing
-    (told,) = after.replicas.inventory(rows=True)
+    (told,) = inventory(after.replicas, rows=True)
     assert told.row == _row(3, "c")
 
 
@@ -357,7 +358,7 @@ def test_a_refused_turn_still_tells_the_master_what_is_there() -> None:
     agent = Agent("a")
     replicas = agent.replicas
     replicas.set_rows([_row(3, "a")], agent.now)
-    replicas.out.send_durable("", Inventory("uid-1", replicas.inventory(), last=False))
+    replicas.out.send_durable("", Inventory("uid-1", inventory(replicas), last=False))
     agent.storage.refuse = True
     assert agent.end() == [("", Inventory("uid-1", (), last=False))]
 

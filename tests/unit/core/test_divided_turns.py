@@ -7,9 +7,9 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.agent.leases import Leases
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.agent.turn import Turn
+from quorate.protocol.copies.leases import Leases
 from quorate.protocol.messages.replication import Acks, Append, Batch, Fence, Sync, Update
 from quorate.protocol.settings import ProtocolSettings
 from quorate_sim.disk import Image, SimStorage

@@ -17,12 +17,13 @@ from quorate.protocol.agent import agent as agent_module
 from quorate.protocol.agent.activation import TROUBLE_AFTER_MS
 from quorate.protocol.agent.agent import AgentCore
 from quorate.protocol.agent.next_look import IDLE_LOOK_MS, next_look_ms
-from quorate.protocol.agent.outbox import Outbox
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.agent.turn import Turn
 from quorate.protocol.agent.upkeep import AGE_MARK_MS, DIGEST_KEPT_MS, LOG_CHECK_MS
 from quorate.protocol.agent.zones_awake import CLOCK_SET_MS, REST_AFTER_MS
+from quorate.protocol.copies.outbox import Outbox
 from quorate.protocol.copies.primary import Peer, Primary, Waiter
+from quorate.protocol.copies.reports import inventory
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
 from quorate.protocol.messages.master import (
     AskInventory,
@@ -202,7 +203,7 @@ def test_an_expiry_is_noted_once_also_when_written_before_the_survey_comes_to_it
     agent = OneAgent(1, monkeypatch)
     role, due = _role(agent), agent.now.wall_ms + 100 * IDLE_LOOK_MS
     _write(agent, "zone-0", b"before", due)
-    agent.core.zones["zone-0"].upkeep.survey(role.copy)
+    agent.core.zones["zone-0"].survey(role.copy)
     _write(agent, "zone-0", b"since", due + 1)
 
     agent.pass_time(2 * IDLE_LOOK_MS)
@@ -251,8 +252,8 @@ BUSY = {
         lambda zone, role: zone.upkeep._stalled.clear(),
     ),
     "a survey": _Put(
-        lambda zone, role: zone.upkeep.survey(role.copy),
-        lambda zone, role: zone.upkeep._surveys.clear(),
+        lambda zone, role: zone.survey(role.copy),
+        lambda zone, role: zone.surveys.clear(),
     ),
     "a refill": _Put(
         lambda zone, role: zone.refills._wanted.update({1: None}),
@@ -281,19 +282,23 @@ BUSY = {
 }
 
 
+def _next_look_ms(zone: Replicas, now: Now) -> int:
+    return next_look_ms(zone, zone.upkeep, zone.refills, zone.transactions, now)
+
+
 @pytest.mark.parametrize("what", [*BUSY])
 def test_a_zone_with_something_under_way_is_visited_with_every_tick(
     monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     agent = OneAgent(1, monkeypatch)
     zone, role = agent.core.zones["zone-0"], _role(agent)
-    assert next_look_ms(zone, agent.now) == agent.ms + IDLE_LOOK_MS
+    assert _next_look_ms(zone, agent.now) == agent.ms + IDLE_LOOK_MS
 
     BUSY[what].put(zone, role)
-    assert next_look_ms(zone, agent.now) == agent.ms
+    assert _next_look_ms(zone, agent.now) == agent.ms
 
     BUSY[what].take(zone, role)
-    assert next_look_ms(zone, agent.now) == agent.ms + IDLE_LOOK_MS
+    assert _next_look_ms(zone, agent.now) == agent.ms + IDLE_LOOK_MS
 
 
 @pytest.mark.parametrize(
@@ -318,7 +323,7 @@ def test_a_role_that_waits_for_events_is_looked_at_when_its_next_step_is_due(
 
     put(role, agent.ms)
 
-    assert next_look_ms(zone, agent.now) == agent.ms + due_in_ms
+    assert _next_look_ms(zone, agent.now) == agent.ms + due_in_ms
     assert zone.in_progress
 
 
@@ -360,7 +365,7 @@ def test_a_copy_that_is_ready_is_reported_ever_less_often(monkeypatch: pytest.Mo
     assert [ms - told[0] for ms in told] == [0, 500, 1000, 2000, 4000, 8000, 16_000, 24_000]
 
     told.clear()
-    zone.inventory()  # a new master asks
+    inventory(zone)  # a new master asks
     agent.pass_time(TICK_MS)
     assert told == [agent.ms]
 
@@ -378,10 +383,10 @@ def test_a_copy_that_missed_more_while_it_was_repaired_is_looked_at_until_it_has
     zone.upkeep.tick(agent.now)
     assert zone.fills  # it has asked
     zone.fills.clear()  # and got what it asked for, while there was more
-    assert next_look_ms(zone, agent.now) == agent.ms
+    assert _next_look_ms(zone, agent.now) == agent.ms
     copy.hwm = copy.lwm
     zone.upkeep.tick(agent.now)
-    assert next_look_ms(zone, agent.now) > agent.ms
+    assert _next_look_ms(zone, agent.now) > agent.ms
 
 
 def test_a_copy_that_is_gone_keeps_no_zone_awake(monkeypatch: pytest.MonkeyPatch) -> None:

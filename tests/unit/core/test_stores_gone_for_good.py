@@ -8,8 +8,8 @@ from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import StorageKind, ZoneRecord
 from quorate.protocol.agent.agent import AgentCore
-from quorate.protocol.agent.leases import Leases
 from quorate.protocol.agent.replicas import Replicas
+from quorate.protocol.copies.leases import Leases
 from quorate.protocol.copies.primary import Primary, Stage, Waiter
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
 from quorate.protocol.messages.master import Members, ZoneTable

@@ -5,14 +5,11 @@ after every event that may matter, and through `tick` again when an answer is la
 docs/protocol.md, sections 5 and 6.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from quorate.facts.lineage import Lineage
 from quorate.facts.time import Now
-from quorate.protocol.agent.outbox import MASTER
+from quorate.protocol.copies.outbox import MASTER
 from quorate.protocol.copies.primary import GatherPlan, Peer, Primary, Stage
+from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate.protocol.messages.master import (
     Activated,
     ActivationBlocked,
@@ -26,9 +23,7 @@ from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.replication import Fence, Sync
 from quorate.protocol.messages.transfer import FetchKeys, FetchUpdates, KeyRows
 from quorate.protocol.storage import Row
-
-if TYPE_CHECKING:
-    from quorate.protocol.agent.replicas import Replicas
+from quorate.protocol.transactions import parts
 
 TROUBLE_AFTER_MS = 2000
 READY_AGAIN_MAX_MS = 8000
@@ -36,84 +31,84 @@ JOINT_LAG_MAX = 1000
 """A destination at most this many updates behind may be waited for in joint mode."""
 
 
-def step(replicas: Replicas, role: Primary, now: Now) -> None:
+def step(zone: ZoneCopies, role: Primary, now: Now) -> None:
     """Do everything the role can do now."""
     if role.hand_over and role.stage is Stage.FENCING:
-        _take_over(replicas, role)
-    _fence(replicas, role, now)
+        _take_over(zone, role)
+    _fence(zone, role, now)
     if role.stage <= Stage.GATHERING:
         # Checked each time: a voter's new process must answer again, so its report may be missing.
         role.stage = Stage.GATHERING if role.has_quorum_promised() else Stage.FENCING
     if role.stage is Stage.GATHERING:
-        _gather(replicas, role, now)
+        _gather(zone, role, now)
     if not role.persisted:
         return
-    _sync(replicas, role, now)
+    _sync(zone, role, now)
     if role.stage is Stage.ADOPTING and role.has_quorum_adopted():
         role.stage = Stage.WAITING
     if role.stage is Stage.WAITING and (role.hand_over or role.are_leases_over(now.boot_ms)):
         role.stage = Stage.SERVING
-        replicas.renew_lease(role)
-        replicas.upkeep.survey(role.copy)
-        replicas.transactions.parts.load(role, now.boot_ms)
+        zone.renew_lease(role)
+        zone.survey(role.copy)
+        parts.load(role, now.boot_ms)
     if role.stage is Stage.SERVING:
-        _report_activated(replicas, role, now)
-        _migrate(replicas, role, now)
+        _report_activated(zone, role, now)
+        _migrate(zone, role, now)
         # A row, or the loss of a store, may have changed the quorum, and no other event may follow.
-        replicas.finished.answered.extend(role.advance())
-        _report_ready(replicas, role, now)
+        zone.finished.answered.extend(role.advance())
+        _report_ready(zone, role, now)
 
 
-def _due(replicas: Replicas, role: Primary, what: str, now: Now) -> bool:
+def _due(zone: ZoneCopies, role: Primary, what: str, now: Now) -> bool:
     """Return whether `what` was not sent within the retry interval; if so, note that it is now."""
-    if now.boot_ms - role.asked.get(what, -(1 << 40)) < replicas.settings.retry_ms:
+    if now.boot_ms - role.asked.get(what, -(1 << 40)) < zone.settings.retry_ms:
         return False
     role.asked[what] = now.boot_ms
     return True
 
 
-def _to_master(replicas: Replicas, role: Primary, message: Message, now: Now) -> None:
-    if _due(replicas, role, type(message).__name__, now):
-        replicas.out.send_durable(MASTER, message)
+def _to_master(zone: ZoneCopies, role: Primary, message: Message, now: Now) -> None:
+    if _due(zone, role, type(message).__name__, now):
+        zone.out.send_durable(MASTER, message)
 
 
-def _fence(replicas: Replicas, role: Primary, now: Now) -> None:
-    fence = Fence(replicas.uid, role.copy.partition, role.term, role.holder)
+def _fence(zone: ZoneCopies, role: Primary, now: Now) -> None:
+    fence = Fence(zone.uid, role.copy.partition, role.term, role.holder)
     for node, peer in role.peers.items():
-        if peer.promised or replicas.stores.get(node) != role.stores.get(node):
+        if peer.promised or zone.stores.get(node) != role.stores.get(node):
             continue
-        if now.boot_ms - peer.asked_ms >= replicas.settings.retry_ms or peer.asked_ms < 0:
+        if now.boot_ms - peer.asked_ms >= zone.settings.retry_ms or peer.asked_ms < 0:
             peer.asked_ms = now.boot_ms
-            replicas.out.send(node, fence)
+            zone.out.send(node, fence)
             lineage = None if role.persisted else role.lineage
             peer.told = lineage is not None
             if lineage is not None:  # after a hand-over: receivers need one write for both
-                _send_sync(replicas, role, lineage, node)
+                _send_sync(zone, role, lineage, node)
 
 
-def _gather(replicas: Replicas, role: Primary, now: Now) -> None:
+def _gather(zone: ZoneCopies, role: Primary, now: Now) -> None:
     before, plan = role.plan, role.gather()
     if before is not None and before.lineage.last_term != plan.lineage.last_term:
         role.fetched_rows.clear()  # rows of a history that is no longer the chosen one
     role.plan = plan
     copy = role.copy
     if plan.undo is None or role.blocked:
-        message = ActivationBlocked(replicas.uid, copy.partition, role.term, plan.supplier)
-        _to_master(replicas, role, message, now)
+        message = ActivationBlocked(zone.uid, copy.partition, role.term, plan.supplier)
+        _to_master(zone, role, message, now)
         return
     keys = sorted(plan.undo - role.fetched_rows.keys())
-    if keys and _due(replicas, role, "keys", now):
-        ask = FetchKeys(replicas.uid, copy.partition, role.term, tuple(keys[:10_000]))
-        replicas.out.send(plan.supplier, ask)
+    if keys and _due(zone, role, "keys", now):
+        ask = FetchKeys(zone.uid, copy.partition, role.term, tuple(keys[:10_000]))
+        zone.out.send(plan.supplier, ask)
     for node, ranges in plan.wanted.items():
-        if _due(replicas, role, "updates " + node, now):
-            wanted = FetchUpdates(replicas.uid, copy.partition, role.term, tuple(ranges[:200]))
-            replicas.out.send(node, wanted)
+        if _due(zone, role, "updates " + node, now):
+            wanted = FetchUpdates(zone.uid, copy.partition, role.term, tuple(ranges[:200]))
+            zone.out.send(node, wanted)
     if not keys and not plan.wanted:
-        _adopt_own(replicas, role, plan)
+        _adopt_own(zone, role, plan)
 
 
-def _take_over(replicas: Replicas, role: Primary) -> None:
+def _take_over(zone: ZoneCopies, role: Primary) -> None:
     """After a hand-over, adopt at once: nothing is to be gathered.
 
     The old primary froze when we held everything that it had given out, and no term lies between
@@ -122,18 +117,18 @@ def _take_over(replicas: Replicas, role: Primary) -> None:
     """
     copy = role.copy
     if not copy.held():
-        _adopt_own(replicas, role, GatherPlan(copy.lineage, copy.lwm, copy.lwm, set(), "", {}))
+        _adopt_own(zone, role, GatherPlan(copy.lineage, copy.lwm, copy.lwm, set(), "", {}))
 
 
-def _adopt_own(replicas: Replicas, role: Primary, plan: GatherPlan) -> None:
+def _adopt_own(zone: ZoneCopies, role: Primary, plan: GatherPlan) -> None:
     role.adopt_own(plan)
     role.stage = Stage.ADOPTING
-    replicas.give_up(role.take_undone(plan.prefix))
-    replicas.touch(role.copy)
-    replicas.adopting.append(role)
+    zone.give_up(role.take_undone(plan.prefix))
+    zone.touch(role.copy)
+    zone.adopting.append(role)
 
 
-def updates_came(replicas: Replicas, role: Primary, node: str, reaches_from: int) -> None:
+def updates_came(zone: ZoneCopies, role: Primary, node: str, reaches_from: int) -> None:
     """Continue after an answer to our FetchUpdates, whose updates are held already."""
     if role.stage is not Stage.GATHERING or role.plan is None:
         return
@@ -141,44 +136,44 @@ def updates_came(replicas: Replicas, role: Primary, node: str, reaches_from: int
     role.asked.pop("updates " + node, None)
     if before and before[0][0] <= reaches_from:
         role.blocked = before == role.gather().wanted.get(node, [])
-    step(replicas, role, replicas.now)
+    step(zone, role, zone.now)
 
 
-def keys_came(replicas: Replicas, role: Primary, node: str, answer: KeyRows) -> None:
+def keys_came(zone: ZoneCopies, role: Primary, node: str, answer: KeyRows) -> None:
     """Take in the rows that replace what our own divergent updates touched."""
     if role.stage is not Stage.GATHERING or role.plan is None or node != role.plan.supplier:
         return
     for key, counter, term, expires_at, value in answer.rows:
         role.fetched_rows[key] = Row(counter, term, expires_at, value) if counter else None
     role.asked.pop("keys", None)
-    step(replicas, role, replicas.now)
+    step(zone, role, zone.now)
 
 
-def _sync(replicas: Replicas, role: Primary, now: Now) -> None:
+def _sync(zone: ZoneCopies, role: Primary, now: Now) -> None:
     lineage = role.lineage
     if lineage is None:
         return
     for node, peer in role.peers.items():
         if not peer.promised or peer.adopted:
             continue
-        if now.boot_ms - peer.asked_ms < replicas.settings.retry_ms and peer.asked_ms >= 0:
+        if now.boot_ms - peer.asked_ms < zone.settings.retry_ms and peer.asked_ms >= 0:
             continue
         peer.asked_ms = now.boot_ms
-        _send_sync(replicas, role, lineage, node)
+        _send_sync(zone, role, lineage, node)
 
 
-def _send_sync(replicas: Replicas, role: Primary, lineage: Lineage, node: str) -> None:
+def _send_sync(zone: ZoneCopies, role: Primary, lineage: Lineage, node: str) -> None:
     copy = role.copy
-    replicas.out.send(node, Sync(replicas.uid, copy.partition, role.term, lineage, copy.lwm))
+    zone.out.send(node, Sync(zone.uid, copy.partition, role.term, lineage, copy.lwm))
 
 
-def _report_activated(replicas: Replicas, role: Primary, now: Now) -> None:
+def _report_activated(zone: ZoneCopies, role: Primary, now: Now) -> None:
     if "Activated" not in role.asked:
-        message = Activated(replicas.uid, role.copy.partition, role.term, role.copy.lwm)
-        _to_master(replicas, role, message, now)
+        message = Activated(zone.uid, role.copy.partition, role.term, role.copy.lwm)
+        _to_master(zone, role, message, now)
 
 
-def _report_ready(replicas: Replicas, role: Primary, now: Now) -> None:
+def _report_ready(zone: ZoneCopies, role: Primary, now: Now) -> None:
     """Report voters that adopted and hold what was answered, but are no online owners."""
     voters = role.row.voter_nodes
     for node, peer in role.peers.items():
@@ -189,17 +184,15 @@ def _report_ready(replicas: Replicas, role: Primary, now: Now) -> None:
             continue
         peer.ready = node not in voters
         ready = node in voters and peer.adopted and peer.lwm >= role.acked
-        if ready and now.boot_ms >= ready_due_ms(replicas, role, node, peer):
+        if ready and now.boot_ms >= ready_due_ms(zone, role, node, peer):
             role.asked["ready " + node] = now.boot_ms
             if peer.ready_ms < 0:
                 peer.ready_ms = now.boot_ms
-            message = CopyReady(
-                replicas.uid, role.copy.partition, role.term, node, role.stores[node]
-            )
-            replicas.out.send(MASTER, message)
+            message = CopyReady(zone.uid, role.copy.partition, role.term, node, role.stores[node])
+            zone.out.send(MASTER, message)
 
 
-def ready_due_ms(replicas: Replicas, role: Primary, node: str, peer: Peer) -> int:
+def ready_due_ms(zone: ZoneCopies, role: Primary, node: str, peer: Peer) -> int:
     """Return when to report again that the copy of `node` is ready (boot ms).
 
     Each time after twice as long: the row that answers it waits for those of thousands of other
@@ -207,10 +200,10 @@ def ready_due_ms(replicas: Replicas, role: Primary, node: str, peer: Peer) -> in
     """
     last_ms = role.asked.get("ready " + node, -(1 << 40))
     waited_ms = last_ms - peer.ready_ms if peer.ready_ms >= 0 else 0
-    return last_ms + min(max(waited_ms, replicas.settings.retry_ms), READY_AGAIN_MAX_MS)
+    return last_ms + min(max(waited_ms, zone.settings.retry_ms), READY_AGAIN_MAX_MS)
 
 
-def _migrate(replicas: Replicas, role: Primary, now: Now) -> None:
+def _migrate(zone: ZoneCopies, role: Primary, now: Now) -> None:
     migration = role.row.active
     if migration is None:
         return
@@ -220,24 +213,24 @@ def _migrate(replicas: Replicas, role: Primary, now: Now) -> None:
             peer = role.peers.get(destination.node)
             if peer is None or not peer.adopted or copy.lwm - peer.lwm > JOINT_LAG_MAX:
                 return
-            held = replicas.leases.held_until(destination.node)
+            held = zone.leases.held_until(destination.node)
             if role.serves(now.boot_ms) and held <= now.boot_ms:
                 return  # joint mode needs its lease, which comes with the next heartbeat
         role.joint = migration
         role.joint_hwm = copy.lwm
-        replicas.renew_lease(role)
+        zone.renew_lease(role)
     if role.acknowledged() >= role.joint_hwm:
         message = CaughtUp(
-            replicas.uid, copy.partition, migration.migration_id, role.row.version, role.term
+            zone.uid, copy.partition, migration.migration_id, role.row.version, role.term
         )
-        _to_master(replicas, role, message, now)
+        _to_master(zone, role, message, now)
     if role.frozen == migration.migration_id and role.acknowledged() == copy.lwm:
-        frozen = Frozen(replicas.uid, copy.partition, migration.migration_id, role.term, copy.lwm)
-        if _due(replicas, role, "Frozen", now):
-            replicas.out.send(MASTER, frozen)  # its content is already durable, and clients wait
+        frozen = Frozen(zone.uid, copy.partition, migration.migration_id, role.term, copy.lwm)
+        if _due(zone, role, "Frozen", now):
+            zone.out.send(MASTER, frozen)  # its content is already durable, and clients wait
 
 
-def freeze(replicas: Replicas, role: Primary, migration_id: str, now: Now) -> None:
+def freeze(zone: ZoneCopies, role: Primary, migration_id: str, now: Now) -> None:
     """Stop serving in this term; report it when everything answered is where it must be."""
     migration = role.row.active
     if migration is None or migration.migration_id != migration_id:
@@ -248,20 +241,20 @@ def freeze(replicas: Replicas, role: Primary, migration_id: str, now: Now) -> No
         role.frozen = migration_id
         role.since_ms = now.boot_ms
         role.asked.pop("Frozen", None)
-    step(replicas, role, now)
+    step(zone, role, now)
 
 
-def refused(replicas: Replicas, role: Primary, node: str, promised: int) -> None:
+def refused(zone: ZoneCopies, role: Primary, node: str, promised: int) -> None:
     """Handle that a copy refused our Fence, Append or Sync."""
     if promised > role.term:
-        replicas.end_role(role)
+        zone.end_role(role)
         return
     peer = role.peers.get(node)
     if peer is not None:
         # Its promise was lost with its store, or its copy by a row in between: fence again.
         peer.promised = peer.adopted = False
         peer.lwm = -1
-        replicas.renew_lease(role)
+        zone.renew_lease(role)
 
 
 def peer_restarted(role: Primary, node: str) -> None:
@@ -278,14 +271,14 @@ def peer_restarted(role: Primary, node: str) -> None:
             peer.answer = None
 
 
-def tick(replicas: Replicas, role: Primary, now: Now) -> None:
+def tick(zone: ZoneCopies, role: Primary, now: Now) -> None:
     """Do what is due by time for one role.
 
     - Repeat what was not answered.
     - Tell our position to copies that are behind.
     - Give up clients that wait, where the lease has been over for too long.
     """
-    settings = replicas.settings
+    settings = zone.settings
     role.lease.note(now.boot_ms)
     lapsed_ms = role.lease.lapsed_ms
     if (
@@ -295,9 +288,9 @@ def tick(replicas: Replicas, role: Primary, now: Now) -> None:
         and now.boot_ms - lapsed_ms >= settings.park_bound_ms
     ):
         role.gave_up_ms = lapsed_ms
-        replicas.give_up(role.take_clients())
+        zone.give_up(role.take_clients())
     if not role.is_quiet():
-        step(replicas, role, now)
+        step(zone, role, now)
     if not role.persisted:
         return
     copy = role.copy
@@ -310,16 +303,16 @@ def tick(replicas: Replicas, role: Primary, now: Now) -> None:
         if not peer.adopted:
             continue
         behind = peer.lwm < copy.lwm and now.boot_ms - peer.progress_ms >= settings.repair_ms
-        if news or (behind and _due(replicas, role, "behind " + node, now)):
-            replicas.announce(node, role.batch([]))
+        if news or (behind and _due(zone, role, "behind " + node, now)):
+            zone.announce(node, role.batch([]))
     if news:
         role.asked[idle] = now.boot_ms
         role.announced = (copy.majority, copy.settled)
         if copy.purge_tombstones():
-            replicas.touch(copy)
+            zone.touch(copy)
 
 
-def trouble(replicas: Replicas, role: Primary, now: Now) -> Trouble | None:
+def trouble(zone: ZoneCopies, role: Primary, now: Now) -> Trouble | None:
     """Return in what state the role is stuck, for the report to the master; None if it is not."""
     if role.stage is not Stage.SERVING:
         kind, since = TroubleKind.ACTIVATING, role.since_ms
@@ -331,4 +324,4 @@ def trouble(replicas: Replicas, role: Primary, now: Now) -> Trouble | None:
         return None
     if now.boot_ms - since < TROUBLE_AFTER_MS:
         return None
-    return Trouble(replicas.uid, role.copy.partition, role.term, kind, now.boot_ms - since)
+    return Trouble(zone.uid, role.copy.partition, role.term, kind, now.boot_ms - since)

@@ -16,14 +16,15 @@ from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.agent.activation import TROUBLE_AFTER_MS
-from quorate.protocol.agent.leases import Leases
 from quorate.protocol.agent.masterships import why_not_believed, why_not_obeyed
-from quorate.protocol.agent.outbox import MASTER
 from quorate.protocol.agent.replicas import Replicas
-from quorate.protocol.agent.turn import Finished, Turn
+from quorate.protocol.agent.turn import Turn
 from quorate.protocol.agent.zone_openings import Opening, ZoneOpenings
 from quorate.protocol.agent.zones_awake import ZonesAwake
-from quorate.protocol.copies.reports import copy_sizes
+from quorate.protocol.copies.leases import Leases
+from quorate.protocol.copies.outbox import MASTER
+from quorate.protocol.copies.reports import copy_sizes, inventory
+from quorate.protocol.copies.zone_copies import Finished
 from quorate.protocol.messages.handshake import Hello
 from quorate.protocol.messages.master import (
     AgentReport,
@@ -465,8 +466,8 @@ class AgentCore:
 
     def _send_inventory(self, zone: Replicas, rows: bool) -> None:
         record = zone.zone if rows else None
-        inventory = Inventory(zone.uid, zone.inventory(rows), False, record, rows)
-        zone.out.send_durable(MASTER, inventory)
+        message = Inventory(zone.uid, inventory(zone, rows), False, record, rows)
+        zone.out.send_durable(MASTER, message)
 
     def _inventory_sent(self, uid: str) -> None:
         due = self._inventory_due

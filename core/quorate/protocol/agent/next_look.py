@@ -8,20 +8,17 @@ A zone is visited when the first of these is due, and at the latest after `IDLE_
 - logs and digests are checked (upkeep.py)
 
 While copies are filled or transactions run, every tick visits the zone.  Any event in the zone has
-the next tick visit it (`Replicas.wake`).  The simulator checks after every tick that zones which
+the next tick visit it (`ZoneCopies.wake`).  The simulator checks after every tick that zones which
 are not due have nothing to do (tests/quorate_sim/rest_checks.py).
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from quorate.facts.time import Now
 from quorate.protocol.agent.activation import ready_due_ms
+from quorate.protocol.agent.refill import Refills
+from quorate.protocol.agent.upkeep import Upkeep
 from quorate.protocol.copies.primary import Primary, Stage
-
-if TYPE_CHECKING:
-    from quorate.protocol.agent.replicas import Replicas
+from quorate.protocol.copies.zone_copies import ZoneCopies
+from quorate.protocol.transactions.transactions import Transactions
 
 IDLE_LOOK_MS = 10_000
 """Work whose due time is overlooked here is at most this late.
@@ -30,30 +27,32 @@ With 200 zones at rest, this makes 20 visits per second in all.
 """
 
 
-def next_look_ms(replicas: Replicas, now: Now) -> int:
-    """Return the boot time by which `replicas.tick` has something to do; `now`: at once.
+def next_look_ms(
+    zone: ZoneCopies, upkeep: Upkeep, refills: Refills, transactions: Transactions, now: Now
+) -> int:
+    """Return the boot time by which `Replicas.tick` has something to do; `now`: at once.
 
-    Also sets `replicas.in_progress`, unless only the end of a lease or an expiry is waited for.
+    Also sets `zone.in_progress`, unless only the end of a lease or an expiry is waited for.
     """
     now_ms = now.boot_ms
-    replicas.in_progress = bool(
-        replicas.fills
-        or replicas.refused_rows
-        or replicas.refills.partitions
-        or not replicas.upkeep.is_idle
-        or not replicas.transactions.is_idle
+    zone.in_progress = bool(
+        zone.fills
+        or zone.refused_rows
+        or refills.partitions
+        or not upkeep.is_idle
+        or not transactions.is_idle
     )
-    due_ms = min(now_ms + IDLE_LOOK_MS, replicas.upkeep.check_ms)
-    if replicas.in_progress:
+    due_ms = min(now_ms + IDLE_LOOK_MS, upkeep.check_ms)
+    if zone.in_progress:
         due_ms = now_ms
-    for role in replicas.roles.values():
+    for role in zone.roles.values():
         if not _is_idle(role):
-            replicas.in_progress = True
-            due_ms = min(due_ms, max(_role_due_ms(replicas, role, now_ms), now_ms))
+            zone.in_progress = True
+            due_ms = min(due_ms, max(_role_due_ms(zone, role, now_ms), now_ms))
         expiring = role.copy.expiring
         if expiring:
             due_ms = min(due_ms, now_ms + max(expiring[0][0] - now.wall_ms, 0))
-    for role in replicas.own_leases.values():
+    for role in zone.own_leases.values():
         due_ms = min(due_ms, max(role.serving_until, now_ms))
     return due_ms
 
@@ -73,13 +72,13 @@ def _is_idle(role: Primary) -> bool:
     )
 
 
-def _role_due_ms(replicas: Replicas, role: Primary, now_ms: int) -> int:
+def _role_due_ms(zone: ZoneCopies, role: Primary, now_ms: int) -> int:
     """Return when `activation.tick` has something to do for a role that is not idle (boot ms).
 
     Steps that are short, or few at a time, are looked at with every tick: gathering updates,
     migrations, transactions.
     """
-    settings, copy = replicas.settings, role.copy
+    settings, copy = zone.settings, role.copy
     if role.stage is Stage.GATHERING or role.row.active is not None or role.frozen or role.parts:
         return now_ms
     dues: list[int] = []
@@ -92,7 +91,7 @@ def _role_due_ms(replicas: Replicas, role: Primary, now_ms: int) -> int:
     voters = role.row.voter_nodes
     for node, peer in role.peers.items():
         if not peer.promised:
-            if replicas.stores.get(node) == role.stores.get(node):
+            if zone.stores.get(node) == role.stores.get(node):
                 dues.append(peer.asked_ms + settings.retry_ms if peer.asked_ms >= 0 else now_ms)
         elif not peer.adopted:
             if role.persisted:
@@ -103,7 +102,7 @@ def _role_due_ms(replicas: Replicas, role: Primary, now_ms: int) -> int:
                 repair_ms = peer.progress_ms + settings.repair_ms
                 dues.append(max(repair_ms, told_ms + settings.retry_ms))
             if not peer.ready and node in voters and peer.lwm >= role.acked:
-                dues.append(ready_due_ms(replicas, role, node, peer))
+                dues.append(ready_due_ms(zone, role, node, peer))
     if role.stage is Stage.WAITING:
         ends = [peer.lease_until for peer in role.peers.values()]
         dues += [end for end in (role.lease_until, *ends) if end > now_ms]

@@ -9,19 +9,13 @@ An agent that is the partition's primary reports the refill, and begins when the
 the primary over.  It goes on while it is asked for.  Source: docs/protocol.md, section 5.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from quorate.facts.partition_row import PartitionRow
+from quorate.facts.time import Now
 from quorate.protocol.agent import transfer
+from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.fill import Fill
+from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate.protocol.messages.tools import Refill, Refilling
-
-if TYPE_CHECKING:
-    from quorate.facts.partition_row import PartitionRow
-    from quorate.facts.time import Now
-    from quorate.protocol.agent.replicas import Replicas
-    from quorate.protocol.copies.copy import Copy
 
 ASKED_MS_MAX = 10_000
 """A refill that was not requested again for this long is given up."""
@@ -33,23 +27,22 @@ AGAIN_MS = 1_000
 class _Wanted:
     """One requested refill.  `token` identifies it in repeated requests."""
 
-    __slots__ = ("asked_ms", "begun_ms", "has_ended", "suppliers", "token")
+    __slots__ = ("asked_ms", "begun_ms", "is_flushed", "suppliers", "token")
 
     def __init__(self, token: str, suppliers: tuple[str, ...], now_ms: int) -> None:
         self.token = token
         self.suppliers = suppliers
         self.asked_ms = now_ms
         self.begun_ms = now_ms - AGAIN_MS
-        self.has_ended = False  # its rows are in place, but may not be durable yet
+        self.is_flushed = False  # its rows are in place, but may not be durable yet
 
 
 class Refills:
     """The refills of one zone's copies on one agent."""
 
-    def __init__(self, replicas: Replicas) -> None:
-        self._replicas = replicas
+    def __init__(self, zone: ZoneCopies) -> None:
+        self._zone = zone
         self._wanted: dict[int, _Wanted] = {}
-        self._ended: dict[int, str] = {}  # those that ended with this turn's batch
         self._done: dict[int, str] = {}
 
     @property
@@ -60,29 +53,29 @@ class Refills:
     def ask(self, ask: Refill) -> Refilling:
         """Begin a refill, or continue it; return its progress.  Repeated requests change
         nothing."""
-        partition, replicas = ask.partition, self._replicas
+        partition, zone = ask.partition, self._zone
         if self._done.get(partition) == ask.token:
             return Refilling(ask.zone_name, partition, done=True)
         wanted = self._wanted.get(partition)
-        if wanted is not None and wanted.has_ended and wanted.token == ask.token:
+        if wanted is not None and wanted.token == ask.token and self._has_ended(partition, wanted):
             return _not_durable(ask)
-        copy = replicas.copies.get(partition)
-        row = replicas.table[partition] if 0 <= partition < len(replicas.table) else None
+        copy = zone.copies.get(partition)
+        row = zone.table[partition] if 0 <= partition < len(zone.table) else None
         if copy is None or not copy.present or row is None:
-            return self._refused(ask, f"no copy on agent {replicas.me.node}")
+            return self._refused(ask, f"no copy on agent {zone.me.node}")
         problem = self._problem(ask, row)
         if problem:
             return self._refused(ask, problem)
-        now_ms = replicas.now.boot_ms
+        now_ms = zone.now.boot_ms
         if wanted is None or (wanted.token, wanted.suppliers) != (ask.token, ask.suppliers):
             self._forget(partition)
             wanted = self._wanted[partition] = _Wanted(ask.token, ask.suppliers, now_ms)
         wanted.asked_ms = now_ms
-        replicas.wake()
+        zone.wake()
         self._begin(partition, wanted)
-        if wanted.has_ended:
+        if self._has_ended(partition, wanted):
             return _not_durable(ask)
-        fill = replicas.fills.get(partition)
+        fill = zone.fills.get(partition)
         if fill is None or not fill.is_refill:
             return Refilling(ask.zone_name, partition, waits_for=self._waits_for(copy, partition))
         return Refilling(
@@ -99,7 +92,7 @@ class Refills:
         return Refilling(ask.zone_name, ask.partition, problem=problem)
 
     def _problem(self, ask: Refill, row: PartitionRow) -> str:
-        me = self._replicas.me.node
+        me = self._zone.me.node
         if me not in row.owners:
             return f"agent {me} is not an owner, so it gets missing rows without a refill"
         if not ask.suppliers:
@@ -108,19 +101,19 @@ class Refills:
             named = ", ".join(ask.suppliers)
             owners = ", ".join(owner for owner in row.owners if owner != me)
             return f"agent {named} cannot supply the rows: the other owners are {owners or 'none'}"
-        if self._replicas.why_full:
-            return f"no room on agent {me} for a second set of rows: {self._replicas.why_full}"
+        if self._zone.why_full:
+            return f"no room on agent {me} for a second set of rows: {self._zone.why_full}"
         return ""
 
     def _waits_for(self, copy: Copy, partition: int) -> str:
-        if partition in self._replicas.roles:
+        if partition in self._zone.roles:
             return "the primary to be handed over"
         return "its term" if not copy.adopted else "the next attempt"
 
     def tick(self, now: Now) -> None:
         """Begin the refills that can begin; cheap when there are none."""
         for partition, wanted in list(self._wanted.items()):
-            if wanted.has_ended:
+            if self._has_ended(partition, wanted):
                 continue
             if now.boot_ms - wanted.asked_ms >= ASKED_MS_MAX:
                 self._forget(partition)
@@ -128,48 +121,36 @@ class Refills:
                 self._begin(partition, wanted)
 
     def _begin(self, partition: int, wanted: _Wanted) -> None:
-        replicas, now_ms = self._replicas, self._replicas.now.boot_ms
-        copy = replicas.copies[partition]
+        zone, now_ms = self._zone, self._zone.now.boot_ms
+        copy = zone.copies[partition]
         if not copy.present:
             self._forget(partition)
             return
-        if partition in replicas.roles or partition in replicas.fills or not copy.adopted:
+        if partition in zone.roles or partition in zone.fills or not copy.adopted:
             return
-        if replicas.primary_of(partition) == replicas.me.node or replicas.why_full:
+        if zone.primary_of(partition) == zone.me.node or zone.why_full:
             return
-        row = replicas.table[partition]
-        suppliers = _able(wanted.suppliers, row, replicas.me.node)
+        row = zone.table[partition]
+        suppliers = _able(wanted.suppliers, row, zone.me.node)
         if now_ms - wanted.begun_ms < AGAIN_MS or not suppliers:
             return
         wanted.begun_ms = now_ms
-        fill = Fill(copy, copy.lineage, copy.lwm, suppliers, replicas.settings, is_refill=True)
-        transfer.begin(replicas, fill)
+        fill = Fill(copy, copy.lineage, copy.lwm, suppliers, zone.settings, refill=wanted.token)
+        transfer.begin(zone, fill)
 
-    def ended(self, partition: int) -> None:
-        """Note that the new rows have replaced the old ones, with this turn's batch."""
-        wanted = self._wanted.get(partition)
-        if wanted is not None:
-            wanted.has_ended = True
-            self._ended[partition] = wanted.token
-
-    def undone(self) -> None:
-        """Have refills that ended in this turn begin again, because its batch was refused."""
-        for partition in self._ended:
-            wanted = self._wanted.get(partition)
-            if wanted is not None:
-                wanted.has_ended = False
-        self._ended = {}
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether a refill ended with this turn's batch."""
-        return bool(self._ended)
+    def _has_ended(self, partition: int, wanted: _Wanted) -> bool:
+        """Return whether the new rows have replaced the old ones, perhaps not durably yet."""
+        return wanted.is_flushed or self._zone.refilled.get(partition) == wanted.token
 
     def take_ended(self) -> dict[int, str]:
         """Return partition -> token of the refills that ended with this turn's written batch."""
-        ended = self._ended
+        ended = self._zone.refilled
         if ended:
-            self._ended = {}
+            self._zone.refilled = {}
+            for partition, token in ended.items():
+                wanted = self._wanted.get(partition)
+                if wanted is not None and wanted.token == token:
+                    wanted.is_flushed = True
         return ended
 
     def durable(self, ended: dict[int, str]) -> None:
@@ -182,9 +163,9 @@ class Refills:
 
     def _forget(self, partition: int) -> None:
         self._wanted.pop(partition, None)
-        fill = self._replicas.fills.get(partition)
+        fill = self._zone.fills.get(partition)
         if fill is not None and fill.is_refill:
-            self._replicas.drop_fill(partition)
+            self._zone.drop_fill(partition)
 
 
 def _not_durable(ask: Refill) -> Refilling:

@@ -7,18 +7,14 @@ The shell passes in rows, messages, commands and the time, then calls `flush` on
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from quorate.facts.errors import InvariantError
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.agent import activation, committed_rows, transfer, upkeep, voter
-from quorate.protocol.agent.leases import Leases
 from quorate.protocol.agent.next_look import next_look_ms
-from quorate.protocol.agent.outbox import MASTER, Outbox
 from quorate.protocol.agent.refill import Refills
 from quorate.protocol.agent.turn import (
-    Finished,
     Turn,
     appends,
     go_back,
@@ -26,13 +22,11 @@ from quorate.protocol.agent.turn import (
     put_back,
     set_aside,
 )
-from quorate.protocol.copies.copy import Copy
-from quorate.protocol.copies.fill import Fill
-from quorate.protocol.copies.primary import Primary, Stage, Waiter
-from quorate.protocol.copies.record import recorded_partitions
-from quorate.protocol.copies.reports import report, report_with_row
+from quorate.protocol.copies.leases import Leases
+from quorate.protocol.copies.outbox import MASTER, Outbox
+from quorate.protocol.copies.primary import Stage
+from quorate.protocol.copies.zone_copies import Finished, ZoneCopies
 from quorate.protocol.messages.master import (
-    CopyReport,
     Freeze,
     PreparedRow,
     RowsStored,
@@ -43,7 +37,6 @@ from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.replication import (
     Acks,
     Append,
-    Batch,
     Fence,
     FenceAck,
     FenceRefused,
@@ -70,12 +63,8 @@ def _no_client_has() -> bool:
     return False
 
 
-class Replicas:
-    """All copies of one zone on one agent.
-
-    For each partition, `table` has the newest committed row known, `primaries` the role if this
-    agent has it, and `lost_primary` the time (boot ms) at which it lost one.
-    """
+class Replicas(ZoneCopies):
+    """All copies of one zone on one agent."""
 
     def __init__(
         self,
@@ -86,83 +75,16 @@ class Replicas:
         settings: ProtocolSettings,
         now: Now,
     ) -> None:
-        self.zone = zone
-        self.uid = zone.uid
-        self.me = me
-        self.storage = storage
-        self.leases = leases
-        self.settings = settings
-        self.now = now
-        self.look_ms = 0  # a tick has nothing to do before this (next_look.py); 0: at once
-        self.in_progress = True  # when the last tick ended
+        super().__init__(zone, me, storage, leases, settings, now)
         self.busy_ms = now.boot_ms  # when a tick last saw something in progress
-        self.at_rest = False  # the end of a turn does not visit the zone
-        self.awake: dict[str, Replicas] = {}  # the agent's zones that are not at rest
         # Whether the shell has something to settle for the zone's clients.
         self.clients_have_work: Callable[[], bool] = _no_client_has
-        self.out = Outbox()
-        self.table: list[PartitionRow | None] = [None] * zone.partitions
-        self.copies: dict[int, Copy] = {}
-        self.primaries: list[Primary | None] = [None] * zone.partitions
-        self.roles: dict[int, Primary] = {}
-        self.own_leases: dict[int, Primary] = {}  # roles that share their lease with no other
-        self.lost_primary: dict[int, int] = {}
-        self.fills: dict[int, Fill] = {}
-        self.stores: dict[str, str] = {}
-        self.domains: dict[str, str] = {}
-        self.incarnations: dict[str, int] = {}
-        self.registered: dict[str, int] = {}  # incarnation of each registered node
-        self.online: frozenset[str] = frozenset()
-        self.dirty: dict[int, Primary] = {}
-        self.announcements: dict[str, list[Batch]] = {}
-        self.refused_rows: dict[int, PartitionRow] = {}
-        self._refused_ms = 0
-        self.touched: dict[int, Copy] = {}
-        self.adopting: list[Primary] = []
-        self.ack_due: dict[int, tuple[str, Copy, int]] = {}
-        self.finished = Finished([], [], [], [])
         self.upkeep = upkeep.Upkeep(self)
         self.transactions = Transactions(self)
         self.refills = Refills(self)
-        self.wrote = False
         self.waits_for_values = False  # the turn goes on until long values are written
-        self.is_short_of_room = False  # copies take no new updates
-        self.why_full = ""  # why the storage has no room, for people; set by the shell
-        self.full_copies = 0
-        self.delta_copies = 0
-        self.full_reasons: dict[str, int] = {}
-        for partition in recorded_partitions(storage):
-            copy = self.copy_of(partition)
-            copy.recover()
-            copy.lease_until = leases.granted_until("")
-
-    def wake(self) -> None:
-        """Have the next tick and the end of each turn visit the zone: something happens in it."""
-        self.look_ms = 0
-        if self.at_rest:
-            self.at_rest = False
-            self.awake[self.uid] = self
-
-    def set_short_of_room(self, is_short: bool) -> None:
-        """Say whether the storage has no room for new updates."""
-        if self.is_short_of_room != is_short:
-            self.is_short_of_room = is_short
-            self.wake()  # once there is room, gaps are repaired
-
-    # --- copies ----------------------------------------------------------------------------------
-
-    def copy_of(self, partition: int) -> Copy:
-        """Return the copy, creating it if there is none."""
-        copy = self.copies.get(partition)
-        if copy is None:
-            copy = self.copies[partition] = Copy(partition, self.storage)
-        return copy
-
-    def touch(self, copy: Copy) -> None:
-        """Note that the copy wrote into this turn's batch."""
-        self.wake()
-        self.touched[copy.partition] = copy
-        self.wrote = True
+        self._incarnations: dict[str, int] = {}
+        self._refused_ms = 0
 
     # --- from the master -------------------------------------------------------------------------
 
@@ -172,18 +94,18 @@ class Replicas:
         Roles depend on the stores and incarnations, and on nothing else of this.
         """
         nodes = tuple(nodes)
-        stores, incarnations = dict(self.stores), dict(self.incarnations)
+        stores, incarnations = dict(self.stores), dict(self._incarnations)
         self.registered = {node.name: node.incarnation for node in nodes}
         self.online = frozenset([node.name for node in nodes if node.left_since_ms is None])
         for node in nodes:
             store = node.zone_store(self.zone.persistent)
-            known = (self.stores.get(node.name), self.incarnations.get(node.name))
+            known = (self.stores.get(node.name), self._incarnations.get(node.name))
             self.stores[node.name] = store
-            self.incarnations[node.name] = node.incarnation
+            self._incarnations[node.name] = node.incarnation
             self.domains[node.name] = node.failure_domain
             if known not in ((None, None), (store, node.incarnation)):
                 self.peer_started(node.name, self.now)  # a new store counts incarnations from 1
-        if (stores, incarnations) == (self.stores, self.incarnations):
+        if (stores, incarnations) == (self.stores, self._incarnations):
             return
         self.wake()
         for role in self.roles.values():
@@ -203,11 +125,6 @@ class Replicas:
             activation.peer_restarted(role, node)
             self.renew_lease(role)
 
-    def primary_of(self, partition: int) -> str:
-        """Return the node of the partition's primary in the newest row known; empty: none."""
-        row = self.table[partition]
-        return row.primary.node if row is not None and row.primary is not None else ""
-
     def set_rows(self, rows: Iterable[PartitionRow], now: Now) -> None:
         """Take in committed rows; the reply, RowsStored, is sent once they are durable here."""
         self.now = now
@@ -219,52 +136,6 @@ class Replicas:
             stored.append((row.partition, known.version if known else row.version))
         if stored:
             self.out.send_durable(MASTER, RowsStored(self.uid, tuple(stored)))
-
-    def names_me(self, row: PartitionRow) -> bool:
-        """Return whether the row names us, with our present store, as voter or destination."""
-        if any(v.node == self.me.node and v.store == self.me.store for v in row.voters):
-            return True
-        newcomer = row.destination
-        return newcomer is not None and (
-            (newcomer.node, newcomer.store) == (self.me.node, self.me.store)
-        )
-
-    def end_role(self, role: Primary) -> None:
-        """End the role for good; the outcome of its unacknowledged writes is unknown."""
-        self.wake()
-        partition = role.copy.partition
-        if self.roles.get(partition) is role:
-            del self.roles[partition]
-            self.own_leases.pop(partition, None)
-            self.primaries[partition] = None
-            self.lost_primary[partition] = self.now.boot_ms
-        self.dirty.pop(partition, None)
-        self.give_up(role.waiters)
-        role.waiters.clear()
-        role.pending.clear()
-        role.serving_until = 0
-
-    def give_up(self, waiters: Iterable[Waiter]) -> None:
-        """Report these writes as unknown; reads that saw them are tried again."""
-        for waiter in waiters:
-            if waiter.has_client:
-                (self.finished.unknown if waiter.keys else self.finished.again).append(waiter)
-
-    def promise_moved(self, copy: Copy, earlier: Holder | None, holder: Holder) -> None:
-        """Note that the copy has promised another holder: the lease of the earlier one runs out."""
-        if earlier is None or earlier.node == holder.node:
-            return
-        if earlier.node != self.me.node:
-            self.leases.promise_moved(earlier.node, self.uid, copy.partition, copy.promise_term)
-            until = self.leases.granted_until(earlier.node)
-            copy.lease_until = max(copy.lease_until, until)
-
-    def drop_fill(self, partition: int) -> None:
-        """Give up filling a copy."""
-        fill = self.fills.pop(partition, None)
-        if fill is not None:
-            fill.abandon()
-            self.touch(fill.copy)
 
     # --- messages --------------------------------------------------------------------------------
 
@@ -293,8 +164,10 @@ class Replicas:
                     activation.refused(self, role, node, message.promised)
             case Sync():
                 transfer.told_to_adopt(self, node, message)
-            case FetchUpdates() | FetchKeys() | FetchSnapshot():
+            case FetchUpdates() | FetchKeys():
                 transfer.supply(self, node, message)
+            case FetchSnapshot():
+                self.upkeep.supply_later(node, message)
             case Updates():
                 transfer.take_updates(self, node, message)
             case KeyRows():
@@ -339,27 +212,6 @@ class Replicas:
 
     # --- time ------------------------------------------------------------------------------------
 
-    def renew_lease(self, role: Primary) -> None:
-        """Recompute until when the role serves, after a change of what its lease depends on.
-
-        Roles that depend on the same things share a lease (shared_leases.py).
-        """
-        if role.stage is not Stage.SERVING:
-            return
-        partition, grants = role.copy.partition, role.grants()
-        if grants is None:
-            self.own_leases[partition] = role
-            role.serving_until = role.granted_until(self.leases.held)
-        else:
-            self.own_leases.pop(partition, None)
-            role.lease = self.leases.shared.share(grants)
-
-    def renew_own_leases(self) -> None:
-        """Recompute the leases that roles share with no other, after an answer to a heartbeat."""
-        held = self.leases.held
-        for role in self.own_leases.values():
-            role.serving_until = role.granted_until(held)
-
     def lease_moved(self, node: str, partition: int, term: int) -> None:
         """End the role, because `node` has promised the partition to a holder in a higher term."""
         role = self.roles.get(partition)
@@ -386,19 +238,11 @@ class Replicas:
                 fill.reported_ms = now.boot_ms
                 self.out.send(MASTER, fill.progress(self.uid, done=False))
             transfer.step(self, fill)
-        self.look_ms = next_look_ms(self, now)
+        self.look_ms = next_look_ms(self, self.upkeep, self.refills, self.transactions, now)
         if was_touched or self.in_progress:
             self.busy_ms = now.boot_ms
 
     # --- the turn --------------------------------------------------------------------------------
-
-    def commands_wrote(self, role: Primary) -> None:
-        """Note that commands wrote in this role: its updates are sent at the end of the turn."""
-        if self.look_ms:  # else it is awake already; this is the hot path of each command
-            self.wake()
-        self.dirty[role.copy.partition] = role
-        self.touched[role.copy.partition] = role.copy
-        self.wrote = True
 
     @property
     def has_turn(self) -> bool:
@@ -412,7 +256,7 @@ class Replicas:
             or self.out.after_sync
             or self.ack_due
             or self.announcements
-            or self.refills.has_ended
+            or self.refilled
         )
 
     @property
@@ -502,10 +346,6 @@ class Replicas:
         self.wrote = False
         return turn
 
-    def announce(self, node: str, batch: Batch) -> None:
-        """Tell `node` the position of a role, together with all other such news of the turn."""
-        self.announcements.setdefault(node, []).append(batch)
-
     def synced(self, turn: Turn, now: Now) -> list[tuple[str, Message]]:
         """Return what may be sent because the turn's batch is durable."""
         self.now = now
@@ -547,33 +387,6 @@ class Replicas:
         self.fills.clear()
         self.storage.close()
 
-    # --- reports ---------------------------------------------------------------------------------
-
-    def inventory(self, rows: bool = False) -> tuple[CopyReport, ...]:
-        """Return a report of every copy, for the master; roles repeat their earlier reports.
-
-        Evicted copies are included, because the row that evicted them may be newer than the
-        master's.  `rows`: include every row, for a master that has lost them.
-        """
-        self.wake()
-        for role in self.roles.values():
-            role.asked.clear()
-        if not rows:
-            copies = [self.copies[partition] for partition in sorted(self.copies)]
-            return tuple([report(copy) for copy in copies if copy.present or copy.evicted_by])
-        known = {row.partition for row in self.table if row is not None} | self.copies.keys()
-        return tuple(
-            [
-                report_with_row(self.copy_of(p), self._newest_row(p), self.roles.get(p))
-                for p in sorted(known)
-            ]
-        )
-
-    def _newest_row(self, partition: int) -> PartitionRow | None:
-        copy = self.copies[partition]
-        known = filter(None, (self.table[partition], copy.row, copy.evicted_by))
-        return max(known, key=lambda row: row.version, default=None)
-
     def troubles(self, now: Now) -> tuple[Trouble, ...]:
         """Return roles that are stuck, and rows that name us primary but that no role can serve."""
         stuck = [activation.trouble(self, role, now) for role in self.roles.values()]
@@ -584,17 +397,3 @@ class Replicas:
             for row in self._rows_without_role()
         ]
         return tuple([trouble for trouble in stuck if trouble is not None] + idle)
-
-    # --- invariants ------------------------------------------------------------------------------
-
-    def check(self) -> None:
-        """Raise InvariantError unless copies and roles are consistent (I-2, half of I-4)."""
-        for copy in self.copies.values():
-            copy.check()
-        for partition, role in self.roles.items():
-            role.check()
-            if self.primaries[partition] is not role or role.holder != self.me:
-                raise InvariantError(f"partition {partition}: role of {role.holder} misplaced")
-            serving, granted = role.serving_until, role.granted_until(self.leases.held)
-            if serving != granted:
-                raise InvariantError(f"partition {partition}: serves to {serving}, not {granted}")

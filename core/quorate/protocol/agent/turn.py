@@ -9,21 +9,19 @@ because that may concern what waits.
 It is undone if its batch found no room: everything returns to what the storage holds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
-from quorate.protocol.agent.outbox import MASTER, Outbox
 from quorate.protocol.copies.copy import Copy
-from quorate.protocol.copies.primary import Primary, Stage, Waiter
+from quorate.protocol.copies.outbox import MASTER, Outbox
+from quorate.protocol.copies.primary import Primary, Stage
 from quorate.protocol.copies.record import record_names
+from quorate.protocol.copies.reports import inventory
+from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate.protocol.messages.master import Inventory
 from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.replication import Append, Batch
-
-if TYPE_CHECKING:
-    from quorate.protocol.agent.replicas import Replicas
+from quorate.protocol.transactions import parts
 
 APPEND_BYTES_MAX = 4 * 1024 * 1024
 """Bytes of updates per message.  A longer update, which clients may write, has a message of its
@@ -42,15 +40,6 @@ class Turn(NamedTuple):
     adopted: list[Primary]
     refilled: dict[int, str]
     wrote: bool
-
-
-class Finished(NamedTuple):
-    """Waiters whose wait is over: answered; outcome unknown; reads to redo; refused for space."""
-
-    answered: list[Waiter]
-    unknown: list[Waiter]
-    again: list[Waiter]
-    refused: list[Waiter]
 
 
 def appends(zone: str, roles: Iterable[Primary]) -> Iterator[tuple[tuple[str, ...], Append]]:
@@ -94,30 +83,30 @@ class SetAside(NamedTuple):
     records: frozenset[bytes]
 
 
-def may_be_divided(replicas: Replicas) -> bool:
+def may_be_divided(zone: ZoneCopies) -> bool:
     """Return whether the turn has only writes, Acks and positions of roles."""
-    out = replicas.out
-    return not (out.at_once or out.after_sync or replicas.adopting or replicas.refills.has_ended)
+    out = zone.out
+    return not (out.at_once or out.after_sync or zone.adopting or zone.refilled)
 
 
-def set_aside(replicas: Replicas, waiting: Collection[int]) -> SetAside:
+def set_aside(zone: ZoneCopies, waiting: Collection[int]) -> SetAside:
     """Remove from the turn what concerns the partitions in `waiting`, and return it."""
-    announcements, replicas.announcements = replicas.announcements, {}
+    announcements, zone.announcements = zone.announcements, {}
     kept: dict[str, list[Batch]] = {}
     for node, batches in announcements.items():
         for batch in batches:
             if batch.partition in waiting:
                 kept.setdefault(node, []).append(batch)
             else:
-                replicas.announce(node, batch)
+                zone.announce(node, batch)
     aside = SetAside(
-        _taken(replicas.dirty, waiting),
-        _taken(replicas.touched, waiting),
-        _taken(replicas.ack_due, waiting),
+        _taken(zone.dirty, waiting),
+        _taken(zone.touched, waiting),
+        _taken(zone.ack_due, waiting),
         kept,
         record_names(waiting),
     )
-    replicas.wrote = bool(replicas.touched)
+    zone.wrote = bool(zone.touched)
     return aside
 
 
@@ -125,60 +114,56 @@ def _taken(of: dict[int, T], waiting: Collection[int]) -> dict[int, T]:
     return {partition: of.pop(partition) for partition in waiting if partition in of}
 
 
-def put_back(replicas: Replicas, aside: SetAside) -> None:
+def put_back(zone: ZoneCopies, aside: SetAside) -> None:
     """Continue the turn of the waiting partitions, because that of the others has ended."""
-    replicas.dirty = aside.dirty
-    replicas.touched = aside.touched
-    replicas.ack_due = aside.ack_due
-    replicas.announcements = aside.announcements
+    zone.dirty = aside.dirty
+    zone.touched = aside.touched
+    zone.ack_due = aside.ack_due
+    zone.announcements = aside.announcements
 
 
-def go_back(replicas: Replicas) -> None:
+def go_back(zone: ZoneCopies) -> None:
     """Reset copies, roles and rows to what the storage holds, because the batch was not written."""
-    for copy in replicas.touched.values():
+    for copy in zone.touched.values():
         lwm, durable_lwm, majority = copy.lwm, copy.durable_lwm, copy.majority
         copy.recover()
         copy.majority = majority  # that of an earlier turn
         copy.durable_lwm = min(durable_lwm, copy.lwm)  # earlier turns may still be synced
-        row = replicas.table[copy.partition]
-        if (
-            row is not None
-            and row.version > copy.version
-            and (copy.present or replicas.names_me(row))
-        ):
-            replicas.refused_rows[copy.partition] = row
-            replicas.table[copy.partition] = copy.row
-        role = replicas.roles.get(copy.partition)
+        row = zone.table[copy.partition]
+        if row is not None and row.version > copy.version and (copy.present or zone.names_me(row)):
+            zone.refused_rows[copy.partition] = row
+            zone.table[copy.partition] = copy.row
+        role = zone.roles.get(copy.partition)
         if role is None:
             continue
         if copy.promise_term != role.term:
-            replicas.end_role(role)  # it began in this turn: our own promise is not stored
+            zone.end_role(role)  # it began in this turn: our own promise is not stored
             continue
         role.turn = []
         role.flushed = min(role.flushed, copy.lwm)
         role.joint_hwm = min(role.joint_hwm, copy.lwm)
         for waiter in role.take_undone(copy.lwm):
             # Reads are done again, because what they saw may be a refused write.
-            finished = replicas.finished
+            finished = zone.finished
             (finished.refused if waiter.keys else finished.again).append(waiter)
         if role.stage is Stage.SERVING:
-            replicas.transactions.parts.load(role, replicas.now.boot_ms)
+            parts.load(role, zone.now.boot_ms)
         if lwm != copy.lwm and not role.persisted:
-            replicas.end_role(role)
-    for partition in list(replicas.fills):
-        if partition in replicas.touched:
-            del replicas.fills[partition]
-    replicas.refills.undone()
-    for role in replicas.adopting:
-        replicas.end_role(role)
-    replicas.dirty = {}
-    replicas.touched = {}
-    replicas.ack_due = {}
-    replicas.adopting = []
+            zone.end_role(role)
+    for partition in list(zone.fills):
+        if partition in zone.touched:
+            del zone.fills[partition]
+    zone.refilled = {}  # these begin again
+    for role in zone.adopting:
+        zone.end_role(role)
+    zone.dirty = {}
+    zone.touched = {}
+    zone.ack_due = {}
+    zone.adopting = []
     # Drop also messages that need no sync: rows and updates of this turn, whose counters are given
     # out again, may have been read for a transfer.  What is lost is requested again.
-    asked = any(isinstance(message, Inventory) for _, message in replicas.out.after_sync)
-    replicas.announcements = {}
-    replicas.out = Outbox()
+    asked = any(isinstance(message, Inventory) for _, message in zone.out.after_sync)
+    zone.announcements = {}
+    zone.out = Outbox()
     if asked:  # the master does not repeat this request
-        replicas.out.send_durable(MASTER, Inventory(replicas.uid, replicas.inventory(), last=False))
+        zone.out.send_durable(MASTER, Inventory(zone.uid, inventory(zone), last=False))

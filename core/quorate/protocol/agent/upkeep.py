@@ -3,19 +3,14 @@
 It is done in small pieces, so that no turn of the event loop is long.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
 
 from quorate.facts.time import Now
 from quorate.protocol.agent import transfer
 from quorate.protocol.copies.copy import Copy
+from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate.protocol.messages.transfer import FetchSnapshot
-
-if TYPE_CHECKING:
-    from quorate.protocol.agent.replicas import Replicas
 
 EXPIRE_PER_TICK = 200
 SURVEY_ROWS = 2000
@@ -29,10 +24,9 @@ DIGEST_KEPT_MS = 60_000
 class Upkeep:
     """The background work of one zone's copies."""
 
-    def __init__(self, replicas: Replicas) -> None:
-        self._replicas = replicas
-        self._surveys: dict[int, tuple[bytes | None, int]] = {}
-        self._snapshots: deque[tuple[str, Copy, FetchSnapshot]] = deque()
+    def __init__(self, zone: ZoneCopies) -> None:
+        self._zone = zone
+        self._snapshots: deque[tuple[str, FetchSnapshot]] = deque()
         self._budget = 0
         self._budget_ms = 0
         self._checked_ms = 0
@@ -72,38 +66,38 @@ class Upkeep:
         due_ms = [asked_ms + DIGEST_KEPT_MS for asked_ms in self._digests_asked.values()]
         if self._marks:
             due_ms.append(self._marks[-1][0] + AGE_MARK_MS)
-            due_ms.append(self._marks[0][0] + self._replicas.settings.log_age_max_ms)
+            due_ms.append(self._marks[0][0] + self._zone.settings.log_age_max_ms)
         return min(due_ms, default=NEVER_MS)
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing that was begun is unfinished."""
-        return not (self._stalled or self._surveys or self._snapshots)
+        return not (self._stalled or self._zone.surveys or self._snapshots)
 
     def _repair(self, now: Now) -> None:
         """Repair copies that have missed updates for longer than a message is in flight."""
-        replicas = self._replicas
-        if replicas.is_short_of_room:
+        zone = self._zone
+        if zone.is_short_of_room:
             return
-        for partition in [each for each in self._stalled if each not in replicas.copies]:
+        for partition in [each for each in self._stalled if each not in zone.copies]:
             del self._stalled[partition]
-        for partition, copy in list(replicas.copies.items()):
-            if copy.lwm >= copy.hwm or partition in replicas.roles:
+        for partition, copy in list(zone.copies.items()):
+            if copy.lwm >= copy.hwm or partition in zone.roles:
                 self._stalled.pop(partition, None)
                 continue
-            if not copy.adopted or partition in replicas.fills or copy.promise_holder is None:
+            if not copy.adopted or partition in zone.fills or copy.promise_holder is None:
                 continue
             lwm, since = self._stalled.get(partition, (-1, 0))
             if lwm != copy.lwm:
                 self._stalled[partition] = (copy.lwm, now.boot_ms)
-            elif now.boot_ms - since >= replicas.settings.repair_ms:
+            elif now.boot_ms - since >= zone.settings.repair_ms:
                 # Kept: the copy may miss more meanwhile, and the zone must not rest over that.
                 self._stalled[partition] = (lwm, now.boot_ms)
-                transfer.repair(replicas, copy, copy.promise_holder.node)
+                transfer.repair(zone, copy, copy.promise_holder.node)
 
     def _expire(self, now: Now) -> None:
-        replicas = self._replicas
-        for role in replicas.roles.values():
+        zone = self._zone
+        for role in zone.roles.values():
             expiring = role.copy.expiring
             if not expiring or not role.serves(now.boot_ms):
                 continue
@@ -114,24 +108,17 @@ class Upkeep:
                 if row is not None and row.value is not None and row.expires_at == due:
                     role.copy.expired.append((due, key))
                     role.write(((key, None, 0),))
-                    replicas.commands_wrote(role)
+                    zone.commands_wrote(role)
                     count += 1
 
-    def survey(self, copy: Copy) -> None:
-        """Start to search the copy's rows once for expiries and tombstones (after a start).
-
-        The expiry of later writes is noted when they are written, so not here.
-        """
-        copy.expiring.clear()
-        self._surveys[copy.partition] = (None, copy.lwm)
-
     def _survey(self) -> None:
-        room = SURVEY_ROWS
-        for partition in list(self._surveys):
+        """Search the next rows of copies for expiries and tombstones (`ZoneCopies.survey`)."""
+        room, surveys = SURVEY_ROWS, self._zone.surveys
+        for partition in list(surveys):
             if room <= 0:
                 return
-            copy = self._replicas.copies[partition]
-            after, last = self._surveys[partition]
+            copy = self._zone.copies[partition]
+            after, last = surveys[partition]
             chunk = copy.space.scan(after, room, 1 << 20)
             room -= max(len(chunk), 50)
             for key, row in chunk:
@@ -140,63 +127,62 @@ class Upkeep:
                 elif row.expires_at and row.counter <= last:
                     heappush(copy.expiring, (row.expires_at, key))
             if chunk:
-                self._surveys[partition] = (chunk[-1][0], last)
+                surveys[partition] = (chunk[-1][0], last)
             else:
-                del self._surveys[partition]
+                del surveys[partition]
 
-    def supply_later(self, node: str, copy: Copy, ask: FetchSnapshot) -> None:
+    def supply_later(self, node: str, ask: FetchSnapshot) -> None:
         """Queue one piece of a snapshot; the rate limit decides when it is sent."""
-        self._snapshots.append((node, copy, ask))
-        self.supply(self._replicas.now)
+        self._snapshots.append((node, ask))
+        self.supply(self._zone.now)
 
     def supply(self, now: Now) -> None:
         """Send queued snapshot pieces within the rate limit."""
         if not self._snapshots:
             return
-        rate = self._replicas.settings.transfer_bytes_per_s
+        rate = self._zone.settings.transfer_bytes_per_s
         passed = min(now.boot_ms - self._budget_ms, 1000)
         self._budget_ms = now.boot_ms
         self._budget = min(self._budget + rate * passed // 1000, rate // 4)
         while self._snapshots and self._budget > 0:
-            node, copy, ask = self._snapshots.popleft()
-            self._budget -= transfer.send_snapshot(self._replicas, node, copy, ask)
+            self._budget -= transfer.send_snapshot(self._zone, *self._snapshots.popleft())
 
     def count_digest(self, copy: Copy, rows_max: int) -> int:
         """Count rows that a copy's digest lacks, before it is requested (Space.count_digest)."""
-        now_ms = self._replicas.now.boot_ms
+        now_ms = self._zone.now.boot_ms
         self._digests_asked[copy.partition] = now_ms
         self._check_ms = min(self._check_ms, now_ms + DIGEST_KEPT_MS)
-        self._replicas.wake()
+        self._zone.wake()
         return copy.space.count_digest(rows_max)
 
     def _forget_digests(self, now: Now) -> None:
         for partition, asked_ms in list(self._digests_asked.items()):
             if now.boot_ms - asked_ms >= DIGEST_KEPT_MS:
                 del self._digests_asked[partition]
-                copy = self._replicas.copies[partition]
+                copy = self._zone.copies[partition]
                 copy.mark_at = 0
                 copy.space.forget_digest()
 
     def _bound_log(self, now: Now) -> None:
-        replicas = self._replicas
-        present = [copy for copy in replicas.copies.values() if copy.present]
+        zone = self._zone
+        present = [copy for copy in zone.copies.values() if copy.present]
         if not present:
             self._marks.clear()
             return
-        share = max(replicas.settings.log_bytes_max // len(present), 16 * 1024)
+        share = max(zone.settings.log_bytes_max // len(present), 16 * 1024)
         old: dict[int, int] = {}
         if not self._marks or now.boot_ms - self._marks[-1][0] >= AGE_MARK_MS:
             self._marks.append((now.boot_ms, {copy.partition: copy.lwm for copy in present}))
-        while now.boot_ms - self._marks[0][0] >= replicas.settings.log_age_max_ms:
+        while now.boot_ms - self._marks[0][0] >= zone.settings.log_age_max_ms:
             old = self._marks.popleft()[1]
         for copy in present:
-            if not copy.adopted or copy.partition in replicas.fills:
+            if not copy.adopted or copy.partition in zone.fills:
                 continue
             upto = old.get(copy.partition, 0)
-            if replicas.storage.log_bytes(copy.partition) > share:
+            if zone.storage.log_bytes(copy.partition) > share:
                 # Cut by bytes, oldest first: by number of updates, a few large ones would take all
                 # others along.
-                upto = max(upto, replicas.storage.log_floor(copy.partition, share * 3 // 4))
+                upto = max(upto, zone.storage.log_floor(copy.partition, share * 3 // 4))
             if upto > copy.log_from:
                 copy.cut_log(upto)
-                replicas.touch(copy)
+                zone.touch(copy)

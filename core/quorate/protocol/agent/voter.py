@@ -3,33 +3,27 @@
 Source: docs/protocol.md, sections 4 to 6.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from quorate.protocol.agent.outbox import MASTER
 from quorate.protocol.copies.copy import decode_update
+from quorate.protocol.copies.outbox import MASTER
+from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate.protocol.messages.master import Prepared, PreparedRow
 from quorate.protocol.messages.replication import Batch, Fence, FenceAck, FenceRefused, Rejected
 
-if TYPE_CHECKING:
-    from quorate.protocol.agent.replicas import Replicas
 
-
-def append(replicas: Replicas, node: str, batch: Batch) -> None:
+def append(zone: ZoneCopies, node: str, batch: Batch) -> None:
     """Keep a primary's updates if their term is the promised one, else send Rejected.
 
     While room is short, updates are dropped as if lost in transit: the rest of the room is for
     promises and rows.
     """
-    copy = replicas.copies.get(batch.partition)
+    copy = zone.copies.get(batch.partition)
     if copy is None or not copy.present or copy.promise_term != batch.term:
         promised = copy.promise_term if copy is not None else 0
-        replicas.out.send(node, Rejected(replicas.uid, batch.partition, batch.term, promised))
+        zone.out.send(node, Rejected(zone.uid, batch.partition, batch.term, promised))
         return
     changed = False
     keep = copy.keep
-    for raw in batch.updates if not replicas.is_short_of_room else ():
+    for raw in batch.updates if not zone.is_short_of_room else ():
         if keep(decode_update(raw), raw):
             changed = True
     if batch.hwm > copy.hwm:
@@ -40,53 +34,51 @@ def append(replicas: Replicas, node: str, batch: Batch) -> None:
         copy.settled = batch.settled
         changed |= copy.purge_tombstones()
     if changed:
-        replicas.touched[batch.partition] = copy
-        replicas.wrote = True
-    replicas.ack_due[batch.partition] = (node, copy, batch.term)
+        zone.touched[batch.partition] = copy
+        zone.wrote = True
+    zone.ack_due[batch.partition] = (node, copy, batch.term)
 
 
-def fence(replicas: Replicas, node: str, ask: Fence) -> None:
+def fence(zone: ZoneCopies, node: str, ask: Fence) -> None:
     """Promise a primary's term, or refuse it."""
-    row = replicas.table[ask.partition]
-    if row is not None and row.version >= ask.term and not replicas.names_me(row):
+    row = zone.table[ask.partition]
+    if row is not None and row.version >= ask.term and not zone.names_me(row):
         promised = row.term if row.term > ask.term else 0
-        replicas.out.send(node, FenceRefused(replicas.uid, ask.partition, ask.term, promised))
+        zone.out.send(node, FenceRefused(zone.uid, ask.partition, ask.term, promised))
         return  # as far as we know we are no voter, or not yet
-    copy = replicas.copy_of(ask.partition)
+    copy = zone.copy_of(ask.partition)
     earlier = copy.promise_holder
     fresh = ask.term > copy.promise_term
     if not copy.promise(ask.term, ask.holder):
-        replicas.out.send(
-            node, FenceRefused(replicas.uid, ask.partition, ask.term, copy.promise_term)
-        )
+        zone.out.send(node, FenceRefused(zone.uid, ask.partition, ask.term, copy.promise_term))
         return
     if fresh:
-        replicas.touch(copy)
-        role = replicas.roles.get(ask.partition)
+        zone.touch(copy)
+        role = zone.roles.get(ask.partition)
         if role is not None:
-            replicas.end_role(role)
-        replicas.drop_fill(ask.partition)
-        replicas.promise_moved(copy, earlier, ask.holder)
-    replicas.out.send_durable(
+            zone.end_role(role)
+        zone.drop_fill(ask.partition)
+        zone.promise_moved(copy, earlier, ask.holder)
+    zone.out.send_durable(
         node,
         FenceAck(
-            replicas.uid,
+            zone.uid,
             ask.partition,
             ask.term,
-            replicas.me.store,
+            zone.me.store,
             copy.lineage,
             copy.lwm,
             copy.held(),
-            max(0, copy.lease_until - replicas.now.boot_ms),
+            max(0, copy.lease_until - zone.now.boot_ms),
             copy.adopted,
         ),
     )
 
 
-def prepare(replicas: Replicas, message: PreparedRow) -> None:
+def prepare(zone: ZoneCopies, message: PreparedRow) -> None:
     """As the destination, store the row that ends the migration, or refuse it with a reason."""
     row = message.row
-    copy = replicas.copies.get(row.partition)
+    copy = zone.copies.get(row.partition)
     reason = ""
     if copy is None or copy.row is None or copy.version < row.version - 1:
         return  # the row that starts the migration is in flight: the master asks again
@@ -98,16 +90,14 @@ def prepare(replicas: Replicas, message: PreparedRow) -> None:
         reason = f"row {copy.version} is committed here"
     elif active is None or active.migration_id != message.migration_id:
         reason = "another migration is active here"
-    elif active.destination != replicas.me:
-        reason = f"{replicas.me} is not its destination {active.destination}"
+    elif active.destination != zone.me:
+        reason = f"{zone.me} is not its destination {active.destination}"
     elif copy.last_term != copy.row.term:
         reason = "this store has not caught up"
     else:
         copy.prepare(row, message.migration_id)
-        replicas.touch(copy)
-    replicas.out.send_durable(
+        zone.touch(copy)
+    zone.out.send_durable(
         MASTER,
-        Prepared(
-            replicas.uid, row.partition, message.migration_id, row.version, not reason, reason
-        ),
+        Prepared(zone.uid, row.partition, message.migration_id, row.version, not reason, reason),
     )

@@ -1,8 +1,9 @@
 """The zones of an agent that a turn visits: those awake, and those at rest that are due.
 
 An agent has hundreds of zones, most of them at rest.  A zone is awake from when something happens
-in it (`Replicas.wake`) until it has had nothing to do for a while.  The end of each turn visits the
-zones that are awake and no others.  A tick visits those that are due by time (`Replicas.look_ms`).
+in it (`ZoneCopies.wake`) until it has had nothing to do for a while.  The end of each turn visits
+the zones that are awake and no others.  A tick visits those that are due by time
+(`ZoneCopies.look_ms`).
 
 A wall clock that was set wakes every zone, because keys expire by it but ticks are due by the boot
 clock.  The end of a lease wakes none: it is noted once for all roles that share it
@@ -15,8 +16,8 @@ from collections.abc import Mapping
 
 from quorate.facts.errors import InvariantError
 from quorate.facts.time import Now
-from quorate.protocol.agent.leases import Leases
 from quorate.protocol.agent.replicas import Replicas
+from quorate.protocol.copies.leases import Leases
 
 REST_AFTER_MS = 500
 """A zone goes to rest after this long with nothing in progress."""

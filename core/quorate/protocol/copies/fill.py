@@ -49,8 +49,9 @@ class Fill:
     """The filling of one copy for one term.
 
     `suppliers` are the nodes to ask, in this order.  Unless it is a refill, one of them is the
-    primary, which sent the Sync and has everything.  `is_refill`: the copy has already adopted the
-    term and goes on acknowledging updates; only its rows are replaced.
+    primary, which sent the Sync and has everything.  `refill`: the token of a refill, None for any
+    other fill.  In a refill the copy has already adopted the term and goes on acknowledging
+    updates; only its rows are replaced.
     """
 
     __slots__ = (
@@ -74,8 +75,8 @@ class Fill:
         "copy",
         "full_reason",
         "generation",
-        "is_refill",
         "lineage",
+        "refill",
         "reported_ms",
         "term",
         "undo",
@@ -90,7 +91,7 @@ class Fill:
         suppliers: Sequence[str],
         settings: ProtocolSettings,
         *,
-        is_refill: bool = False,
+        refill: str | None = None,
     ) -> None:
         self.copy = copy
         self.term = lineage.last_term
@@ -117,11 +118,16 @@ class Fill:
         self._full_done = False
         self.undo: set[bytes] = set()
         self.undo_rows: dict[bytes, Row | None] = {}
-        self.is_refill = is_refill
-        if is_refill:
+        self.refill = refill
+        if self.is_refill:
             self._go_full(FullReason.REFILL)
         else:
             self._note_undone()
+
+    @property
+    def is_refill(self) -> bool:
+        """Whether it replaces the rows of an adopted copy, at a person's request."""
+        return self.refill is not None
 
     def _note_undone(self) -> None:
         """Note which keys own divergent updates touched.

@@ -7,12 +7,10 @@ A role belongs to one term and one process incarnation.  It ends when a higher t
 row says so, and never serves again after that.  Source: docs/protocol.md, sections 4 to 6.
 """
 
-from __future__ import annotations
-
 import enum
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from quorate.facts.errors import InvariantError
 from quorate.facts.intervals import IntervalSet
@@ -21,12 +19,10 @@ from quorate.facts.partition_row import Migration, PartitionRow, quorum
 from quorate.facts.topology import Holder, Voter
 from quorate.facts.update_counter import check_primary_counter, kept_under
 from quorate.protocol.copies.copy import Copy
+from quorate.protocol.copies.open_part import OpenPart
 from quorate.protocol.copies.shared_leases import FOREVER, Grants, ServingUntil
 from quorate.protocol.messages.replication import Batch, FenceAck
 from quorate.protocol.storage import Operation, Row
-
-if TYPE_CHECKING:
-    from quorate.protocol.transactions.parts import OpenPart
 
 
 class Stage(enum.IntEnum):
@@ -104,6 +100,33 @@ class Peer:
         self.lease_until = -1
         self.progress_ms = 0
         self.told = False
+
+
+class GatherPlan:
+    """The log entries and copies that an activation fetches before it adopts.
+
+    - `undo`: keys whose rows `supplier` gives; None: the own log cannot tell which keys
+    - `wanted`: node -> the counter ranges to fetch from it
+    - `top`: the LWM under `lineage` after that; `prefix`: up to it, own rows are valid
+    """
+
+    __slots__ = ("lineage", "prefix", "supplier", "top", "undo", "wanted")
+
+    def __init__(
+        self,
+        lineage: Lineage,
+        prefix: int,
+        top: int,
+        undo: set[bytes] | None,
+        supplier: str,
+        wanted: dict[str, list[tuple[int, int]]],
+    ) -> None:
+        self.lineage = lineage
+        self.prefix = prefix
+        self.top = top
+        self.undo = undo
+        self.supplier = supplier
+        self.wanted = wanted
 
 
 class Primary:
@@ -533,30 +556,3 @@ class Primary:
             raise InvariantError(
                 f"partition {self.copy.partition}: activated at {self.copy.lwm}, not {plan.top}"
             )
-
-
-class GatherPlan:
-    """The log entries and copies that an activation fetches before it adopts.
-
-    - `undo`: keys whose rows `supplier` gives; None: the own log cannot tell which keys
-    - `wanted`: node -> the counter ranges to fetch from it
-    - `top`: the LWM under `lineage` after that; `prefix`: up to it, own rows are valid
-    """
-
-    __slots__ = ("lineage", "prefix", "supplier", "top", "undo", "wanted")
-
-    def __init__(
-        self,
-        lineage: Lineage,
-        prefix: int,
-        top: int,
-        undo: set[bytes] | None,
-        supplier: str,
-        wanted: dict[str, list[tuple[int, int]]],
-    ) -> None:
-        self.lineage = lineage
-        self.prefix = prefix
-        self.top = top
-        self.undo = undo
-        self.supplier = supplier
-        self.wanted = wanted

@@ -8,6 +8,7 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.totals import DIGEST_BYTES
+from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate.protocol.messages.master import CopyReport, CopySizes
 from quorate.protocol.messages.tools import CopyDigest, CopyState
 
@@ -39,6 +40,32 @@ def report_with_row(copy: Copy, row: PartitionRow | None, role: Primary | None) 
     return msgspec.structs.replace(
         report(copy), promised=copy.promise_term, row=row, unfrozen=unfrozen
     )
+
+
+def inventory(zone: ZoneCopies, rows: bool = False) -> tuple[CopyReport, ...]:
+    """Return a report of every copy, for the master; roles repeat their earlier reports.
+
+    Evicted copies are included, because the row that evicted them may be newer than the master's.
+    `rows`: include every row, for a master that has lost them.
+    """
+    zone.wake()
+    for role in zone.roles.values():
+        role.asked.clear()
+    if not rows:
+        copies = [zone.copies[partition] for partition in sorted(zone.copies)]
+        return tuple([report(copy) for copy in copies if copy.present or copy.evicted_by])
+    known = {row.partition for row in zone.table if row is not None} | zone.copies.keys()
+    return tuple(
+        [
+            report_with_row(copy, _newest_row(zone, copy), zone.roles.get(copy.partition))
+            for copy in map(zone.copy_of, sorted(known))
+        ]
+    )
+
+
+def _newest_row(zone: ZoneCopies, copy: Copy) -> PartitionRow | None:
+    known = filter(None, (zone.table[copy.partition], copy.row, copy.evicted_by))
+    return max(known, key=lambda row: row.version, default=None)
 
 
 def tell_digest(copy: Copy, mark: int) -> CopyDigest:

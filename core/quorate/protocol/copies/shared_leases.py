@@ -2,7 +2,7 @@
 
 Heartbeats never end, and an agent may be primary of thousands of partitions.  Roles with the same
 voters and promises share one `ServingUntil`.  An answer to a heartbeat recomputes these instead of
-every role.  A role whose voters or promises change takes another one (`Replicas.renew_lease`).  A
+every role.  A role whose voters or promises change takes another one (`ZoneCopies.renew_lease`).  A
 role with several sets of voters (a migration in joint mode, a rebuilt row) has one of its own.
 """
 

@@ -7,13 +7,12 @@ Until it has asked for the decision, the coordinator knows that the transaction 
 Source: docs/protocol.md, section 9.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate.protocol.messages.clients import Words
 from quorate.protocol.messages.transactions import (
     BYTES_PER_MS,
@@ -25,10 +24,6 @@ from quorate.protocol.messages.transactions import (
     TransactionMessage,
     Watched,
 )
-
-if TYPE_CHECKING:
-    from quorate.protocol.agent.replicas import Replicas
-
 
 ANSWERS_BYTES_MAX = 64 * 1024 * 1024
 """Limit on the answers of all parts together: they become one reply."""
@@ -77,7 +72,7 @@ class Coordinator:
 
     def __init__(
         self,
-        replicas: Replicas,
+        zone: ZoneCopies,
         name: bytes,
         wanted: tuple[PartWanted, ...],
         resp3: bool,
@@ -90,7 +85,7 @@ class Coordinator:
         self.cargo = cargo
         self.deadline_ms = deadline_ms
         self.stage = AttemptStage.PREPARING
-        self._replicas = replicas
+        self._zone = zone
         self._prepared: list[PartPrepared] = []
         self._answers_bytes = 0
         self._asked_ms = -1
@@ -143,7 +138,7 @@ class Coordinator:
         """
         if self.decides > 1:
             return Ended(self.cargo, Outcome.UNKNOWN)
-        if self._replicas.now.boot_ms >= self.deadline_ms:
+        if self._zone.now.boot_ms >= self.deadline_ms:
             return Ended(self.cargo, Outcome.NOT_EXECUTED)
         return None
 
@@ -165,7 +160,7 @@ class Coordinator:
         if now_ms >= self.deadline_ms:
             if self.stage is AttemptStage.PREPARING:
                 return self.abort(Outcome.NOT_EXECUTED)
-            grace = self._replicas.settings.park_bound_ms
+            grace = self._zone.settings.park_bound_ms
             if now_ms >= self.deadline_ms + grace:
                 if self.stage is AttemptStage.DECIDING:
                     return Ended(self.cargo, Outcome.UNKNOWN)
@@ -179,13 +174,13 @@ class Coordinator:
             case AttemptStage.ABORTING:
                 if self._is_due(now_ms, ""):
                     for partition in self._to_abort:
-                        send(self._replicas.primary_of(partition), self._finish(partition))
+                        send(self._zone.primary_of(partition), self._finish(partition))
         return None
 
     def _ask(
         self, now_ms: int, send: Callable[[str, TransactionMessage], None], partition: int
     ) -> None:
-        node = self._replicas.primary_of(partition)
+        node = self._zone.primary_of(partition)
         if not node:
             return
         if self.stage is AttemptStage.DECIDING:
@@ -197,7 +192,7 @@ class Coordinator:
 
     def _is_due(self, now_ms: int, node: str, byte_count: int = 0) -> bool:
         """Return whether to ask `node` now: it was not asked, or has not answered for some time."""
-        retry_ms = self._replicas.settings.step_retry_ms + byte_count // BYTES_PER_MS
+        retry_ms = self._zone.settings.step_retry_ms + byte_count // BYTES_PER_MS
         if node == self._asked and self._asked_ms >= 0 and now_ms - self._asked_ms < retry_ms:
             return False
         self._asked, self._asked_ms = node, now_ms
@@ -206,11 +201,11 @@ class Coordinator:
     def _prepare(self) -> PreparePart:
         part = self.wanted[len(self._prepared)]
         return PreparePart(
-            self._replicas.uid,
+            self._zone.uid,
             self.name,
             part.partition,
             self.home,
-            self._replicas.me,
+            self._zone.me,
             part.keys,
             part.commands,
             part.watched,
@@ -220,7 +215,7 @@ class Coordinator:
     def _decide(self) -> Decide:
         own, *others = self._prepared
         names = tuple([(part.partition, part.term, part.counter) for part in others])
-        return Decide(self._replicas.uid, self.name, own.partition, own.term, own.counter, names)
+        return Decide(self._zone.uid, self.name, own.partition, own.term, own.counter, names)
 
     def _finish(self, partition: int) -> FinishPart:
-        return FinishPart(self._replicas.uid, self.name, partition, self.home, 0, 0, False)
+        return FinishPart(self._zone.uid, self.name, partition, self.home, 0, 0, False)

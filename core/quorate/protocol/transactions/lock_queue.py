@@ -4,16 +4,10 @@ The locks themselves belong to the role, with the parts that have them (parts.py
 docs/protocol.md, section 9.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from quorate.facts.time import Now
 from quorate.protocol.copies.primary import Primary
+from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate.protocol.messages.transactions import Part, PreparePart
-
-if TYPE_CHECKING:
-    from quorate.protocol.agent.replicas import Replicas
 
 HELD_BACK_MS = 500
 """How long transactions wait after the last attempt of a FLUSHALL: its client may be gone."""
@@ -26,8 +20,8 @@ finished in a few milliseconds each, in a busy cluster in tens of milliseconds."
 class LockQueue:
     """The parts that wait for locks, in the partitions whose primary is here."""
 
-    def __init__(self, replicas: Replicas) -> None:
-        self._replicas = replicas
+    def __init__(self, zone: ZoneCopies) -> None:
+        self._zone = zone
         self._waiting: dict[int, dict[bytes, tuple[str, PreparePart]]] = {}
         self._unlocked: dict[int, None] = {}  # partitions whose parts may try again
         self._held_back: dict[int, int] = {}  # partition -> until when all its parts wait
@@ -81,13 +75,13 @@ class LockQueue:
         transactions lock them; so there is no deadlock.  While a part is in doubt none is held
         back, because its locks may last long.
         """
-        self._replicas.wake()
+        self._zone.wake()
         before, self._held_back = self._held_back, {}
-        roles = sorted(self._replicas.roles.items())
+        roles = sorted(self._zone.roles.items())
         is_free = not any(role.locks for _, role in roles)
-        if not is_free and not any(map(self._is_in_doubt, self._replicas.roles.values())):
+        if not is_free and not any(map(self._is_in_doubt, self._zone.roles.values())):
             for partition, role in roles:
-                self._held_back[partition] = self._replicas.now.boot_ms + HELD_BACK_MS
+                self._held_back[partition] = self._zone.now.boot_ms + HELD_BACK_MS
                 if role.locks:
                     break
         self._unlocked.update(dict.fromkeys([p for p in before if p not in self._held_back]))
@@ -97,7 +91,7 @@ class LockQueue:
         """Return whether a part has had locks there for longer than a decision takes."""
         if not role.locks:
             return False
-        since = self._replicas.now.boot_ms - IN_DOUBT_MS
+        since = self._zone.now.boot_ms - IN_DOUBT_MS
         return any(
             part.since_ms <= since and isinstance(part.state, Part) for part in role.parts.values()
         )
@@ -109,6 +103,6 @@ class LockQueue:
                 del self._held_back[partition]
                 self._unlocked[partition] = None
         for partition in list(self._waiting):
-            role = self._replicas.primaries[partition]
+            role = self._zone.primaries[partition]
             if role is None or not role.serves(now.boot_ms):
                 del self._waiting[partition]  # the coordinator asks the next primary

@@ -7,17 +7,17 @@ decision.  A part is committed only by a decision that names the very update tha
 without such a decision it is aborted.  Source: docs/protocol.md, section 9.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import msgspec
 
 from quorate.facts.keyspace import RESERVED
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder
+from quorate.protocol.copies.open_part import OpenPart
 from quorate.protocol.copies.primary import Primary, Waiter
+from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate.protocol.messages.transactions import (
     BYTES_PER_MS,
     COORDINATOR,
@@ -32,12 +32,8 @@ from quorate.protocol.messages.transactions import (
     PreparePart,
     TransactionMessage,
 )
-from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import ROW_OVERHEAD_BYTES, Operation
 from quorate.protocol.transactions.lock_queue import LockQueue
-
-if TYPE_CHECKING:
-    from quorate.protocol.agent.replicas import Replicas
 
 INDEX_KEY = RESERVED + b"transactions"
 """The key of the row that lists the transactions with a part or a decision in the partition."""
@@ -61,45 +57,6 @@ class Evaluated(NamedTuple):
 Evaluate = Callable[[Primary, PreparePart], Evaluated]
 Send = Callable[[str, TransactionMessage], None]
 """Sends to a node.  An empty node means that a partition has no primary: nothing is sent."""
-
-
-class OpenPart:
-    """A part or a decision, as the primary knows it.
-
-    (term, counter) identify the update that prepared it.  `left`, of a decision: the parts that
-    have not reported that they are finished, and COORDINATOR until it knows the outcome.
-    """
-
-    __slots__ = ("asked_ms", "counter", "left", "since_ms", "state", "term", "told")
-
-    def __init__(self, term: int, counter: int, state: Part | Decision, now_ms: int) -> None:
-        self.term = term
-        self.counter = counter
-        self.since_ms = now_ms
-        self.asked_ms = -1
-        self.told = ("", 0)  # (node, time in boot ms) of the last reply
-        self.left: dict[int, tuple[int, int]] = {}
-        self.state = state
-        if isinstance(state, Decision):
-            self.decide(state)
-
-    def decide(self, decision: Decision) -> None:
-        """Turn the part into the decision to commit."""
-        self.state = decision
-        self.left = {COORDINATOR: (0, 0)}
-        for partition, term, counter in decision.others:
-            self.left[partition] = (term, counter)
-
-    def is_named(self, ask: Decide | FinishPart) -> bool:
-        """Return whether the message names this very part."""
-        return (self.term, self.counter) == (ask.term, ask.counter)
-
-    def is_due(self, now_ms: int, settings: ProtocolSettings) -> bool:
-        """Return whether to ask or tell again; if so, note that it is done now."""
-        if self.asked_ms >= 0 and now_ms - self.asked_ms < settings.step_retry_ms:
-            return False
-        self.asked_ms = now_ms
-        return True
 
 
 class Telling(Waiter):
@@ -127,38 +84,40 @@ def part_key(transaction: bytes) -> bytes:
     return RESERVED + b"transaction/" + transaction
 
 
+def load(role: Primary, now_ms: int) -> None:
+    """Load the role's parts and locks from its partition's rows.
+
+    Called when the role begins to serve, and after a batch was refused.
+    """
+    role.parts.clear()
+    role.locks.clear()
+    index = role.copy.get(INDEX_KEY)
+    if index is None or index.value is None:
+        return
+    for transaction in _decode_index(index.value):
+        row = role.copy.get(part_key(transaction))
+        if row is not None and row.value is not None:
+            state = _decode(row.value)
+            _note(role, transaction, OpenPart(row.term, row.counter, state, now_ms))
+
+
+def _note(role: Primary, transaction: bytes, part: OpenPart) -> None:
+    role.parts[transaction] = part
+    if isinstance(part.state, Part):
+        role.locks.update(dict.fromkeys(part.state.keys, transaction))
+
+
 class Parts:
     """The parts of transactions in the partitions whose primary is here.
 
     `evaluate` executes the commands of a part; `send` sends a message.
     """
 
-    def __init__(self, replicas: Replicas, send: Send) -> None:
+    def __init__(self, zone: ZoneCopies, send: Send) -> None:
         self.evaluate: Evaluate | None = None
-        self._replicas = replicas
+        self._zone = zone
         self._send = send
-        self.waiting = LockQueue(replicas)
-
-    def load(self, role: Primary, now_ms: int) -> None:
-        """Load parts and locks from the partition's rows.
-
-        Called when the role begins to serve, and after a batch was refused.
-        """
-        role.parts.clear()
-        role.locks.clear()
-        index = role.copy.get(INDEX_KEY)
-        if index is None or index.value is None:
-            return
-        for transaction in _decode_index(index.value):
-            row = role.copy.get(part_key(transaction))
-            if row is not None and row.value is not None:
-                state = _decode(row.value)
-                self._note(role, transaction, OpenPart(row.term, row.counter, state, now_ms))
-
-    def _note(self, role: Primary, transaction: bytes, part: OpenPart) -> None:
-        role.parts[transaction] = part
-        if isinstance(part.state, Part):
-            role.locks.update(dict.fromkeys(part.state.keys, transaction))
+        self.waiting = LockQueue(zone)
 
     # --- preparing -------------------------------------------------------------------------------
 
@@ -177,10 +136,10 @@ class Parts:
             self.waiting.add(node, ask)
 
     def _prepare(self, role: Primary, node: str, ask: PreparePart, found: Evaluated) -> None:
-        replicas, partition = self._replicas, ask.partition
+        zone, partition = self._zone, ask.partition
         if found.refusal or ask.looks:
             told = PartPrepared(
-                replicas.uid,
+                zone.uid,
                 ask.transaction,
                 partition,
                 ask.home,
@@ -191,15 +150,15 @@ class Parts:
             )
             self._tell(role, ask.keys, node, told)
             return
-        count = 0 if replicas.zone.persistent else len(found.operations)
+        count = 0 if zone.zone.persistent else len(found.operations)
         room = bytes(ROW_OVERHEAD_BYTES * count)
         state = Part(ask.home, ask.coordinator, ask.keys, found.operations, found.answers, room)
         term, counter = role.term, role.copy.lwm + 1
-        part = OpenPart(term, counter, state, replicas.now.boot_ms)
-        part.told = (node, replicas.now.boot_ms)
-        self._note(role, ask.transaction, part)
+        part = OpenPart(term, counter, state, zone.now.boot_ms)
+        part.told = (node, zone.now.boot_ms)
+        _note(role, ask.transaction, part)
         prepared = PartPrepared(
-            replicas.uid, ask.transaction, partition, ask.home, term, counter, found.answers, b""
+            zone.uid, ask.transaction, partition, ask.home, term, counter, found.answers, b""
         )
         rows: tuple[Operation, ...] = ((part_key(ask.transaction), _encode(state), 0),)
         self._write(role, (*rows, _index(role)), node, prepared)
@@ -209,7 +168,7 @@ class Parts:
 
     def _tell_prepared(self, role: Primary, node: str, transaction: bytes, part: OpenPart) -> None:
         if isinstance(part.state, Part):
-            now_ms, (told, told_ms) = self._replicas.now.boot_ms, part.told
+            now_ms, (told, told_ms) = self._zone.now.boot_ms, part.told
             if (
                 told == node
                 and now_ms - told_ms < sum(map(len, part.state.answers)) // BYTES_PER_MS
@@ -217,7 +176,7 @@ class Parts:
                 return  # the earlier reply may be in flight
             part.told = (node, now_ms)
             message = PartPrepared(
-                self._replicas.uid,
+                self._zone.uid,
                 transaction,
                 role.copy.partition,
                 part.state.home,
@@ -314,13 +273,13 @@ class Parts:
     def tick(self, now: Now) -> None:
         """Have decided transactions finished, and ask about parts that stay undecided."""
         self.waiting.tick(now)
-        for role in self._replicas.roles.values():
+        for role in self._zone.roles.values():
             if role.parts and role.serves(now.boot_ms):
                 for transaction, part in list(role.parts.items()):
                     self._look_after(role, transaction, part, now)
 
     def _look_after(self, role: Primary, transaction: bytes, part: OpenPart, now: Now) -> None:
-        settings, state = self._replicas.settings, part.state
+        settings, state = self._zone.settings, part.state
         if isinstance(state, Decision):
             self._drive(role, transaction, part, state)
             return
@@ -338,38 +297,36 @@ class Parts:
             self._tell_prepared(role, state.coordinator.node, transaction, part)
         else:
             ask = AskDecision(
-                self._replicas.uid,
+                self._zone.uid,
                 transaction,
                 state.home,
                 role.copy.partition,
                 part.term,
                 part.counter,
             )
-            self._send(self._replicas.primary_of(state.home), ask)
+            self._send(self._zone.primary_of(state.home), ask)
 
     def _drive(self, role: Primary, transaction: bytes, part: OpenPart, decision: Decision) -> None:
         """At the home: have the remaining parts committed, once the decision is acknowledged."""
-        replicas = self._replicas
+        zone = self._zone
         if role.is_pending(part_key(transaction)) or not part.is_due(
-            replicas.now.boot_ms, replicas.settings
+            zone.now.boot_ms, zone.settings
         ):
             return
         home = role.copy.partition
         for partition, (term, counter) in list(part.left.items()):
             if partition != COORDINATOR:
-                message = FinishPart(
-                    replicas.uid, transaction, partition, home, term, counter, True
-                )
-                self._send(replicas.primary_of(partition), message)
+                message = FinishPart(zone.uid, transaction, partition, home, term, counter, True)
+                self._send(zone.primary_of(partition), message)
             elif self._has_ended(decision.coordinator):
                 self._strike_off(role, transaction, part, COORDINATOR)
             else:
-                decided = Decided(replicas.uid, transaction, home, True)
+                decided = Decided(zone.uid, transaction, home, True)
                 self._send(decision.coordinator.node, decided)
 
     def _has_left(self, coordinator: Holder) -> bool:
         """Return whether the coordinator is known to be gone: its undecided parts are aborted."""
-        return self._has_ended(coordinator) or coordinator.node not in self._replicas.online
+        return self._has_ended(coordinator) or coordinator.node not in self._zone.online
 
     def _has_ended(self, coordinator: Holder) -> bool:
         """Return whether the coordinator's process has ended, so that it never asks again.
@@ -377,10 +334,10 @@ class Parts:
         It was registered when its part was prepared.  If its node now has another store, that store
         has replaced it.
         """
-        registered = self._replicas.registered.get(coordinator.node)
+        registered = self._zone.registered.get(coordinator.node)
         if registered is None or registered > coordinator.incarnation:
             return True
-        return self._replicas.stores.get(coordinator.node) != coordinator.store
+        return self._zone.stores.get(coordinator.node) != coordinator.store
 
     def told(self, waiter: Telling) -> None:
         """Send the message of `waiter`, because everything written before it is acknowledged."""
@@ -408,8 +365,8 @@ class Parts:
     # --- writing ---------------------------------------------------------------------------------
 
     def _serving(self, partition: int) -> Primary | None:
-        role = self._replicas.primaries[partition]
-        if role is None or not role.serves(self._replicas.now.boot_ms):
+        role = self._zone.primaries[partition]
+        if role is None or not role.serves(self._zone.now.boot_ms):
             return None
         return role
 
@@ -431,7 +388,7 @@ class Parts:
     ) -> None:
         """Write one update, and send `message` once it is acknowledged."""
         role.write(operations)
-        self._replicas.commands_wrote(role)
+        self._zone.commands_wrote(role)
         keys = tuple([key for key, _, _ in operations])
         role.wait(Telling(keys, role.copy.partition, node, message))
 

@@ -4,12 +4,10 @@ These are the transactions of its clients, which it coordinates, and the parts i
 primary is here.  Source: docs/protocol.md, section 9.
 """
 
-from __future__ import annotations
-
 from collections import deque
-from typing import TYPE_CHECKING
 
 from quorate.facts.time import Now
+from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate.protocol.messages.transactions import (
     COORDINATOR,
     AskDecision,
@@ -24,18 +22,15 @@ from quorate.protocol.messages.transactions import (
 from quorate.protocol.transactions.coordinator import Coordinator, Ended, Outcome, PartWanted
 from quorate.protocol.transactions.parts import Parts, Telling
 
-if TYPE_CHECKING:
-    from quorate.protocol.agent.replicas import Replicas
-
 
 class Transactions:
     """The transactions of one zone.  The shell starts them with `begin`, passes each `Telling` that
     was answered to `told`, and takes results from `ended`."""
 
-    def __init__(self, replicas: Replicas) -> None:
-        self.parts = Parts(replicas, self._send)
+    def __init__(self, zone: ZoneCopies) -> None:
+        self.parts = Parts(zone, self._send)
         self.ended: list[Ended] = []
-        self._replicas = replicas
+        self._zone = zone
         self._coordinators: dict[bytes, Coordinator] = {}
         self._next = 1
         self._own: deque[TransactionMessage] = deque()  # messages from this agent to itself
@@ -68,8 +63,8 @@ class Transactions:
         `now` is an argument because a process that was suspended since the last tick must not judge
         its leases by the time of that tick.
         """
-        self._replicas.now = now
-        self._replicas.wake()
+        self._zone.now = now
+        self._zone.wake()
         self._begin(wanted, resp3, cargo, deadline_ms)
         self._perform()
 
@@ -103,14 +98,14 @@ class Transactions:
         self._perform()
 
     def _send(self, node: str, message: TransactionMessage) -> None:
-        if node == self._replicas.me.node:
+        if node == self._zone.me.node:
             self._own.append(message)
         elif node:
-            self._replicas.out.send(node, message)
+            self._zone.out.send(node, message)
 
     def _perform(self) -> None:
         while self._own:
-            self._take(self._replicas.me.node, self._own.popleft())
+            self._take(self._zone.me.node, self._own.popleft())
 
     def _take(self, node: str, message: TransactionMessage) -> None:
         coordinator = self._coordinators.get(message.transaction)
@@ -155,7 +150,7 @@ class Transactions:
         coordinator = self._coordinators.pop(message.transaction, None)
         if message.committed:
             confirmed = PartFinished(message.zone, message.transaction, COORDINATOR, message.home)
-            self._send(self._replicas.primary_of(message.home), confirmed)
+            self._send(self._zone.primary_of(message.home), confirmed)
         if coordinator is None:
             return
         ended = coordinator.committed() if message.committed else coordinator.not_committed()
@@ -168,15 +163,15 @@ class Transactions:
     def _begin(
         self, wanted: tuple[PartWanted, ...], resp3: bool, cargo: object, deadline_ms: int
     ) -> None:
-        me = self._replicas.me
+        me = self._zone.me
         name = f"{me.node}/{me.store}/{me.incarnation}/{self._next}".encode()
         self._next += 1
-        coordinator = Coordinator(self._replicas, name, wanted, resp3, cargo, deadline_ms)
+        coordinator = Coordinator(self._zone, name, wanted, resp3, cargo, deadline_ms)
         self._coordinators[name] = coordinator
         self._look(coordinator)
 
     def _look(self, coordinator: Coordinator) -> None:
-        ended = coordinator.look(self._replicas.now.boot_ms, self._send)
+        ended = coordinator.look(self._zone.now.boot_ms, self._send)
         self._end(ended)
         if coordinator.is_over or (ended is not None and ended.outcome is Outcome.UNKNOWN):
             self._coordinators.pop(coordinator.name, None)

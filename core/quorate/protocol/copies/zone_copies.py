@@ -1,0 +1,236 @@
+"""The copies, roles and fills of one zone on one agent, and what the present turn has changed.
+
+The modules that act on copies (activation, transfers, transactions, upkeep and others) take a
+`ZoneCopies` and change it through its methods.  Nothing here calls them: `Replicas`
+(agent/replicas.py) passes events and the time to them, and ends the turn.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple, Self
+
+from quorate.facts.errors import InvariantError
+from quorate.facts.partition_row import PartitionRow
+from quorate.facts.time import Now
+from quorate.facts.topology import Holder
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.copies.copy import Copy
+from quorate.protocol.copies.fill import Fill
+from quorate.protocol.copies.leases import Leases
+from quorate.protocol.copies.outbox import Outbox
+from quorate.protocol.copies.primary import Primary, Stage, Waiter
+from quorate.protocol.copies.record import recorded_partitions
+from quorate.protocol.messages.replication import Batch
+from quorate.protocol.settings import ProtocolSettings
+from quorate.protocol.storage import Storage
+
+
+class Finished(NamedTuple):
+    """Waiters whose wait is over: answered; outcome unknown; reads to redo; refused for space."""
+
+    answered: list[Waiter]
+    unknown: list[Waiter]
+    again: list[Waiter]
+    refused: list[Waiter]
+
+
+class ZoneCopies:
+    """The state of one zone on one agent.
+
+    For each partition, `table` has the newest committed row known, `primaries` the role if this
+    agent has it, and `lost_primary` the time (boot ms) at which it lost one.
+    """
+
+    awake: dict[str, Self]
+    """The agent's zones that are not at rest, by uid (agent/zones_awake.py)."""
+
+    def __init__(
+        self,
+        zone: ZoneRecord,
+        me: Holder,
+        storage: Storage,
+        leases: Leases,
+        settings: ProtocolSettings,
+        now: Now,
+    ) -> None:
+        self.zone = zone
+        self.uid = zone.uid
+        self.me = me
+        self.storage = storage
+        self.leases = leases
+        self.settings = settings
+        self.now = now
+        self.look_ms = 0  # a tick has nothing to do before this (next_look.py); 0: at once
+        self.in_progress = True  # when the last tick ended
+        self.at_rest = False  # the end of a turn does not visit the zone
+        self.awake = {}
+        self.table: list[PartitionRow | None] = [None] * zone.partitions
+        self.copies: dict[int, Copy] = {}
+        self.primaries: list[Primary | None] = [None] * zone.partitions
+        self.roles: dict[int, Primary] = {}
+        self.own_leases: dict[int, Primary] = {}  # roles that share their lease with no other
+        self.lost_primary: dict[int, int] = {}
+        self.fills: dict[int, Fill] = {}
+        # Copies whose rows are to be searched: the key after which, and the LWM at the start.
+        self.surveys: dict[int, tuple[bytes | None, int]] = {}
+        self.stores: dict[str, str] = {}
+        self.domains: dict[str, str] = {}
+        self.registered: dict[str, int] = {}  # incarnation of each registered node
+        self.online: frozenset[str] = frozenset()
+        self.refused_rows: dict[int, PartitionRow] = {}  # no room; taken in again later
+        self.is_short_of_room = False  # copies take no new updates
+        self.why_full = ""  # why the storage has no room, for people; set by the shell
+        self.full_copies = 0
+        self.delta_copies = 0
+        self.full_reasons: dict[str, int] = {}
+        # What the present turn has changed, and what it is to send.
+        self.out = Outbox()
+        self.wrote = False
+        self.dirty: dict[int, Primary] = {}
+        self.touched: dict[int, Copy] = {}
+        self.adopting: list[Primary] = []
+        self.ack_due: dict[int, tuple[str, Copy, int]] = {}
+        self.announcements: dict[str, list[Batch]] = {}
+        self.refilled: dict[int, str] = {}  # the token of each refill that has ended
+        self.finished = Finished([], [], [], [])
+        for partition in recorded_partitions(storage):
+            copy = self.copy_of(partition)
+            copy.recover()
+            copy.lease_until = leases.granted_until("")
+
+    def wake(self: Self) -> None:
+        """Have the next tick and the end of each turn visit the zone: something happens in it."""
+        self.look_ms = 0
+        if self.at_rest:
+            self.at_rest = False
+            self.awake[self.uid] = self
+
+    def set_short_of_room(self, is_short: bool) -> None:
+        """Say whether the storage has no room for new updates."""
+        if self.is_short_of_room != is_short:
+            self.is_short_of_room = is_short
+            self.wake()  # once there is room, gaps are repaired
+
+    # --- rows ------------------------------------------------------------------------------------
+
+    def primary_of(self, partition: int) -> str:
+        """Return the node of the partition's primary in the newest row known; empty: none."""
+        row = self.table[partition]
+        return row.primary.node if row is not None and row.primary is not None else ""
+
+    def names_me(self, row: PartitionRow) -> bool:
+        """Return whether the row names us, with our present store, as voter or destination."""
+        if any(v.node == self.me.node and v.store == self.me.store for v in row.voters):
+            return True
+        newcomer = row.destination
+        return newcomer is not None and (
+            (newcomer.node, newcomer.store) == (self.me.node, self.me.store)
+        )
+
+    # --- copies ----------------------------------------------------------------------------------
+
+    def copy_of(self, partition: int) -> Copy:
+        """Return the copy, creating it if there is none."""
+        copy = self.copies.get(partition)
+        if copy is None:
+            copy = self.copies[partition] = Copy(partition, self.storage)
+        return copy
+
+    def touch(self, copy: Copy) -> None:
+        """Note that the copy wrote into this turn's batch."""
+        self.wake()
+        self.touched[copy.partition] = copy
+        self.wrote = True
+
+    def survey(self, copy: Copy) -> None:
+        """Have the copy's rows searched once for expiries and tombstones (upkeep.py).
+
+        The expiry of later writes is noted when they are written.
+        """
+        copy.expiring.clear()
+        self.surveys[copy.partition] = (None, copy.lwm)
+
+    def drop_fill(self, partition: int) -> None:
+        """Give up filling a copy."""
+        fill = self.fills.pop(partition, None)
+        if fill is not None:
+            fill.abandon()
+            self.touch(fill.copy)
+
+    def promise_moved(self, copy: Copy, earlier: Holder | None, holder: Holder) -> None:
+        """Note that the copy has promised another holder: the lease of the earlier one runs out."""
+        if earlier is None or earlier.node == holder.node:
+            return
+        if earlier.node != self.me.node:
+            self.leases.promise_moved(earlier.node, self.uid, copy.partition, copy.promise_term)
+            until = self.leases.granted_until(earlier.node)
+            copy.lease_until = max(copy.lease_until, until)
+
+    # --- roles -----------------------------------------------------------------------------------
+
+    def commands_wrote(self, role: Primary) -> None:
+        """Note that commands wrote in this role: its updates are sent at the end of the turn."""
+        if self.look_ms:  # else it is awake already; this is the hot path of each command
+            self.wake()
+        self.dirty[role.copy.partition] = role
+        self.touched[role.copy.partition] = role.copy
+        self.wrote = True
+
+    def announce(self, node: str, batch: Batch) -> None:
+        """Tell `node` the position of a role, together with all other such news of the turn."""
+        self.announcements.setdefault(node, []).append(batch)
+
+    def end_role(self, role: Primary) -> None:
+        """End the role for good; the outcome of its unacknowledged writes is unknown."""
+        self.wake()
+        partition = role.copy.partition
+        if self.roles.get(partition) is role:
+            del self.roles[partition]
+            self.own_leases.pop(partition, None)
+            self.primaries[partition] = None
+            self.lost_primary[partition] = self.now.boot_ms
+        self.dirty.pop(partition, None)
+        self.give_up(role.waiters)
+        role.waiters.clear()
+        role.pending.clear()
+        role.serving_until = 0
+
+    def give_up(self, waiters: Iterable[Waiter]) -> None:
+        """Report these writes as unknown; reads that saw them are tried again."""
+        for waiter in waiters:
+            if waiter.has_client:
+                (self.finished.unknown if waiter.keys else self.finished.again).append(waiter)
+
+    def renew_lease(self, role: Primary) -> None:
+        """Recompute until when the role serves, after a change of what its lease depends on.
+
+        Roles that depend on the same things share a lease (shared_leases.py).
+        """
+        if role.stage is not Stage.SERVING:
+            return
+        partition, grants = role.copy.partition, role.grants()
+        if grants is None:
+            self.own_leases[partition] = role
+            role.serving_until = role.granted_until(self.leases.held)
+        else:
+            self.own_leases.pop(partition, None)
+            role.lease = self.leases.shared.share(grants)
+
+    def renew_own_leases(self) -> None:
+        """Recompute the leases that roles share with no other, after an answer to a heartbeat."""
+        held = self.leases.held
+        for role in self.own_leases.values():
+            role.serving_until = role.granted_until(held)
+
+    # --- invariants ------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise InvariantError unless copies and roles are consistent (I-2, half of I-4)."""
+        for copy in self.copies.values():
+            copy.check()
+        for partition, role in self.roles.items():
+            role.check()
+            if self.primaries[partition] is not role or role.holder != self.me:
+                raise InvariantError(f"partition {partition}: role of {role.holder} misplaced")
+            serving, granted = role.serving_until, role.granted_until(self.leases.held)
+            if serving != granted:
+                raise InvariantError(f"partition {partition}: serves to {serving}, not {granted}")
