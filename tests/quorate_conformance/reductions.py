@@ -1,17 +1,24 @@
-"""What a row owes to a case about nodes that come back without memory.
+"""What a zone of one partition owes to a case about nodes that come back without memory.
 
-The reference holds switch.reduce and switch.append beside the assignments and has to clear them;
-here both follow from the row and the registry, so nothing can be left behind.  What is compared is
-the order of the configurations: `stable` is the row's voters, `pending` those after the migration
-under way.
+A real master leads it.  The reference holds switch.reduce and switch.append beside the assignments
+and has to clear them; here both follow from the row and the registry, so nothing can be left
+behind.  What is compared is the order of the configurations: `stable` is the row's voters,
+`pending` those after the migration under way.  Ours departs in two things:
+
+- A rebalance without a change is nothing to do.  What the reference lets wait for it comes at once.
+- A destination that loses its memory while its copy is made is noticed: the copy is begun again.
+  The reference finishes it, removes the voter that is empty, and makes the copy then.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from quorate.facts.partition_row import quorum
-from quorate.planning.next_migration import next_migration
+import msgspec
+
+from quorate.facts.partition_row import PartitionRow, is_quorum, quorum
+from quorate.facts.zone import StorageKind, ZoneRecord
 from quorate_conformance.case_files import Case
+from quorate_lone_master.world import LoneMaster
 
 BATCHED = "voters change one at a time: two lost stores take two reductions"
 EMPTIED = "a zone whose copies are all gone is LOST, it does not start afresh by itself"
@@ -20,6 +27,11 @@ GOES_ROUND = {
     "stale_reduce_seed_variant": "a key left behind starts a round that nobody needs",
     "stale_append_in_published_code": "a key left behind starts a round that nobody needs",
 }
+
+QUIET_MS = 5_000
+"""So long nothing may happen that must not."""
+
+Step = dict[str, Any]
 
 
 def judge_of(case: Case) -> Callable[[Case], None] | str:
@@ -33,71 +45,141 @@ def judge_of(case: Case) -> Callable[[Case], None] | str:
     return GOES_ROUND.get(case.name, _trace)
 
 
-class Row:
-    """One partition: who votes, which votes are of stores that are gone, what is under way."""
+class OnePartition:
+    """A master and its agents; a migration goes on only when it is let."""
 
     def __init__(self, nodes: list[str]) -> None:
-        self.voters = list(nodes)
-        self.wanted = list(nodes)
-        self.dead: set[str] = set()
-        self.restarted: set[str] = set()  # without memory while a copy is being made on them
-        self.pending: list[str] | None = None
+        self._zone = ZoneRecord("uid", "zone", 1, len(nodes), storage=StorageKind.IN_MEMORY)
+        self._world = LoneMaster(self._zone, nodes=tuple(nodes))
+        self._world.fills = self._goes_on
+        self._let = ""  # the migration that may go on
+        self._known = list(nodes)
+        self._stores: dict[str, int] = {}
+        self.emptied: str | None = None
+        """The destination that lost its memory while the present copy was made on it."""
 
-    def plan(self) -> None:
-        """Start what is due, if nothing is under way."""
-        if self.pending is not None:
-            return
-        owners = tuple(None if node in self.dead else node for node in self.voters)
-        step = next_migration(
-            owners, tuple(self.voters), self.wanted, self.dead, self.dead, len(self.wanted)
-        )
-        if step is not None and set(step.voters) != set(self.voters):
-            self.pending = list(step.voters)
+    @property
+    def row(self) -> PartitionRow:
+        """The partition's row."""
+        return self._world.rows(self._zone)[0]
+
+    @property
+    def stable(self) -> set[str]:
+        """Those who vote."""
+        return set(self.row.voter_nodes)
+
+    @property
+    def pending(self) -> set[str] | None:
+        """Those who vote after the migration under way, if it changes that."""
+        active = self.row.active
+        after = {voter.node for voter in active.voters} if active is not None else self.stable
+        return None if after == self.stable else after
+
+    def _goes_on(self, zone: str, partition: int, node: str) -> bool:
+        """Whether a quorum of the voters still has its memory, and the migration is let."""
+        row, nodes = self.row, self._world.master.zones[zone].nodes
+        dead = nodes.dead_voters(row)
+        living = [voter.node for voter in row.voters if voter.node not in dead]
+        is_let = row.active is not None and row.active.migration_id == self._let
+        return is_let and is_quorum(row, living, dead)
+
+    def wants(self, nodes: list[str]) -> None:
+        """The copies are to be on these nodes: new ones join, the others drain."""
+        world = self._world
+        new = [node for node in nodes if node not in self._known]
+        self._known += new
+        world.connect(*new)
+        for node in self._known:
+            world.master.drain(node, node not in nodes, world.now)
+        if len(nodes) != self._zone.replicas:
+            self._zone = msgspec.structs.replace(self._zone, replicas=len(nodes))
+            world.master.set_zone(self._zone, world.now)
+        world.write()
+
+    def restart(self, node: str) -> None:
+        """The node comes back without memory."""
+        destination = self.row.destination
+        if destination is not None and destination.node == node:
+            self.emptied = node
+        self._stores[node] = self._stores.get(node, 0) + 1
+        self._world.kill(node)
+        self._world.connect(node, store=f"store-{node}-{self._stores[node]}")
+
+    def comes_to(self, stable: set[str], pending: set[str] | None) -> None:
+        """Time passes until the row is so, and it stays so."""
+        self._world.wait(lambda: (self.stable, self.pending) == (stable, pending))
+        self.stays()
+
+    def stays(self) -> None:
+        """Time passes, and the configuration stays as it is."""
+        before = self.stable, self.pending
+        self._world.pass_time(QUIET_MS)
+        assert (self.stable, self.pending) == before
+
+    def let(self) -> None:
+        """What is under way may be committed, but nothing after it."""
+        assert self.row.active is not None
+        self._let = self.row.active.migration_id
 
     def applied(self) -> None:
         """What is under way is committed."""
-        assert self.pending is not None
-        arrived = set(self.pending) - set(self.voters)
-        self.voters, self.pending = self.pending, None
-        # A store that went while its copy was made: the voter that arrived is dead already.
-        self.dead = {n for n in self.dead if n in self.voters and n not in arrived} | (
-            arrived & self.restarted
-        )
-        self.restarted.clear()
+        after = self.pending
+        self.let()
+        self._world.wait(lambda: self.stable == after)
 
 
 def _trace(case: Case) -> None:
-    row = Row(case.facts["initial_calculated"])
-    for step in case.facts["steps"]:
+    partition = OnePartition(case.facts["initial_calculated"])
+    steps: Iterator[Step] = iter(case.facts["steps"])
+    for step in steps:
         event, keys = step["event"], step.get("keys")
-        if event == "calculated assignments become":
-            row.wanted = step["nodes"]
-            continue
         if event.startswith("volatile restart"):
-            node = step["node"]
-            (row.dead if node in row.voters else row.restarted).add(node)
-        elif event.startswith("data nodes changed"):
-            row.wanted = step["nodes"]
+            partition.restart(step["node"])
         elif event == "raft configuration applied":
-            assert row.pending is not None
-            assert set(row.pending) == set(step["nodes"])
-            row.applied()
-        elif event == "ordinary rebalance starts":
-            row.wanted = step["nodes"]
-            if set(step["nodes"]) == set(row.voters):
-                row.pending = list(step["nodes"])  # the reference rebalances without a change
-        elif not event.startswith("configuration"):
+            partition.applied()
+            if partition.emptied is not None:
+                _reduces_and_appends(partition.emptied, step, next(steps), last := next(steps))
+                partition.emptied, keys = None, last["keys"]
+        elif event == "ordinary rebalance starts" and set(step["nodes"]) == partition.stable:
+            _catch_up_with(partition, steps)
+            continue
+        elif event.startswith(("calculated", "data nodes changed", "ordinary rebalance")):
+            partition.wants(step["nodes"])
+        elif event.startswith("configuration"):
+            partition.let()
+            partition.stays()
+        else:
             raise AssertionError(f"unknown event {event!r}")
-        row.plan()
         if keys is not None:
-            _is_as_told(row, keys)
+            _is_as_told(partition, keys)
 
 
-def _is_as_told(row: Row, keys: dict[str, Any]) -> None:
+def _reduces_and_appends(node: str, *steps: Step) -> None:
+    """The reference finishes the copy, removes the node and has it again."""
+    stable = [set(step["keys"]["stable"]) for step in steps]
+    assert stable == [stable[0], stable[0] - {node}, stable[0]]
+
+
+def _catch_up_with(partition: OnePartition, steps: Iterator[Step]) -> None:
+    """The reference rebalances without a change; what came meanwhile is looked at after it."""
+    waiting: list[Step] = []
+    for step in steps:
+        if step["event"] == "raft configuration applied":
+            for each in waiting:
+                if "node" in each:
+                    partition.restart(each["node"])
+            for each in waiting:
+                if "nodes" in each:
+                    partition.wants(each["nodes"])
+            _is_as_told(partition, step["keys"])
+            return
+        waiting.append(step)
+    raise AssertionError("the rebalance without a change has no end")
+
+
+def _is_as_told(partition: OnePartition, keys: Step) -> None:
     pending = keys["pending"]
-    assert set(row.voters) == set(keys["stable"])
-    assert (row.pending is None) == (pending is None)
-    assert pending is None or set(row.pending or ()) == set(pending)
+    partition.comes_to(set(keys["stable"]), set(pending) if pending is not None else None)
 
 
 def _guard(case: Case) -> None:

@@ -14,12 +14,14 @@ from quorate.protocol.copies.leases import Leases
 from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.replication import Heartbeat
 from quorate.protocol.settings import DEFAULTS
-from quorate_agent.clients.connection import Slot, boot_ms
+from quorate_agent.clients.connection import Slot
 from quorate_agent.clients.turn_share import TurnShare
 from quorate_agent.commands.endpoint import ZoneEndpoint
+from quorate_agent.machine.clock import Clock, MachineClock
 from quorate_agent.metrics import AgentMetrics
 from quorate_agent.storage.memory import MemoryStorage
 from quorate_differential.kept_client import KeptClient
+from quorate_lone_agent.clock import MovedClock
 
 ZONE = ZoneRecord("uid-1", "books", 4, 1, StorageKind.IN_MEMORY)
 OTHER = Holder("b", "s-b.1", 1)
@@ -41,6 +43,7 @@ def endpoint_of(
     is_up: Callable[[str], bool] | None = None,
     is_full: Callable[[], bool] = lambda: False,
     outside: dict[str, tuple[str, int]] | None = None,
+    clock: Clock | None = None,
 ) -> ZoneEndpoint:
     """The endpoint of these copies; `nodes`: who is there, with their addresses; all are up.
     `outside`: their external addresses.
@@ -58,6 +61,7 @@ def endpoint_of(
         why_full=lambda: "no room" if is_full() else "",
         process="process",
         send=lambda node, message: send(message),
+        clock=clock or MachineClock(),
         share=TurnShare(clock=lambda: 0.0),
     )
 
@@ -66,7 +70,7 @@ class Agent:
     """One agent that is primary of all partitions of a zone, alone; turns end when told to."""
 
     def __init__(self, memory_bytes: int = 1 << 20) -> None:
-        self._ahead_ms = 0
+        self.clock = MovedClock()
         self.me = Holder("a", "s-a.1", 1)
         self.replicas = replicas_in_memory(ZONE, self.me, self._now(), memory_bytes)
         self.sent: list[Any] = []
@@ -81,6 +85,7 @@ class Agent:
             lambda node: node in self.up,
             lambda: self.is_full,
             self.outside,
+            self.clock,
         )
         self.said: list[tuple[str, Message]] = []
         self._version = 0
@@ -90,7 +95,7 @@ class Agent:
         self.give(self.me, range(4))
 
     def _now(self) -> Now:
-        return Now(0, boot_ms() + self._ahead_ms)
+        return Now(0, self.clock.boot_ms())
 
     def beat(self, node: str) -> Heartbeat:
         """Ask another agent for its lease."""
@@ -121,7 +126,7 @@ class Agent:
 
     def tick(self, after_ms: int = 0) -> None:
         """So much time has passed; then turns to their end."""
-        self._ahead_ms += after_ms
+        self.clock.ahead_ms += after_ms
         self.replicas.tick(self._now())
         self.turn()
 

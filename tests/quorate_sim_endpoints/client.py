@@ -33,8 +33,7 @@ class _Connection:
     def __init__(self, agent: EndpointProcess) -> None:
         self.agent = agent
         (zone,) = agent.core.zones.values()
-        with agent.here():
-            self._client = KeptClient(agent.endpoint(zone))
+        self._client = KeptClient(agent.endpoint(zone))
         self.told = self._client.told
 
     def send(self, data: bytes) -> None:

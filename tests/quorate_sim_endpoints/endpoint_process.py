@@ -2,38 +2,54 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-import pytest
-
-from quorate.protocol.agent.turn import Turn
+from quorate.facts.time import Now
 from quorate.protocol.messages.clients import Forward, Forwarded
 from quorate.protocol.messages.message import Message
-from quorate_agent.clients import connection as client
-from quorate_agent.commands import across, endpoint, forwards, overview, redirects
 from quorate_agent.metrics import AgentMetrics
-from quorate_agent.notices import hand_overs
-from quorate_sim.agent_process import Action, AgentProcess
+from quorate_sim.agent_process import AgentProcess
 from quorate_sim.cluster import Cluster
 from quorate_sim.network import Link
 from quorate_sim.world import MS
 from quorate_sim_endpoints.watched_forwards import WatchedEndpoint
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from quorate.protocol.agent.replicas import Replicas
     from quorate_agent.commands.endpoint import ZoneEndpoint
 
 
+class SimulatedClock:
+    """The clocks of a simulated machine, as endpoints read them.
+
+    How long commands take is no part of the simulation: measured time stands still."""
+
+    def __init__(self, process: AgentProcess) -> None:
+        self.now: Callable[[], Now] = process.now
+        self.started_ms = self.boot_ms()
+
+    def wall_ms(self) -> int:
+        return self.now().wall_ms
+
+    def wall_us(self) -> int:
+        return self.now().wall_ms * 1000
+
+    def boot_ms(self) -> int:
+        return self.now().boot_ms
+
+    def passed_s(self) -> float:
+        return 0.0
+
+    def cpu_s(self) -> float:
+        return 0.0
+
+
 class EndpointProcess(AgentProcess):
     """One process incarnation; `endpoints` by zone."""
-
-    running: ClassVar[EndpointProcess]
-    """Whose code is being executed: its clocks are the ones that are read."""
 
     cluster: EndpointCluster
 
@@ -42,6 +58,7 @@ class EndpointProcess(AgentProcess):
         self._metrics = AgentMetrics()
         self._settles = False
         super().__init__(*arguments)
+        self._endpoint_clock = SimulatedClock(self)
         # A wiped agent counts its processes anew: with the store their words are different ones.
         word = Random(f"{self.label} {self.hello().store}")
         self._process = f"{word.getrandbits(64):016x}"
@@ -68,8 +85,8 @@ class EndpointProcess(AgentProcess):
             why_full=lambda: "no room" if self.name in self.cluster.full else "",
             process=self._process,
             send=self._say,
+            clock=self._endpoint_clock,
         )
-        made._share._clock = lambda: 0.0  # how long commands take is no part of the simulation
         return made
 
     def _say(self, node: str, message: Message) -> None:
@@ -81,45 +98,22 @@ class EndpointProcess(AgentProcess):
 
     # --- as the process runs ---------------------------------------------------------------------
 
-    @contextmanager
-    def here(self) -> Iterator[None]:
-        """Code that is executed meanwhile is this process's."""
-        before = getattr(EndpointProcess, "running", self)
-        EndpointProcess.running = self
-        try:
-            yield
-        finally:
-            EndpointProcess.running = before
-
-    def run(self, action: Action) -> None:
-        with self.here():
-            super().run(action)
-
     def _ask_turn(self) -> None:
         if self.alive and not self._flush_asked:
             self._flush_asked = True
             self.world.after(self.cluster.turn_us(), self._flush_due)
-
-    def _flush_due(self) -> None:
-        with self.here():
-            super()._flush_due()
 
     def _flush(self) -> None:
         super()._flush()
         for zone in self.core.zones.values():
             zone.transactions.parts.evaluate = self.endpoint(zone).across._evaluate
 
-    def _sync_done(self, uid: str, turn: Turn) -> None:
-        with self.here():
-            super()._sync_done(uid, turn)
-
     def _finished(self) -> None:
         if self._settles:
             return
         self._settles = True
-        with self.here():
-            for zone in list(self.core.awake.values()):
-                self.endpoint(zone).settle()
+        for zone in list(self.core.awake.values()):
+            self.endpoint(zone).settle()
         self._settles = False
 
     # --- links -----------------------------------------------------------------------------------
@@ -170,22 +164,3 @@ class EndpointCluster(Cluster):
     def processes(self) -> list[EndpointProcess]:
         """The living agents."""
         return [agent for agent in self.living() if isinstance(agent, EndpointProcess)]
-
-
-class _Time:
-    monotonic = staticmethod(time.monotonic)
-
-    @staticmethod
-    def time_ns() -> int:
-        return EndpointProcess.running.now().wall_ms * 1_000_000
-
-
-@contextmanager
-def simulated_clocks() -> Iterator[None]:
-    """What endpoints read of clocks is the simulated machines'."""
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (across, client, endpoint, forwards, overview, redirects):
-            patch.setattr(module, "boot_ms", lambda: EndpointProcess.running.now().boot_ms)
-        for module in (across, client, endpoint, hand_overs, overview):
-            patch.setattr(module, "time", _Time)
-        yield

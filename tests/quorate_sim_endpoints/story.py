@@ -12,7 +12,7 @@ from quorate_sim.rare_faults import NONE
 from quorate_sim.swarm import Swarm, draw, zone_record
 from quorate_sim.world import MS
 from quorate_sim_endpoints.client import Client
-from quorate_sim_endpoints.endpoint_process import EndpointCluster, simulated_clocks
+from quorate_sim_endpoints.endpoint_process import EndpointCluster
 
 STEPS_MAX = 300_000
 """Of the search for an order: a history that takes more is not judged."""
@@ -123,7 +123,7 @@ class Story:
 def play(seed: int, holds: float = 0.0, trace: bool = False) -> int:
     """Run one seed; how many commands there were.  `holds`: how probable it is that the network
     holds a forwarded command back for seconds.  `trace` prints all that happened."""
-    with shards_of(64), simulated_clocks():
+    with shards_of(64):
         story = Story(seed, trace, holds)
         try:
             return story.play()

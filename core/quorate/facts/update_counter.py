@@ -22,18 +22,15 @@ class UpdateCounter:
         self.lineage = lineage
         self.above: dict[int, IntervalSet] = {}
 
-    def reserve(self, delta: int = 1) -> int:
-        """Reserve `delta` counters above all that are held.
-
-        Return the counter before the first of them.
-        """
+    def reserve(self) -> int:
+        """Reserve the counter above all that are held or reserved, and return it."""
         start = self.hwm
         if start < self.lwm:
             start = self.lwm
         if self.above:
             start = max(start, self.highest_held())
-        self.hwm = start + delta
-        return start
+        self.hwm = start + 1
+        return self.hwm
 
     def hold(self, term: int, first: int, last: int) -> bool:
         """Note first..last of `term` as held; LWM stays. Return whether any of them is new."""
@@ -69,30 +66,6 @@ class UpdateCounter:
         if ranges.is_empty():
             del self.above[term]
 
-    def update(self, start: int, delta: int, term: int = 0) -> bool:
-        """Note start+1..start+delta as held and advance LWM. Return whether any of them is new."""
-        if not self.hold(term, start + 1, start + delta):
-            return False
-        while found := self.next_held():
-            self.advance(*found)
-        return True
-
-    def finalize(self) -> list[tuple[int, int]]:
-        """Close every gap as no-ops (Ignite 2's finalizeUpdateCounters).
-
-        Return the gaps, inclusive. Afterwards HWM is not below LWM.
-        """
-        top = self.highest_held()
-        gaps = self.missing(top)
-        self.activate(max(top, self.lwm), self.hwm)
-        return gaps
-
-    def activate(self, upto: int, hwm: int = 0) -> None:
-        """Set LWM to `upto`, as an activation found it, and forget everything above."""
-        self.lwm = upto
-        self.hwm = max(upto, hwm)
-        self.above = {}
-
     def highest_held(self) -> int:
         """Return the highest counter held."""
         return max([self.lwm, *(ranges.max() for ranges in self.above.values())])
@@ -104,11 +77,6 @@ class UpdateCounter:
     def held_under(self, lineage: Lineage, prefix: int) -> IntervalSet:
         """Return the held counters that `lineage` keeps, if it agrees with our rows to `prefix`."""
         return kept_under(lineage, prefix, self.held())
-
-    def missing(self, upto: int) -> list[tuple[int, int]]:
-        """Return the inclusive ranges from LWM up to `upto` that are not held in any term."""
-        held = IntervalSet(pair for ranges in self.above.values() for pair in ranges)
-        return held.gaps(self.lwm + 1, upto)
 
 
 def kept_under(

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import select
 import socket
-import time
 from collections import deque
 from itertools import islice
 from typing import Protocol, cast
 
 from quorate.protocol.copies.primary import Primary, Waiter
 from quorate_agent.clients.memory import WATCHED_BYTES, ClientMemory
+from quorate_agent.machine.clock import Clock
 from quorate_agent.resp.command import Command
 from quorate_agent.resp.reading.parser import FREE_BYTES, CommandParser
 from quorate_agent.resp.session import AgentServices, Connection, Session, WaitRequest
@@ -54,18 +54,12 @@ OUTPUT_BYTES_MAX = 256 * 1024 * 1024
 BACKLOG_BYTES_MAX = 1024 * 1024
 """Bytes read from a blocked connection before its socket is no longer read."""
 
-_boottime = time.CLOCK_BOOTTIME
-
-
-def boot_ms() -> int:
-    """Return milliseconds of the clock that also runs while the machine is suspended."""
-    return time.clock_gettime_ns(_boottime) // 1_000_000
-
 
 class ClientEndpoint(Protocol):
     """The part of a zone's endpoint that a connection uses: it executes the commands."""
 
     memory: ClientMemory
+    clock: Clock
 
     def connected(self, client: ClientConnection) -> None:
         """Give a new client its state and session."""
@@ -205,7 +199,7 @@ class ClientConnection(asyncio.Protocol):
         """Make this client `number` of the zone."""
         peer = self.transport.get_extra_info("peername") or ("?", 0)
         local = self.transport.get_extra_info("sockname") or ("?", 0)
-        now = time.time_ns() // 1_000_000
+        now = self.endpoint.clock.wall_ms()
         self.state = Connection(number, f"{peer[0]}:{peer[1]}", f"{local[0]}:{local[1]}", now)
         self.state.external = self.external
         self.session = Session(self.state, agent)
@@ -213,7 +207,7 @@ class ClientConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Execute nothing more until the client has read its replies."""
         if not self.unread_since_ms:
-            self.unread_since_ms = boot_ms()
+            self.unread_since_ms = self.endpoint.clock.boot_ms()
             self.blocked += 1
             self.endpoint.memory.watch(self)
 
@@ -221,7 +215,7 @@ class ClientConnection(asyncio.Protocol):
         """Go on after the client has read.  The time it took does not count as waiting of its
         commands."""
         if self.unread_since_ms:
-            waited_ms = boot_ms() - self.unread_since_ms
+            waited_ms = self.endpoint.clock.boot_ms() - self.unread_since_ms
             self.unread_since_ms = 0
             self.blocked -= 1
             self.backlog = deque([(at + waited_ms, command) for at, command in self.backlog])
@@ -271,7 +265,7 @@ class ClientConnection(asyncio.Protocol):
 
     def execute_later(self, commands: list[list[bytes]]) -> None:
         """Put commands into the backlog, behind the commands they wait for."""
-        now = boot_ms()
+        now = self.endpoint.clock.boot_ms()
         if not self.backlog:
             self.backlog_bytes = 0
         self.backlog.extend([(now, command) for command in commands])
@@ -380,7 +374,7 @@ class ClientConnection(asyncio.Protocol):
         """Answer what has begun or can be executed at once, then close: the client has closed its
         side."""
         self.ended = True
-        self.half_closed_ms = self.half_closed_ms or boot_ms()
+        self.half_closed_ms = self.half_closed_ms or self.endpoint.clock.boot_ms()
         if self.blocked and self.unread:
             self.take_in()  # so that the time it has waited is known
         self.endpoint.half_closed(self)

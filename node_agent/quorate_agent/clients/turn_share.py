@@ -9,7 +9,6 @@ When too many commands wait, further long pipelines are refused.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 
 from quorate_agent.clients.connection import ClientConnection
@@ -45,7 +44,7 @@ class TurnShare:
     """The commands that one zone's clients may still execute in this turn, and the connections that
     wait for the next."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._began = clock()
         self._executed = 0

@@ -7,17 +7,15 @@ command.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 
 from quorate.facts.keyspace import key_slot, slot_shift
-from quorate.facts.time import Now
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.messages.transactions import PreparePart, Watched
 from quorate.protocol.storage import ROW_OVERHEAD_BYTES
 from quorate.protocol.transactions.coordinator import Ended, Outcome, PartWanted
 from quorate.protocol.transactions.parts import Evaluated
-from quorate_agent.clients.connection import ClientConnection, Slot, boot_ms
+from quorate_agent.clients.connection import ClientConnection, Slot
 from quorate_agent.commands.answers import Answers
 from quorate_agent.commands.parking import Parking
 from quorate_agent.metrics import AgentMetrics
@@ -78,8 +76,8 @@ class Across:
         return -1
 
     def _begin(self, wanted: tuple[PartWanted, ...], slot: Slot) -> None:
-        now = Now(time.time_ns() // 1_000_000, boot_ms())
-        self._transactions.begin(wanted, slot.connection.state.resp3, slot, slot.deadline_ms, now)
+        resp3, now = slot.connection.state.resp3, self._answers.clock.now()
+        self._transactions.begin(wanted, resp3, slot, slot.deadline_ms, now)
         self._answers.turn()
 
     def may_look(self, command: Command, slot: int) -> bool:
@@ -135,7 +133,7 @@ class Across:
     def _evaluate(self, role: Primary, ask: PreparePart) -> Evaluated:
         """Return what a part's commands would write and answer."""
         view = self._view
-        view.now_ms = time.time_ns() // 1_000_000
+        view.now_ms = self._answers.clock.wall_ms()
         view.resp3 = ask.resp3
         view.copy = role.copy
         self._answers.expire(role, ask.keys, view.now_ms)

@@ -8,6 +8,7 @@ from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.primary import Primary
 from quorate_agent.clients.connection import ClientConnection, Slot
 from quorate_agent.commands.alike import shows_expiry
+from quorate_agent.machine.clock import Clock
 from quorate_agent.metrics import AgentMetrics
 from quorate_agent.notices.tracking import Tracking
 from quorate_agent.resp import replies
@@ -26,11 +27,13 @@ class Answers:
         metrics: AgentMetrics,
         turn: Callable[[], None],
         why_full: Callable[[], str],
+        clock: Clock,
     ) -> None:
         self.touched: dict[ClientConnection, None] = {}
         self.turn = turn
         self.why_full = why_full
         self.replicas = replicas
+        self.clock = clock
         self._tracking = tracking
         self._metrics = metrics
 

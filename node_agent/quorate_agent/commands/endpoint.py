@@ -8,14 +8,13 @@ Replies leave in the order of the commands, in one write per turn.
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Callable, Sequence
 
 from quorate.facts.keyspace import slot_shift
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.messages.message import Message
 from quorate_agent.clients.addresses import ClientAddresses
-from quorate_agent.clients.connection import ClientConnection, Slot, boot_ms
+from quorate_agent.clients.connection import ClientConnection, Slot
 from quorate_agent.clients.listener import Listener
 from quorate_agent.clients.memory import ClientMemory
 from quorate_agent.clients.turn_share import QUANTUM, TurnShare
@@ -31,6 +30,7 @@ from quorate_agent.commands.overview import ZoneOverview
 from quorate_agent.commands.parking import Parking
 from quorate_agent.commands.redirects import Redirects
 from quorate_agent.commands.waits import Waits
+from quorate_agent.machine.clock import Clock
 from quorate_agent.machine.descriptors import Descriptors
 from quorate_agent.metrics import AgentMetrics
 from quorate_agent.notices.hand_overs import HandOvers
@@ -53,32 +53,35 @@ class ZoneEndpoint:
         why_full: Callable[[], str],
         process: str,
         send: Callable[[str, Message], None],
+        clock: Clock,
         memory: ClientMemory | None = None,
         large: LargeCommands | None = None,
         share: TurnShare | None = None,
     ) -> None:
         self.replicas = replicas
+        self.clock = clock
+        self._boot_ms, self._wall_ms = clock.boot_ms, clock.wall_ms
         self.memory = memory or ClientMemory()
         self._large = large or LargeCommands()
         self._turn = turn
         self._clients: dict[int, ClientConnection] = {}
-        self.overview = ZoneOverview(replicas, node, nodes, is_up, self._clients, process)
+        self.overview = ZoneOverview(replicas, node, nodes, is_up, self._clients, process, clock)
         self._tracking = self.overview.tracking
         self._metrics = metrics
         self._shift = slot_shift(replicas.zone.partitions)
         self._primaries = replicas.primaries
         self._view = View()
         self._next_id = 1
-        self.answers = answers = Answers(replicas, self._tracking, metrics, turn, why_full)
+        self.answers = answers = Answers(replicas, self._tracking, metrics, turn, why_full, clock)
         self.parking = parking = Parking(replicas.settings.park_bound_ms, metrics)
         self.forwards = Forwards(
             answers, parking, self, self.overview, self.execute_forwarded, process, send
         )
         self.across = across = Across(answers, parking, metrics)
-        self.hand_overs = HandOvers(replicas, self._clients.values, nodes)
+        self.hand_overs = HandOvers(replicas, self._clients.values, nodes, clock)
         self._waits = Waits(replicas, answers.fulfil)
-        self._key_lists = KeyLists(replicas, self.overview.scan, answers.fulfil)
-        self._share = share or TurnShare()
+        self._key_lists = KeyLists(replicas, self.overview.scan, answers.fulfil, clock.passed_s)
+        self._share = share or TurnShare(clock.passed_s)
         redirects = Redirects(answers, parking, self.forwards, across, self.overview, metrics)
         self._execution = CommandExecution(
             answers,
@@ -138,8 +141,8 @@ class ZoneEndpoint:
         client.unread = b""
         client.parser.close()
         self.memory.forget(client)
-        self._large.client_gone(client, boot_ms())
-        client.half_closed_ms = client.half_closed_ms or boot_ms()
+        self._large.client_gone(client, self._boot_ms())
+        client.half_closed_ms = client.half_closed_ms or self._boot_ms()
         self._share.client_gone(client)
         self.forwards.client_gone(client)
         self.parking.client_gone(client)
@@ -192,7 +195,7 @@ class ZoneEndpoint:
         if size < LARGE_BYTES:
             return False
         client.execute_later(commands)
-        self._large.wait(client, largest, size, boot_ms())
+        self._large.wait(client, largest, size, self._boot_ms())
         self.go_on(client)
         return True
 
@@ -235,10 +238,10 @@ class ZoneEndpoint:
 
     def _begin_run(self, client: ClientConnection) -> int:
         view = self._view
-        view.now_ms = time.time_ns() // 1_000_000
+        view.now_ms = self._wall_ms()
         client.state.last_ms = view.now_ms
         view.resp3 = client.state.resp3
-        return boot_ms()
+        return self._boot_ms()
 
     # --- the turn --------------------------------------------------------------------------------
 
@@ -261,17 +264,17 @@ class ZoneEndpoint:
         """Take what the replicas have finished, retry parked commands, write the replies that are
         ready."""
         if self._tracking.has_to_tell:
-            self._tracking.tell(boot_ms())
+            self._tracking.tell(self._boot_ms())
         again = self._outcomes.take()
-        now = boot_ms()
+        now = self._boot_ms()
         if again:
-            self._view.now_ms = time.time_ns() // 1_000_000
+            self._view.now_ms = self._wall_ms()
             for slot in again:
                 self.parking.arrived_ms = slot.since_ms
                 self._execute_again(slot, now)
         self.parking.arrived_ms = now
         if self.parking:
-            self._view.now_ms = time.time_ns() // 1_000_000
+            self._view.now_ms = self._wall_ms()
             give_up = self.forwards.give_up
             self.parking.retry(now, lambda slot: self._execute_again(slot, now), give_up)
         if self.replicas.transactions.has_news:

@@ -17,7 +17,7 @@ import msgspec
 
 from quorate.protocol.messages.clients import Forward, Forwarded
 from quorate.protocol.messages.message import Message
-from quorate_agent.clients.connection import ClientConnection, ClientEndpoint, Slot, boot_ms
+from quorate_agent.clients.connection import ClientConnection, ClientEndpoint, Slot
 from quorate_agent.commands.answers import Answers
 from quorate_agent.commands.parking import Parking
 from quorate_agent.resp import replies
@@ -80,6 +80,7 @@ class Forwards:
         self._services = services
         self._execute = execute
         self._replicas = answers.replicas
+        self._boot_ms = answers.clock.boot_ms
         self._process = process  # a word that no other process has
         self._send = send
         self.is_leaving = False  # this agent is about to end: clients are redirected
@@ -138,7 +139,7 @@ class Forwards:
                 key = request_key(self._process, message.number)
                 slot.command = remembering(command, key, partial(self._no_room, request))
         request.node = primary
-        left_ms = (slot.deadline_ms - boot_ms()) * RATE_PERCENT_MIN // 100
+        left_ms = (slot.deadline_ms - self._boot_ms()) * RATE_PERCENT_MIN // 100
         heard_ms = self._replicas.leases.heard(primary)
         attempt = msgspec.structs.replace(request.message, heard_ms=heard_ms, left_ms=left_ms)
         self._send(primary, attempt)
@@ -189,11 +190,11 @@ class Forwards:
             self._ask_again(request, executed=True)
         elif reply == replies.CLUSTERDOWN:
             request.node = ""
-            request.again_ms = boot_ms() + self._replicas.settings.step_retry_ms
+            request.again_ms = self._boot_ms() + self._replicas.settings.step_retry_ms
         elif reply.startswith(b"-MOVED ") and (request.uncertain or request.is_scan):
             self._ask_again(request, executed=False)
         elif request.uncertain and replies.is_no_room(reply):
-            request.again_ms = boot_ms() + self._replicas.settings.step_retry_ms
+            request.again_ms = self._boot_ms() + self._replicas.settings.step_retry_ms
         else:
             self._forget(request)
             client = request.slot.connection
@@ -273,7 +274,7 @@ class Forwards:
 
         until_ms = message.heard_ms + message.left_ms
         leases = self._replicas.leases
-        if until_ms <= boot_ms() or not leases.sent_heartbeat(node, message.heard_ms):
+        if until_ms <= self._boot_ms() or not leases.sent_heartbeat(node, message.heard_ms):
             respond(replies.CLUSTERDOWN)  # not executed, so the other agent may ask again
             return
         client = ForwardedClient(self._endpoint, self._services, node, respond, message, until_ms)

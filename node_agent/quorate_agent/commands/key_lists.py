@@ -8,7 +8,6 @@ once, and one that comes or goes meanwhile may be in it or not.
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
@@ -48,7 +47,7 @@ class KeyLists:
         replicas: Replicas,
         scan: Scan,
         fulfil: Callable[[ClientConnection, Slot, bytes], None],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float],
     ) -> None:
         self._replicas = replicas
         self._scan = scan

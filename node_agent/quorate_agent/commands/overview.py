@@ -5,7 +5,6 @@ Implements the agent that sessions ask (resp.session.Agent); it reads everything
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha1
 
@@ -14,13 +13,14 @@ from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.primary import Primary, Stage
 from quorate_agent.clients.addresses import ClientAddresses
-from quorate_agent.clients.connection import ClientConnection, boot_ms
+from quorate_agent.clients.connection import ClientConnection
 from quorate_agent.commands.process_facts import (
     human_bytes,
     memory_facts,
     processor_facts,
     server_facts,
 )
+from quorate_agent.machine.clock import Clock
 from quorate_agent.metrics import copy_count
 from quorate_agent.notices.event_channel import EventChannel
 from quorate_agent.notices.tracking import Tracking
@@ -54,16 +54,18 @@ class ZoneOverview:
         is_up: Callable[[str], bool],
         connected: Mapping[int, ClientConnection],
         process: str,
+        clock: Clock,
     ) -> None:
         self.replicas = replicas
         self._run_id = sha1(process.encode(), usedforsecurity=False).hexdigest()
         self.node = node
+        self._clock = clock
         self.address = ("", 0)
         self._external_address: tuple[str, int] | None = None  # the last one known
         self.clients: dict[int, Connection] = {}
         self.scan_positions = ScanPositions()
         self.scan_origin = origin_of(node, replicas.me.store, replicas.me.incarnation)
-        self.events = EventChannel(replicas, node, connected.values)
+        self.events = EventChannel(replicas, node, connected.values, clock)
         self.tracking = Tracking(replicas, connected)
         self.connection_count = 0  # clients that have connected so far
         self._connected = connected
@@ -84,7 +86,7 @@ class ZoneOverview:
 
     def peer_gone(self, node: str) -> None:
         """Note that an agent's process has ended."""
-        self._gone[node] = boot_ms() + TAKE_OVER_MS
+        self._gone[node] = self._clock.boot_ms() + TAKE_OVER_MS
 
     def expects_primary(self, now_ms: int) -> bool:
         """Return whether a primary's process ended so recently that another agent is about to take
@@ -98,7 +100,7 @@ class ZoneOverview:
 
     def now_us(self) -> int:
         """Return the wall clock's time in microseconds."""
-        return time.time_ns() // 1000
+        return self._clock.wall_us()
 
     def cluster(self, external: bool = False) -> ClusterView:
         """Return which agent serves which slots, with the addresses of one listener."""
@@ -176,7 +178,7 @@ class ZoneOverview:
     def _remembered_count(self, role: Primary) -> int:
         """Return how many rows hold stored replies; some time after a change of primaries there are
         none."""
-        if boot_ms() - role.since_ms > KEPT_MS + self.replicas.settings.park_bound_ms:
+        if self._clock.boot_ms() - role.since_ms > KEPT_MS + self.replicas.settings.park_bound_ms:
             return 0
         keys = {key for _, key in role.copy.expiring if is_reserved(key)}
         rows = [role.copy.get(key) for key in keys]
@@ -203,7 +205,7 @@ class ZoneOverview:
         replicas, clients = self.replicas, self._connected
         live = [copy for copy in replicas.copies.values() if copy.present]
         return {
-            "Server": server_facts()
+            "Server": server_facts(self._clock)
             | {
                 "run_id": self._run_id,
                 "quorate_node": self.node,
@@ -241,7 +243,7 @@ class ZoneOverview:
         average.
 
         Exact for a few keys, else an estimate."""
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = self._clock.wall_ms()
         roles = self._serving()
         noted = sum(len(role.copy.expiring) for role in roles)
         step = max(noted // EXPIRING_LOOKED_AT, 1)
@@ -291,7 +293,7 @@ class ZoneOverview:
 
     def uptime_s(self) -> int:
         """Return seconds of the clock that also runs while the machine is suspended."""
-        return boot_ms() // 1000
+        return self._clock.boot_ms() // 1000
 
     def scan(
         self, partition: int, after: bytes | None, rows_max: int
@@ -300,7 +302,7 @@ class ZoneOverview:
         copy = self._copy(partition)
         if copy is None:
             return [], None
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = self._clock.wall_ms()
         chunk = copy.space.scan(after, rows_max, 1 << 22)
         keys = [key for key, row in chunk if is_live(row, now_ms) and not is_reserved(key)]
         return keys, chunk[-1][0] if chunk else None
@@ -309,7 +311,7 @@ class ZoneOverview:
         """Return the value of a live key."""
         copy = self._copy(key_slot(key) >> self._shift)
         row = None if copy is None else copy.get(key)
-        if row is None or not is_live(row, time.time_ns() // 1_000_000):
+        if row is None or not is_live(row, self._clock.wall_ms()):
             return None
         return row.value
 

@@ -6,9 +6,8 @@ import struct
 import sys
 from pathlib import Path
 
-from quorate_agent.clients.connection import boot_ms
+from quorate_agent.machine.clock import Clock
 
-_STARTED_MS = boot_ms()
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _UNITS = "KMGTP"
 _MEMORY = Path("/proc/self/statm")
@@ -16,10 +15,10 @@ _MEMORY = Path("/proc/self/statm")
 Facts = dict[str, str | int]
 
 
-def server_facts() -> Facts:
+def server_facts(clock: Clock) -> Facts:
     """Return the fields of section Server."""
     name = os.uname()
-    uptime_s = (boot_ms() - _STARTED_MS) // 1000
+    uptime_s = (clock.boot_ms() - clock.started_ms) // 1000
     return {
         "os": f"{name.sysname} {name.release} {name.machine}",
         "arch_bits": 8 * struct.calcsize("P"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from quorate.facts.keyspace import is_reserved, slot_shift
 from quorate.protocol.copies.copy import Copy
-from quorate_agent.clients.connection import ClientConnection, Slot, boot_ms
+from quorate_agent.clients.connection import ClientConnection, Slot
 from quorate_agent.commands.across import Across
 from quorate_agent.commands.answers import Answers
 from quorate_agent.commands.forwards import Forwards
@@ -40,6 +40,7 @@ class Redirects:
         self._across = across
         self._overview = overview
         self._replicas = answers.replicas
+        self._boot_ms = answers.clock.boot_ms
         self._shift = slot_shift(answers.replicas.zone.partitions)
         self._metrics = metrics
 
@@ -118,7 +119,7 @@ class Redirects:
             transaction.slot != number
             or self.readable(client, command, partition) is not None
             or not self._elsewhere(client, partition)
-            or (not client.state.watch_moved and self._forwards.covers(partition, boot_ms()))
+            or (not client.state.watch_moved and self._forwards.covers(partition, self._boot_ms()))
         ):
             return b""
         return self._moved(client, number)

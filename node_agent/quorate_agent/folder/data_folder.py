@@ -33,6 +33,7 @@ from quorate.facts.errors import QuorateError
 from quorate.facts.zone import ZoneRecord
 from quorate_agent.folder.disk_room import DiskRoom
 from quorate_agent.folder.durable_file import sync_folder, write_durably
+from quorate_agent.machine.clock import Clock
 
 _log = logging.getLogger("quorate.agent")
 
@@ -135,6 +136,7 @@ class DataFolder:
         cluster_id: str,
         make_store_id: Callable[[], str] = new_store_id,
         disk_reserve: int | None = None,
+        clock: Clock | None = None,
     ) -> Self:
         """Open or create the folder of agent `node` of `cluster`; raises FolderRefused.
 
@@ -157,7 +159,7 @@ class DataFolder:
                     store = make_store_id()
                     identity = _new_identity(cluster, node, store, 0)
                 _check_identity(path, identity, cluster, node, cluster_id)
-                folder = cls(path, lock, identity, cluster_id, DiskRoom(path, disk_reserve))
+                folder = cls(path, lock, identity, cluster_id, DiskRoom(path, disk_reserve, clock))
                 folder._remove_unlisted_zones()
                 folder._write(incarnation=identity.incarnation + 1, removing=())
         except BaseException:

@@ -11,9 +11,10 @@ free space exceeds it by a quarter, because the engine takes and frees space all
 """
 
 import os
-import time
 from pathlib import Path
 from typing import Final
+
+from quorate_agent.machine.clock import Clock, MachineClock
 
 LOOK_S: Final = 1.0
 MIB: Final = 1 << 20
@@ -36,8 +37,11 @@ class DiskRoom:
 
     `reserve_bytes` None: derived from the size of the disk, even after it has grown."""
 
-    def __init__(self, folder: Path, reserve_bytes: int | None = None) -> None:
+    def __init__(
+        self, folder: Path, reserve_bytes: int | None = None, clock: Clock | None = None
+    ) -> None:
         self._folder = folder
+        self.clock = clock or MachineClock()
         self._told = reserve_bytes
         self._looked_s = float("-inf")
         self._is_low = False
@@ -73,7 +77,7 @@ class DiskRoom:
 
     def look(self) -> None:
         """Look, unless that was done within the last second."""
-        now = time.monotonic()
+        now = self.clock.passed_s()
         if now - self._looked_s < LOOK_S:
             return
         self._looked_s = now

@@ -6,7 +6,6 @@ of them after its master was away, when events may have been missed.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
@@ -22,6 +21,7 @@ from quorate.protocol.messages.events import (
     time_text,
 )
 from quorate_agent.clients.connection import ClientConnection
+from quorate_agent.machine.clock import Clock
 from quorate_agent.notices.pushes import push_in_order
 from quorate_agent.resp.commands.pubsub import EVENTS, messages
 
@@ -36,10 +36,12 @@ class EventChannel:
         replicas: Replicas,
         node: str,
         clients: Callable[[], Iterable[ClientConnection]],
+        clock: Clock,
     ) -> None:
         self._replicas = replicas
         self._node = node
         self._clients = clients
+        self._clock = clock
         self._sequence = 0
         self._has_master = True
         self._state = b""
@@ -50,7 +52,7 @@ class EventChannel:
 
         The result is reused for a moment: a large zone takes 10 ms, and many clients may reconnect
         at once.  It is never older than the last event sent, which a new subscriber would miss."""
-        now_s = time.monotonic()
+        now_s = self._clock.passed_s()
         if not self._state or now_s - self._state_s > STATE_S:
             self._state, self._state_s = self._make_state(), now_s
         return self._state
@@ -97,7 +99,7 @@ class EventChannel:
             push_in_order(client, b"".join(frames))
 
     def _encoded(self, kind: str, reason: str, message: str, state: ZoneState | None) -> bytes:
-        zone, now = self._replicas.zone.name, time_text(time.time_ns() // 1_000_000)
+        zone, now = self._replicas.zone.name, time_text(self._clock.wall_ms())
         told = ToldEvent(self._sequence, now, kind, reason, message, zone, state=state)
         return msgspec.json.encode(told)
 

@@ -9,7 +9,6 @@ of many partitions can be gathered into one message.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 
 from quorate.facts.keyspace import slot_shift
@@ -17,6 +16,7 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.protocol.agent.replicas import Replicas
 from quorate_agent.clients.addresses import ClientAddresses
 from quorate_agent.clients.connection import ClientConnection
+from quorate_agent.machine.clock import Clock
 from quorate_agent.notices.pushes import push
 from quorate_agent.resp.replies import array, bulk, integer
 
@@ -32,10 +32,12 @@ class HandOvers:
         replicas: Replicas,
         clients: Callable[[], Iterable[ClientConnection]],
         nodes: ClientAddresses,
+        clock: Clock,
     ) -> None:
         self._replicas = replicas
         self._clients = clients
         self._nodes = nodes
+        self._clock = clock
         self._shift = slot_shift(replicas.zone.partitions)
         self._begun: set[int] = set()  # told to clients as SMIGRATING
         self._beginning: list[int] = []
@@ -102,7 +104,7 @@ class HandOvers:
         """Push to all clients that asked for it; `told` returns the content for clients of one
         listener."""
         # Clients ignore news whose sequence they have seen, whichever agent sent it.
-        sequence = integer(time.time_ns() // 1000)
+        sequence = integer(self._clock.wall_us())
         asked = [each for each in self._clients() if each.state.maintenance and each.state.resp3]
         for external in sorted({client.state.external for client in asked}):
             frame = b">3\r\n%b%b%b" % (bulk(name), sequence, told(external))

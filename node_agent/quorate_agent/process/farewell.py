@@ -1,7 +1,6 @@
 """Ends an agent with little effect on clients: others take over, clients are told where to go."""
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -39,12 +38,13 @@ async def leave_in_time(
     told where to go for at least `linger_s`, as far as the grace lasts: a client behind a Service
     may know no other way in."""
     whole_s = max(grace_s - CLOSING_S, 0.0)
-    lingers_until = time.monotonic() + linger_s
+    clock = asyncio.get_running_loop().time
+    lingers_until = clock() + linger_s
     with suppress(TimeoutError):
         async with asyncio.timeout(whole_s):
             await hand_over(zones, max(whole_s - 2 * FAREWELL_S, 0.0), has_master)
             await say_farewell(zones, runtimes)
-            await asyncio.sleep(max(lingers_until - time.monotonic(), 0.0))
+            await asyncio.sleep(max(lingers_until - clock(), 0.0))
             await see_transactions_end(zones)  # including those that began meanwhile
 
 

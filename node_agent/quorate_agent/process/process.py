@@ -21,6 +21,7 @@ from quorate_agent.folder.data_folder import (
     put_folder_back,
     set_folder_aside,
 )
+from quorate_agent.machine.clock import Clock, MachineClock
 from quorate_agent.machine.descriptors import Descriptors
 from quorate_agent.process.admin import start_admin
 from quorate_agent.process.arguments import read_arguments, settings_of
@@ -59,7 +60,9 @@ class _Refused(Exception):
     """A sentence about stored data that cannot be used."""
 
 
-async def _run(settings: AgentSettings, secret: ClusterSecret, descriptors: Descriptors) -> Agent:
+async def _run(
+    settings: AgentSettings, secret: ClusterSecret, descriptors: Descriptors, clock: Clock
+) -> Agent:
     """Run one agent from start to end; _Refused if it cannot start."""
     loop = asyncio.get_running_loop()
     probes = Probes()
@@ -67,8 +70,8 @@ async def _run(settings: AgentSettings, secret: ClusterSecret, descriptors: Desc
     admin = await start_admin(settings.admin_host, settings.admin_port, probes)
     loop.add_signal_handler(signal.SIGTERM, end_at_once)
     loop.add_signal_handler(signal.SIGINT, end_at_once)
-    folder, stored = await asyncio.to_thread(_open, settings, secret, descriptors, probes)
-    agent = Agent(settings, folder, stored, ProtocolSettings(), descriptors, secret.keys())
+    folder, stored = await asyncio.to_thread(_open, settings, secret, descriptors, probes, clock)
+    agent = Agent(settings, folder, stored, ProtocolSettings(), descriptors, secret.keys(), clock)
     probes.starts(agent.metrics.registry)
     leaving: list[asyncio.Task[None]] = []
 
@@ -90,10 +93,14 @@ async def _run(settings: AgentSettings, secret: ClusterSecret, descriptors: Desc
 
 
 def _open(
-    settings: AgentSettings, secret: ClusterSecret, descriptors: Descriptors, probes: Probes
+    settings: AgentSettings,
+    secret: ClusterSecret,
+    descriptors: Descriptors,
+    probes: Probes,
+    clock: Clock,
 ) -> tuple[DataFolder, dict[str, RocksStorage]]:
     try:
-        folder = _open_folder(settings, secret)
+        folder = _open_folder(settings, secret, clock)
         return folder, open_stored_zones(folder, descriptors, probes.opening)
     except (FolderRefused, DatabaseRefused, StorageBroken) as refused:
         raise _Refused(str(refused)) from refused
@@ -101,6 +108,7 @@ def _open(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run until told to stop."""
+    clock = MachineClock()
     given = read_arguments(arguments)
     settings = settings_of(given)
     handler = logging.StreamHandler()
@@ -118,14 +126,14 @@ def main(arguments: list[str] | None = None) -> None:
         secret = read_secret(given.secret_file)
         listeners = 2 if settings.external_port_offset else 1
         descriptors = Descriptors(raise_limit(), listeners)
-        agent = uvloop.run(_run(settings, secret, descriptors))
+        agent = uvloop.run(_run(settings, secret, descriptors, clock))
     except (SecretRefused, _Refused) as refused:
         _end(EXIT_REFUSED, str(refused))
     except (OSError, QuorateError) as error:
         _end(EXIT_FAILED, str(error))
     if agent.restart:
         try:
-            folder = _open_folder(settings, secret)
+            folder = _open_folder(settings, secret, clock)
             aside = folder.set_aside(agent.failure)
         except FolderRefused as refused:
             _end(EXIT_REFUSED, str(refused))
@@ -136,13 +144,14 @@ def main(arguments: list[str] | None = None) -> None:
         _end(EXIT_FAILED, agent.failure)
 
 
-def _open_folder(settings: AgentSettings, secret: ClusterSecret) -> DataFolder:
+def _open_folder(settings: AgentSettings, secret: ClusterSecret, clock: Clock) -> DataFolder:
     return DataFolder.open(
         settings.data,
         cluster=settings.cluster,
         node=settings.name,
         cluster_id=secret.cluster_id,
         disk_reserve=settings.disk_reserve,
+        clock=clock,
     )
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import time
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from quorate.facts.addresses import join_address
 from quorate.facts.errors import QuorateError
-from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.agent.agent import (
     AgentCore,
@@ -36,13 +34,13 @@ from quorate.protocol.storage import Storage, ZoneRefused
 from quorate.wire.frames import encode_to_send
 from quorate.wire.long_frames import LongFrame
 from quorate_agent.clients.addresses import client_addresses
-from quorate_agent.clients.connection import boot_ms
 from quorate_agent.clients.memory import budget, give_back
 from quorate_agent.clients.ports import ClientPorts
 from quorate_agent.commands.endpoint import ZoneEndpoint
 from quorate_agent.commands.large_commands import LargeCommands, is_clear
 from quorate_agent.folder.data_folder import DataFolder
 from quorate_agent.folder.folder_writes import FolderWrites
+from quorate_agent.machine.clock import Clock
 from quorate_agent.machine.descriptors import Descriptors
 from quorate_agent.machine.memory_limit import memory_limit
 from quorate_agent.metrics import AgentMetrics
@@ -85,11 +83,6 @@ _DISK_ERRORS = (DatabaseRefused, StorageBroken)
 """Their text names the file and the way out; a traceback would add nothing."""
 
 
-def now() -> Now:
-    """Return the time on both clocks."""
-    return Now(time.time_ns() // 1_000_000, boot_ms())
-
-
 class Agent(BaseHandler):
     """One agent process.  `restart` is set when the folder must be set aside and the agent started
     anew."""
@@ -102,9 +95,11 @@ class Agent(BaseHandler):
         protocol: ProtocolSettings,
         descriptors: Descriptors,
         keys: RoleKeys,
+        clock: Clock,
     ) -> None:
         self.settings = settings
         self.folder = folder
+        self._clock, self._now = clock, clock.now
         self._descriptors = descriptors
         offset = settings.external_port_offset
         self._ports = ClientPorts(settings.client_host, settings.client_port_base, offset)
@@ -133,7 +128,7 @@ class Agent(BaseHandler):
         self._loop = asyncio.get_running_loop()
         self._turn = TurnEnd(self._loop.call_soon, self._end_turn).ask
         self._background: set[asyncio.Task[None]] = set()
-        self._garbage = Garbage(pause_s=own_pause_s())
+        self._garbage = Garbage(clock.passed_s, clock.cpu_s, own_pause_s())
         self._protocol = protocol
         self._memory = budget(settings.client_memory_share, *memory_limit())
         self._held = HeldAppends()
@@ -152,7 +147,7 @@ class Agent(BaseHandler):
         settings = self.settings
         self._loop.set_exception_handler(self._unhandled)
         believed = settings.believe_term
-        self.core = AgentCore(self._hello(), self, self._protocol, now(), believed)
+        self.core = AgentCore(self._hello(), self, self._protocol, self._now(), believed)
         self.peer_port = await self.links.listen(settings.peer_host, settings.peer_port)
         self.folder.write_address(settings.peer_host, self.peer_port, admin_port)
         if not await self._ports.look_up():
@@ -164,7 +159,7 @@ class Agent(BaseHandler):
 
     async def leave(self) -> None:
         """Hand primaries over (bounded), tell clients where they are now, then stop."""
-        self.core.leave(now())
+        self.core.leave(self._now())
         self._turn()
         zones, has_master = self.core.zones, lambda: self._master is not None
         grace_s, linger_s = self.settings.grace_s, self.settings.linger_s
@@ -319,7 +314,7 @@ class Agent(BaseHandler):
     def on_up(self, link: Link, hello: Hello) -> None:
         if hello.role == "agent":
             self._peers.up(link)
-            if not self.core.peer_up(hello, now()) and not link.dialed:
+            if not self.core.peer_up(hello, self._now()) and not link.dialed:
                 why = f"node {hello.node}: a newer process of it was seen"
                 link.close(why, RefusalCode.OLDER_PROCESS)
         elif hello.role == "master" and self.core.master_up(hello):
@@ -367,7 +362,7 @@ class Agent(BaseHandler):
 
     def _obey(self, link: Link, hello: Hello, message: FromMaster) -> None:
         try:
-            is_obeyed = self.core.receive_from_master(message, now())
+            is_obeyed = self.core.receive_from_master(message, self._now())
         except MastershipNotKept as error:
             link.close(str(error), RefusalCode.NOT_KEPT)
             return
@@ -390,7 +385,7 @@ class Agent(BaseHandler):
         runtime = self._runtimes.get(uid)
         if runtime is None:
             return
-        runtime.endpoint.hand_overs.rows_came(message.rows, boot_ms())
+        runtime.endpoint.hand_overs.rows_came(message.rows, self._clock.boot_ms())
         if uid in self._uninformed:
             self._uninformed.discard(uid)
             runtime.endpoint.overview.events.master_found()
@@ -403,7 +398,7 @@ class Agent(BaseHandler):
                 if passes is None:
                     return
                 message = passes
-            at = now()
+            at = self._now()
             if isinstance(message, HeartbeatAck) and self.core.leases.sent_heartbeat(
                 node, message.sent_ms
             ):
@@ -442,7 +437,7 @@ class Agent(BaseHandler):
         self._fail(f"{type(error).__name__}: {error}")
 
     def _flush(self) -> None:
-        flushed = self.core.flush(now())
+        flushed = self.core.flush(self._now())
         for event in flushed.events:
             match event:
                 case ZoneOpened():
@@ -457,7 +452,7 @@ class Agent(BaseHandler):
                     self._table_changed()
                 case Greet():
                     self._peers.greet(event.host, event.peer_port)
-        if self.core.has_to_open(now()):
+        if self.core.has_to_open(self._now()):
             self._turn()
         self._send(flushed.sends)
         settled: set[str] = set()
@@ -470,7 +465,7 @@ class Agent(BaseHandler):
                 self._runtimes[uid].endpoint.settle()
         if flushed.going_on or self._held:
             for node, message in self._held.turn_ended(flushed.going_on):
-                self.core.receive(node, message, now())
+                self.core.receive(node, message, self._now())
                 self._turn()
 
     def _synced(self, uid: str, turn: Turn) -> None:
@@ -481,7 +476,7 @@ class Agent(BaseHandler):
 
     def _say_durable(self, uid: str, turn: Turn) -> None:
         self.metrics.durable_turns += 1
-        self._send(self.core.synced(uid, turn, now()))
+        self._send(self.core.synced(uid, turn, self._now()))
         runtime = self._runtimes.get(uid)
         if runtime is None:
             return
@@ -527,11 +522,11 @@ class Agent(BaseHandler):
                 if self._memory.has_to_give_back():
                     self._loop.run_in_executor(None, give_back)
             pause_s = PARKED_TICK_S if self._has_waiting() else TICK_S
-            due = time.monotonic() + pause_s
+            due = self._clock.passed_s() + pause_s
             await asyncio.sleep(pause_s)
-            late_s += max(0.0, time.monotonic() - due)
+            late_s += max(0.0, self._clock.passed_s() - due)
             self._memory.keep()
-            self.core.tick(now())
+            self.core.tick(self._now())
             self._turn()
 
     def _has_waiting(self) -> bool:
@@ -558,6 +553,7 @@ class Agent(BaseHandler):
             why_full=lambda: engine.full_reason,
             process=self._process,
             send=lambda node, message: self._send([(node, message)]),
+            clock=self._clock,
             memory=self._memory,
             large=self._large,
         )

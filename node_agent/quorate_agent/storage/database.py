@@ -344,7 +344,7 @@ class Database:
 
     def _reopen(self) -> bool:
         """Reopen the database if there is room; return whether it can be written again."""
-        now = time.monotonic()
+        now = self._disk.clock.passed_s()
         if now - self._probed < PROBE_SECONDS:
             return False
         self._probed = now

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from math import inf
 
 import pytest
-from quorate_agent.machine.garbage import PAUSE_S
 
 from quorate_cluster.beside import NEVER, clients_beside
 from quorate_cluster.fixtures import Measured, StartCluster
@@ -19,6 +18,7 @@ from quorate_cluster.routing import keys_by_port
 from quorate_cluster.served import assert_served
 from quorate_cluster.standstill import stood_still_since
 from quorate_cluster.steadiness import changes, standing
+from quorate_link.garbage import PAUSE_S
 
 pytestmark = [pytest.mark.process, pytest.mark.alone, pytest.mark.timeout(400)]
 

@@ -7,72 +7,70 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quorate.facts.errors import InvariantError
+from quorate.facts.intervals import IntervalSet
 from quorate.facts.lineage import Entry, Lineage
 from quorate.facts.update_counter import UpdateCounter, check_primary_counter
+from quorate.protocol.copies.copy import Copy
+from quorate_lone_copies.copies import another_copy, check_rows, first_copy, held, take
+from quorate_lone_copies.exchange import activate
 
 ranges = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 8)), max_size=20)
 
 
-def held(counter: UpdateCounter) -> set[int]:
-    above = {
-        value
-        for _, ranges in counter.held()
-        for first, last in ranges
-        for value in range(first, last + 1)
-    }
-    return set(range(1, counter.lwm + 1)) | above
+def copy_of(updates: list[tuple[int, int]]) -> Copy:
+    """A copy that was given these updates: (the counter before, how many)."""
+    copy = first_copy()
+    for start, delta in updates:
+        take(copy, start + 1, start + delta)
+    return copy
 
 
 @settings(derandomize=True, max_examples=150, deadline=None)
 @given(ranges)
 def test_it_holds_what_it_was_given_whatever_the_order(updates: list[tuple[int, int]]) -> None:
-    counter, model = UpdateCounter(), set[int]()
+    copy, model = first_copy(), set[int]()
     for start, delta in updates:
         numbers = set(range(start + 1, start + delta + 1))
-        assert counter.update(start, delta) == bool(numbers - model)
+        assert take(copy, start + 1, start + delta) == bool(numbers - model)
         model |= numbers
 
-        assert held(counter) == model
-        assert counter.lwm + 1 not in model
-        assert (not counter.above) == (len(model) == counter.lwm)
-    top = max(model, default=0)
-    assert {v for a, b in counter.missing(top) for v in range(a, b + 1)} == set(
-        range(1, top + 1)
-    ) - model
+        assert held(copy) == model
+        assert copy.lwm + 1 not in model
+        assert (not copy.above) == (len(model) == copy.lwm)
+        check_rows(copy)
 
 
 @settings(derandomize=True, max_examples=200, deadline=None)
 @given(ranges)
-def test_finalize_closes_exactly_the_gaps(updates: list[tuple[int, int]]) -> None:
-    counter = UpdateCounter()
-    for start, delta in updates:
-        counter.update(start, delta)
-    before = held(counter)
+def test_an_activation_closes_exactly_the_gaps(updates: list[tuple[int, int]]) -> None:
+    copy = copy_of(updates)
+    before = held(copy)
     top = max(before, default=0)
-    gaps = counter.finalize()
+    gaps = IntervalSet((n, n) for n in before).gaps(1, top)
+    other = another_copy(copy)
+    for first, last in gaps:
+        take(other, first, last)
 
-    assert {v for a, b in gaps for v in range(a, b + 1)} == set(range(1, top + 1)) - before
-    assert counter.lwm == top
-    assert not counter.above
-    check_primary_counter(counter)
+    assert activate("a", {"a": copy, "b": other}) == gaps
+    assert copy.lwm == top
+    assert not copy.above
+    check_primary_counter(copy)
+    check_rows(copy)
 
 
 @settings(derandomize=True, max_examples=200, deadline=None)
-@given(ranges, st.lists(st.integers(1, 5), min_size=1, max_size=6))
+@given(ranges, st.integers(1, 12))
 def test_a_reservation_never_gives_out_a_counter_that_is_held_or_reserved(
-    updates: list[tuple[int, int]], deltas: list[int]
+    updates: list[tuple[int, int]], count: int
 ) -> None:
-    counter, taken = UpdateCounter(), set[int]()
-    for start, delta in updates:
-        counter.update(start, delta)
-    taken = held(counter)
-    for delta in deltas:
-        start = counter.reserve(delta)
-        reserved = set(range(start + 1, start + delta + 1))
+    copy = copy_of(updates)
+    taken = held(copy)
+    for _ in range(count):
+        counter = copy.reserve()
 
-        assert not reserved & taken
-        assert counter.hwm == start + delta
-        taken |= reserved
+        assert counter not in taken
+        assert copy.hwm == counter
+        taken.add(counter)
 
 
 @settings(derandomize=True, max_examples=100, deadline=None)
@@ -83,12 +81,11 @@ def test_every_order_of_the_same_updates_ends_without_gaps(
     starts = [sum(sizes[:at]) for at in range(len(sizes))]
     updates = list(zip(starts, sizes, strict=True))
     random.shuffle(updates)
-    counter = UpdateCounter()
-    for start, delta in updates:
-        counter.update(start, delta)
+    copy = copy_of(updates)
 
-    assert counter.lwm == sum(sizes)
-    assert not counter.above
+    assert copy.lwm == sum(sizes)
+    assert not copy.above
+    check_rows(copy)
 
 
 @settings(derandomize=True, max_examples=200, deadline=None)
@@ -105,7 +102,9 @@ def test_lwm_follows_only_updates_in_the_terms_of_the_lineage(
     lineage = Lineage(3, 0, (Entry(5, second), Entry(8, second + later)))
     counter, model = UpdateCounter(lineage=lineage), set[tuple[int, int]]()
     for term, first, more in updates:
-        counter.update(first - 1, more + 1, term)
+        counter.hold(term, first, first + more)
+        while found := counter.next_held():
+            counter.advance(*found)
         model |= {(term, at) for at in range(first, first + more + 1)}
         right = 0
         while (lineage.term_at(right + 1), right + 1) in model:

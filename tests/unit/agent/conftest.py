@@ -1,6 +1,5 @@
 """What several tests of the agent start from."""
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -34,8 +33,10 @@ def storage(tmp_path: Path) -> Iterator[RocksStorage]:
 
 
 @pytest.fixture
-def pass_a_minute(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """On the wall clock."""
-    time_ns, passed = time.time_ns, [0]
-    monkeypatch.setattr(time, "time_ns", lambda: time_ns() + sum(passed))
-    return lambda: passed.append(61 * 10**9)
+def pass_a_minute(agent: Agent) -> Callable[[], None]:
+    """On the agent's wall clock."""
+
+    def pass_it() -> None:
+        agent.clock.wall_ahead_ms += 61_000
+
+    return pass_it

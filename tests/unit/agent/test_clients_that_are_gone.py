@@ -11,8 +11,7 @@ import uvloop
 from quorate.facts.keyspace import key_partition
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.storage import Row
-from quorate_agent.clients import connection as client_module
-from quorate_agent.clients.connection import BACKLOG_MAX, QUEUE_MAX, ClientConnection, Slot, boot_ms
+from quorate_agent.clients.connection import BACKLOG_MAX, QUEUE_MAX, ClientConnection, Slot
 from quorate_agent.clients.turn_share import TurnShare
 from quorate_agent.commands import endpoint
 from quorate_differential.raw_replies import encode_command
@@ -114,7 +113,7 @@ def test_a_write_of_one_that_was_reset_is_not_tried_again(agent: Agent) -> None:
 
 @pytest.mark.parametrize("count", [100, BACKLOG_MAX + 200, 3 * BACKLOG_MAX])
 def test_what_waited_for_long_is_not_executed_also_where_the_end_was_not_read(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch, count: int
+    agent: Agent, count: int
 ) -> None:
     async def story(here: socket.socket, client: ClientConnection) -> None:
         await _send(agent, here, encode_command([b"WAIT", b"1", b"0"]))
@@ -122,9 +121,7 @@ def test_what_waited_for_long_is_not_executed_also_where_the_end_was_not_read(
         for _ in range(count // 100):
             await _send(agent, here, SET * 100)
         assert client.paused is (count > BACKLOG_MAX)
-        later = boot_ms() + 1_500
-        for module in (client_module, endpoint):
-            monkeypatch.setattr(module, "boot_ms", lambda: later)
+        agent.clock.ahead_ms = 1_500
         here.close()  # its time limit is over
         (waiting,) = client.queue
         assert isinstance(waiting, Slot)
@@ -134,7 +131,6 @@ def test_what_waited_for_long_is_not_executed_also_where_the_end_was_not_read(
         await _until(agent, client.transport.is_closing)
 
     _play(agent, story)
-    monkeypatch.undo()
     agent.turn()
     assert agent.writer().ask(b"GET", b"k") == [None]
 
@@ -153,9 +149,7 @@ def test_a_half_closed_client_whose_commands_take_long_is_answered(
             others_first.setattr(TurnShare, "takes", lambda *_: False)
             agent.endpoint.settle()
         assert client.backlog
-        later = boot_ms() + 2_000
-        for module in (client_module, endpoint):
-            monkeypatch.setattr(module, "boot_ms", lambda: later)
+        agent.clock.ahead_ms = 2_000
         await _until(agent, client.transport.is_closing)
         assert await _read_all(here) == b"$-1\r\n" * count
 

@@ -13,7 +13,7 @@ GIB = 1024 * MIB
 
 
 class Disk:
-    """A disk of 10 GiB in blocks of 1 MiB, and a clock."""
+    """A disk of 10 GiB in blocks of 1 MiB; of the clock only what measures time."""
 
     def __init__(self) -> None:
         self.free_mib = 10 * 1024
@@ -25,6 +25,9 @@ class Disk:
         self.looks += 1
         return SimpleNamespace(f_bavail=self.free_mib, f_blocks=self.size_mib, f_frsize=MIB)
 
+    def passed_s(self) -> float:
+        return self.now_s
+
     def later(self, free_mib: int) -> None:
         self.free_mib = free_mib
         self.now_s += disk_room.LOOK_S
@@ -34,7 +37,6 @@ class Disk:
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     disk = Disk()
     monkeypatch.setattr(disk_room.os, "statvfs", disk.statvfs)
-    monkeypatch.setattr(disk_room.time, "monotonic", lambda: disk.now_s)
     return disk
 
 
@@ -56,7 +58,7 @@ def test_what_is_kept_free_follows_the_size_of_the_disk(size: int, kept: int) ->
 
 
 def test_the_disk_is_looked_at_once_a_second_at_most(disk: Disk) -> None:
-    room = DiskRoom(Path("/data"))
+    room = DiskRoom(Path("/data"), clock=disk)
 
     assert not any(room.is_low or room.is_short for _ in range(50))
     disk.free_mib = 0
@@ -69,7 +71,7 @@ def test_the_disk_is_looked_at_once_a_second_at_most(disk: Disk) -> None:
 
 
 def test_each_bound_is_over_when_there_is_a_quarter_more(disk: Disk) -> None:
-    room = DiskRoom(Path("/data"), 400 * MIB)
+    room = DiskRoom(Path("/data"), 400 * MIB, clock=disk)
     seen = []
     for free in (400, 399, 499, 32, 31, 39, 40, 499, 500, 450, 399):
         disk.later(free)
@@ -91,7 +93,7 @@ def test_each_bound_is_over_when_there_is_a_quarter_more(disk: Disk) -> None:
 
 
 def test_a_disk_that_grows_has_room_and_another_reserve(disk: Disk) -> None:
-    room = DiskRoom(Path("/data"))
+    room = DiskRoom(Path("/data"), clock=disk)
     disk.later(511)
     assert room.is_low
     assert room.words == "511 MiB left on the disk, 512 MiB are kept free (--disk-reserve)"
@@ -104,7 +106,7 @@ def test_a_disk_that_grows_has_room_and_another_reserve(disk: Disk) -> None:
 
 
 def test_nothing_is_kept_free_where_that_was_told(disk: Disk) -> None:
-    room = DiskRoom(Path("/data"), 0)
+    room = DiskRoom(Path("/data"), 0, clock=disk)
     disk.later(0)
 
     assert not room.is_low

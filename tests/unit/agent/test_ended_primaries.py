@@ -5,9 +5,6 @@ from typing import Any
 
 import pytest
 
-from quorate_agent.clients.connection import boot_ms
-from quorate_agent.commands import endpoint as endpoint_module
-from quorate_agent.commands import overview
 from quorate_agent.commands.overview import TAKE_OVER_MS
 from quorate_differential.kept_client import KeptClient
 from quorate_lone_agent.agent import OTHER, Agent
@@ -79,12 +76,11 @@ def test_nobody_waits_for_one_that_is_only_out_of_reach(agent: Agent) -> None:
     assert agent.writer().ask(b"CLUSTER", b"SLOTS") != []
 
 
-def test_nobody_waits_long(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_waits_long(agent: Agent) -> None:
     client: KeptClient = agent.writer()
     assert client.ask(b"CLUSTER", b"SLOTS") == []
 
-    for module in (overview, endpoint_module):
-        monkeypatch.setattr(module, "boot_ms", lambda: boot_ms() + TAKE_OVER_MS)
+    agent.clock.ahead_ms = TAKE_OVER_MS
     agent.turn()
 
     assert _primaries(client.told()) == [b"a", b"b", b"a"]

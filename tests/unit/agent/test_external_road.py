@@ -14,6 +14,7 @@ from quorate.facts.addresses import join_address
 from quorate.facts.zone import StorageKind, ZoneRecord
 from quorate.protocol.settings import DEFAULTS
 from quorate_agent.folder.data_folder import DataFolder
+from quorate_agent.machine.clock import MachineClock
 from quorate_agent.machine.descriptors import Descriptors
 from quorate_agent.process.probes import Probes
 from quorate_agent.process.server import Agent
@@ -43,7 +44,7 @@ async def _start_agent(name: str, data: Path, announced: str) -> Agent:
     )  # fmt: skip
     folder = DataFolder.open(data, cluster="main", node=name, cluster_id="cluster-of-tests")
     descriptors = Descriptors(1 << 16, listeners=2)
-    agent = Agent(settings, folder, {}, DEFAULTS, descriptors, SECRET.keys())
+    agent = Agent(settings, folder, {}, DEFAULTS, descriptors, SECRET.keys(), MachineClock())
     await agent.start(Probes(), 0)
     return agent
 

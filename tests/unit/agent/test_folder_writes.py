@@ -13,8 +13,9 @@ from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, RefusalCo
 from quorate.protocol.settings import DEFAULTS
 from quorate_agent.folder import data_folder
 from quorate_agent.folder.data_folder import DataFolder
+from quorate_agent.machine.clock import MachineClock
 from quorate_agent.machine.descriptors import Descriptors
-from quorate_agent.process.server import Agent, now
+from quorate_agent.process.server import Agent
 from quorate_agent.process.settings import AgentSettings
 from quorate_loopback.sides import SECRET
 
@@ -27,7 +28,9 @@ def _with_agent(path: Path, story: Callable[[Agent], None]) -> None:
         folder.zone_path(RECORD.uid)
         here = "127.0.0.1"
         settings = AgentSettings("agent-1", path, "demo", here, 0, here, 0, here, here, here, 0)
-        agent = Agent(settings, folder, {}, DEFAULTS, Descriptors(4096), SECRET.keys())
+        agent = Agent(
+            settings, folder, {}, DEFAULTS, Descriptors(4096), SECRET.keys(), MachineClock()
+        )
         try:
             story(agent)
         finally:
@@ -68,7 +71,7 @@ def test_the_removal_of_a_zone_without_room_is_warned_of_once_and_done_when_ther
 ) -> None:
     def story(agent: Agent) -> None:
         data = agent.folder.zone_path(RECORD.uid)
-        agent.core = AgentCore(agent._hello(), agent, DEFAULTS, now())
+        agent.core = AgentCore(agent._hello(), agent, DEFAULTS, agent._now())
         with monkeypatch.context() as patch:
             patch.setattr(data_folder, "write_durably", _full)
             assert [agent.remove_zone(RECORD.uid) for _ in range(3)] == [False] * 3
@@ -94,7 +97,7 @@ def test_a_zone_is_gone_only_when_its_files_are(
     def story(agent: Agent) -> None:
         data = agent.folder.zone_path(RECORD.uid)
         (data / "file").write_text("data")
-        agent.core = AgentCore(agent._hello(), agent, DEFAULTS, now())
+        agent.core = AgentCore(agent._hello(), agent, DEFAULTS, agent._now())
         with monkeypatch.context() as patch:
             patch.setattr(os, "unlink", busy)
             assert [agent.remove_zone(RECORD.uid) for _ in range(3)] == [False] * 3
@@ -114,7 +117,7 @@ def test_a_mastership_without_room_is_refused_and_taken_when_there_is_some(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def story(agent: Agent) -> None:
-        agent.core = AgentCore(agent._hello(), agent, DEFAULTS, now())
+        agent.core = AgentCore(agent._hello(), agent, DEFAULTS, agent._now())
         with monkeypatch.context() as patch:
             patch.setattr(data_folder, "write_durably", _full)
             for _ in range(3):

@@ -9,9 +9,6 @@ from quorate.facts.topology import Holder, Voter
 from quorate.protocol.messages.clients import Forward, Forwarded
 from quorate.protocol.messages.replication import Heartbeat
 from quorate.protocol.storage import Row
-from quorate_agent.clients.connection import boot_ms
-from quorate_agent.commands import endpoint
-from quorate_agent.commands import forwards as forwards_module
 from quorate_agent.resp import replies
 from quorate_agent.resp.remembered import request_key
 from quorate_lone_agent.agent import OTHER, ZONE, Agent
@@ -234,24 +231,21 @@ def test_what_comes_when_its_client_waits_no_more_is_not_executed(agent: Agent) 
     assert agent.writer().ask(b"GET", b"k") == [None]
 
 
-def test_what_waits_for_a_primary_waits_no_longer_than_its_client(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_waits_for_a_primary_waits_no_longer_than_its_client(agent: Agent) -> None:
     role = agent.replicas.primaries[_p(b"k")]
     assert role is not None
     role.serving_until = 0
     agent.endpoint.forwards.perform("b", _forward(agent, b"SET", b"k", b"late", left_ms=4_000))
     agent.turn()
     assert _answers(agent) == []
-    later = boot_ms() + 4_000
-    monkeypatch.setattr(endpoint, "boot_ms", lambda: later)
+    agent.clock.ahead_ms = 4_000
     agent.replicas.renew_lease(role)
     agent.turn()
     assert _answers(agent) == [replies.CLUSTERDOWN]
 
 
 def test_what_waited_for_an_answer_that_was_undone_waits_no_longer_than_its_client(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
+    agent: Agent,
 ) -> None:
     """A second attempt finds what the first one wrote, and waits for it, as a read does."""
     for left_ms in (5_000, 4_000):
@@ -262,8 +256,7 @@ def test_what_waited_for_an_answer_that_was_undone_waits_no_longer_than_its_clie
     agent.replicas.end_role(role)
     agent.endpoint.settle()
     assert len(_answers(agent)) == 1  # nobody knows
-    later = boot_ms() + 4_000
-    monkeypatch.setattr(endpoint, "boot_ms", lambda: later)
+    agent.clock.ahead_ms = 4_000
     role.copy.put(request_key("0123456789abcdef", 1), Row(0, 0, 0, None))
     role.copy.put(b"k", Row(role.copy.lwm, role.copy.last_term, 0, b"new"))
     agent.give(agent.me, range(4))
@@ -284,14 +277,12 @@ def test_what_was_forwarded_for_one_that_is_gone_is_not_asked_of_the_next_primar
     assert str(told).startswith("UNKNOWN")
 
 
-def test_each_attempt_says_how_long_its_client_still_waits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_each_attempt_says_how_long_its_client_still_waits() -> None:
     forwarding, _ = _pair()
     forwarding.writer().ask(b"SET", b"k", b"1")
-    later = boot_ms() + 1_000
+    forwarding.clock.ahead_ms = 1_000
+    later = forwarding.clock.boot_ms()
     forwarding.hear_beat("b", Heartbeat(later, 0))
-    monkeypatch.setattr(forwards_module, "boot_ms", lambda: later)
     forwarding.endpoint.forwards.peer_down("b")
     forwarding.turn()
     first, second = _forwards(forwarding)
@@ -301,9 +292,7 @@ def test_each_attempt_says_how_long_its_client_still_waits(
     assert first.left_ms <= 4_750
 
 
-def test_what_a_receiver_may_not_execute_is_asked_again_in_a_while(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_a_receiver_may_not_execute_is_asked_again_in_a_while() -> None:
     forwarding, _ = _pair()
     client = forwarding.writer()
     client.ask(b"SET", b"k", b"1")
@@ -314,9 +303,7 @@ def test_what_a_receiver_may_not_execute_is_asked_again_in_a_while(
         forwarding.endpoint.forwards.take_reply("b", refused)
         forwarding.turn()
         assert len(_forwards(forwarding)) == count
-        later = boot_ms() + 100 * count
-        for module in (forwards_module, endpoint):
-            monkeypatch.setattr(module, "boot_ms", lambda now=later: now)
+        forwarding.clock.ahead_ms = 100 * count
         forwarding.turn()
     client.connection.eof_received()  # it may ask elsewhere from now on
     forwarding.endpoint.forwards.take_reply("b", refused)
@@ -328,14 +315,14 @@ def test_what_a_receiver_may_not_execute_is_asked_again_in_a_while(
 
 @pytest.mark.parametrize("words", [(b"GET", b"k"), (b"SET", b"k", b"v")])
 def test_what_comes_when_forwarding_has_ended_is_redirected(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch, words: tuple[bytes, ...]
+    agent: Agent, words: tuple[bytes, ...]
 ) -> None:
     agent.give(OTHER, range(4))
-    lost_ms, forward_ms = boot_ms(), agent.replicas.settings.forward_ms
-    monkeypatch.setattr(endpoint, "boot_ms", lambda: lost_ms + forward_ms - 500)
+    forward_ms = agent.replicas.settings.forward_ms
+    agent.clock.ahead_ms = forward_ms - 500
     assert agent.writer().ask(*words) == []
     assert len(_forwards(agent)) == 1
-    monkeypatch.setattr(endpoint, "boot_ms", lambda: lost_ms + forward_ms + 1)
+    agent.clock.ahead_ms = forward_ms + 1
     (told,) = agent.writer().ask(*words)
     assert str(told).startswith("MOVED")
     assert len(_forwards(agent)) == 1
@@ -407,13 +394,10 @@ def test_what_waits_for_such_a_row_follows_the_row_that_comes(agent: Agent) -> N
     assert told.endswith(b" c:3\r\n")
 
 
-def test_who_waits_for_such_a_row_waits_no_longer_than_its_client(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_waits_for_such_a_row_waits_no_longer_than_its_client(agent: Agent) -> None:
     """It was the other agent that had the older row, and it is primary still."""
     agent.give(OTHER, range(4))
     agent.endpoint.forwards.perform("b", _forward(agent, b"SET", b"k", b"late", left_ms=4_000))
-    later = boot_ms() + 4_000
-    monkeypatch.setattr(endpoint, "boot_ms", lambda: later)
+    agent.clock.ahead_ms = 4_000
     agent.turn()
     assert _answers(agent) == [replies.CLUSTERDOWN]

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from quorate_agent.commands import endpoint
 from quorate_agent.notices.tracking import LOOK_MS
 from quorate_link import garbage
 from quorate_link.garbage import ALL_S, PAUSE_S, YOUNG_MIN, Garbage
@@ -161,9 +160,7 @@ def _one_session(agent: Agent, last: bytes) -> None:
 
 
 @pytest.mark.parametrize("last", [b"", b"*2\r\n$3\r\nGET", b"*1\r\n$x"], ids=["end", "cut", "bad"])
-def test_sessions_leave_nothing_that_only_a_collection_finds(
-    last: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sessions_leave_nothing_that_only_a_collection_finds(last: bytes) -> None:
     agent = Agent()
     _one_session(agent, last)
     gc.collect()
@@ -172,8 +169,7 @@ def test_sessions_leave_nothing_that_only_a_collection_finds(
     try:
         for _ in range(20):
             _one_session(agent, last)
-        later_ms = endpoint.boot_ms() + LOOK_MS
-        monkeypatch.setattr(endpoint, "boot_ms", lambda: later_ms)
+        agent.clock.ahead_ms += LOOK_MS
         agent.turn()  # by then nobody remembers who was there
         gc.collect()
         found = Counter(type(each).__qualname__ for each in gc.garbage)

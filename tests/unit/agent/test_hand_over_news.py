@@ -5,7 +5,6 @@ from typing import Any
 import hiredis
 
 from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
-from quorate_agent.clients.connection import boot_ms
 from quorate_agent.notices.hand_overs import GATHER_MS
 from quorate_differential.kept_client import KeptClient
 from quorate_lone_agent.agent import OTHER, Agent
@@ -36,7 +35,7 @@ def _told(client: KeptClient) -> list[Any]:
 
 def test_news_of_ended_hand_overs_are_gathered_and_name_who_has_what(agent: Agent) -> None:
     news, client, silent = agent.endpoint.hand_overs, _listener(agent), agent.writer()
-    now = boot_ms()
+    now = agent.clock.boot_ms()
     news.rows_came([_row(agent, each, begins=True) for each in (1, 2)], now)
     news.tell(now)
     ((name, _, slots),) = _told(client)
@@ -55,7 +54,7 @@ def test_news_of_ended_hand_overs_are_gathered_and_name_who_has_what(agent: Agen
 
 
 def test_a_hand_over_that_was_given_up_went_from_here_to_here(agent: Agent) -> None:
-    news, client, now = agent.endpoint.hand_overs, _listener(agent), boot_ms()
+    news, client, now = agent.endpoint.hand_overs, _listener(agent), agent.clock.boot_ms()
     news.rows_came([_row(agent, 1, begins=True)], now)
     news.tell(now)
     stays = PartitionRow(1, 11, 11, agent.me, ("a",), ())
@@ -66,7 +65,7 @@ def test_a_hand_over_that_was_given_up_went_from_here_to_here(agent: Agent) -> N
 
 
 def test_a_sequence_number_is_never_used_twice(agent: Agent) -> None:
-    news, client, now = agent.endpoint.hand_overs, _listener(agent), boot_ms()
+    news, client, now = agent.endpoint.hand_overs, _listener(agent), agent.clock.boot_ms()
     for each in range(20):
         for begins in (True, False):
             news.rows_came([_row(agent, each % 4, begins)], now)

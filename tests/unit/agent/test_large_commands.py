@@ -5,7 +5,6 @@ from collections.abc import Callable
 import pytest
 
 from quorate_agent.clients.connection import QUEUE_BYTES_MAX, Slot
-from quorate_agent.commands import endpoint as endpoint_module
 from quorate_agent.commands.large_commands import (
     LARGE_BYTES,
     PATIENCE_MS,
@@ -133,10 +132,7 @@ def test_a_client_that_leaves_holds_up_nobody(gone: int) -> None:
     assert not agent.endpoint._large
 
 
-def test_it_waits_for_other_agents_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    ahead_ms = 0
-    real_ms = endpoint_module.boot_ms
-    monkeypatch.setattr(endpoint_module, "boot_ms", lambda: real_ms() + ahead_ms)
+def test_it_waits_for_other_agents_for_a_while() -> None:
     agent = _agent(LargeCommands(lambda: False))
     first, second = agent.writer(), agent.writer()
     _send(agent, first, b"SET", b"a", LARGE)
@@ -145,7 +141,7 @@ def test_it_waits_for_other_agents_for_a_while(monkeypatch: pytest.MonkeyPatch) 
     assert (first.told(), second.told()) == ([b"OK"], [])
     assert agent.endpoint.has_waiting  # so that time passes for it
 
-    ahead_ms = PATIENCE_MS
+    agent.clock.ahead_ms = PATIENCE_MS
     agent.turn()
     agent.turn()
 

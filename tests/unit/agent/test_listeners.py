@@ -13,7 +13,6 @@ from quorate.facts.zone import ZoneRecord
 from quorate.protocol.messages.clients import Forward
 from quorate.protocol.storage import ZoneRefused
 from quorate_agent.clients.addresses import Addresses, client_addresses
-from quorate_agent.clients.connection import boot_ms
 from quorate_agent.clients.ports import ClientPorts
 from quorate_agent.machine.descriptors import Descriptors
 from quorate_agent.notices.hand_overs import GATHER_MS
@@ -97,7 +96,7 @@ def test_news_of_hand_overs_have_the_addresses_of_the_listener(agent: Agent) -> 
     for client in clients:
         client.ask(b"HELLO", b"3")
         client.ask(b"CLIENT", b"MAINT_NOTIFICATIONS", b"ON")
-    news, now = agent.endpoint.hand_overs, boot_ms()
+    news, now = agent.endpoint.hand_overs, agent.clock.boot_ms()
     active = Migration("m", MigrationKind.SWAP, "a", OTHER, ("b", "a"), ())
     news.rows_came([PartitionRow(PARTITION, 9, 9, agent.me, ("a",), (), active)], now)
     news.rows_came([PartitionRow(PARTITION, 9, 9, OTHER, ("b",), ())], now)

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from quorate_agent.clients.connection import ClientConnection
+from quorate_agent.machine.clock import MachineClock
 from quorate_agent.resp.session import Connection
 from quorate_differential.kept_socket import KeptSocket
 
@@ -14,6 +15,7 @@ class _Endpoint:
 
     def __init__(self) -> None:
         self.executed: list[list[bytes]] = []
+        self.clock = MachineClock()
 
     def connected(self, client: ClientConnection) -> None:
         client.state = Connection(1, "", "", 0)

@@ -6,8 +6,6 @@ from typing import Any
 import pytest
 
 from quorate.protocol.messages.clients import Forward
-from quorate_agent.clients.connection import boot_ms
-from quorate_agent.commands import overview
 from quorate_agent.resp.scan import ORIGINS, OVERLAP_S, STAMP_S, place_of
 from quorate_lone_agent.agent import OTHER, Agent, key_in
 
@@ -49,36 +47,28 @@ def _partitions(asked: list[bytes]) -> list[int]:
     return [place_of(int(cursor), 0, 0).partition for cursor in asked]
 
 
-def _later(monkeypatch: pytest.MonkeyPatch, seconds: int) -> None:
-    monkeypatch.setattr(overview, "boot_ms", lambda: boot_ms() + seconds * 1000)
-
-
 HERE = {key_in(partition) for partition in range(4) if partition != LOST}
 
 
 @pytest.mark.parametrize("ago_s", [0, OVERLAP_S - STAMP_S])
-def test_what_was_lost_lately_is_asked_of_who_has_it(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch, ago_s: int
-) -> None:
-    _later(monkeypatch, ago_s)
+def test_what_was_lost_lately_is_asked_of_who_has_it(agent: Agent, ago_s: int) -> None:
+    agent.clock.ahead_ms = 1000 * ago_s
     found, asked = _scan(agent)
     assert found == HERE
     assert _partitions(asked) == [LOST]
 
 
-def test_what_was_lost_long_ago_is_not(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
-    _later(monkeypatch, OVERLAP_S + 2 * STAMP_S)
+def test_what_was_lost_long_ago_is_not(agent: Agent) -> None:
+    agent.clock.ahead_ms = 1000 * (OVERLAP_S + 2 * STAMP_S)
     assert _scan(agent) == (HERE, [])
 
 
-def test_what_is_lost_while_the_scan_goes_on_is_asked_of_who_has_it(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_lost_while_the_scan_goes_on_is_asked_of_who_has_it(agent: Agent) -> None:
     agent.replicas.lost_primary.clear()
     client = agent.writer()
     ((cursor, first),) = client.ask(b"SCAN", b"0", b"COUNT", b"1")
     agent.give(OTHER, [3])
-    _later(monkeypatch, OVERLAP_S)
+    agent.clock.ahead_ms = 1000 * OVERLAP_S
     found, asked = _scan(agent, int(cursor))
     assert found | {*first} == HERE - {key_in(3)}
     assert _partitions(asked) == [3]

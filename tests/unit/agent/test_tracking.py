@@ -7,8 +7,6 @@ import pytest
 
 from quorate.facts.keyspace import key_partition
 from quorate.facts.time import Now
-from quorate_agent.clients.connection import boot_ms
-from quorate_agent.commands import endpoint
 from quorate_agent.notices import tracking
 from quorate_differential.kept_client import KeptClient
 from quorate_lone_agent.agent import OTHER, Agent
@@ -170,7 +168,7 @@ def test_expiry_is_told(agent: Agent) -> None:
     agent.write(b"SET", b"k", b"1", b"PX", b"1000000")
     client = agent.client()
     client.ask(b"GET", b"k")
-    agent.replicas.tick(Now(1 << 60, boot_ms()))
+    agent.replicas.tick(Now(1 << 60, agent.clock.boot_ms()))
     agent.turn()
     assert _pushes(client.told()) == [[b"k"]]
 
@@ -214,7 +212,7 @@ def test_a_primary_that_must_not_serve_tells_that_it_will_hear_of_nothing(
     if how == "frozen":
         role.frozen = "migration"
     else:
-        role.serving_until = boot_ms()
+        role.serving_until = agent.clock.boot_ms()
     agent.endpoint.settle()
     assert _pushes(client.told()) == [[b"k"]]
 
@@ -225,7 +223,7 @@ def test_a_primary_whose_lease_ends_soon_has_told_before_others_may_serve(agent:
     client.ask(b"GET", b"k")
     role = agent.replicas.primaries[key_partition(b"k", 4)]
     assert role is not None
-    until, role.serving_until = role.serving_until, boot_ms() + tracking.SURE_MS
+    until, role.serving_until = role.serving_until, agent.clock.boot_ms() + tracking.SURE_MS
     agent.endpoint.settle()
     assert _pushes(client.told()) == [[b"k"]]
 
@@ -278,16 +276,13 @@ def test_a_redirection_is_followed_by_its_invalidation(agent: Agent) -> None:
     assert told == [b"invalidate", [b"k"]]
 
 
-def test_a_read_that_is_parked_for_a_lock_is_followed_by_its_invalidation(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_read_that_is_parked_for_a_lock_is_followed_by_its_invalidation(agent: Agent) -> None:
     role = agent.replicas.primaries[key_partition(b"k", 4)]
     assert role is not None
     role.locks[b"k"] = b"transaction"
     client = agent.client()
     assert client.ask(b"GET", b"k") == []
-    later = boot_ms() + 5_001
-    monkeypatch.setattr(endpoint, "boot_ms", lambda: later)
+    agent.clock.ahead_ms = 5_001
     agent.endpoint.settle()
     nobody, told = client.told()
     assert isinstance(nobody, hiredis.ReplyError)

@@ -1,6 +1,5 @@
 """What those who cache hear where it is easily forgotten: of expiry, in transactions, by others."""
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -8,8 +7,6 @@ import hiredis
 import pytest
 
 from quorate.facts.keyspace import key_partition
-from quorate.facts.time import Now
-from quorate_agent.clients.connection import boot_ms
 from quorate_agent.notices import pushes
 from quorate_agent.notices.tracking import NOTES_BYTES_MAX
 from quorate_differential.kept_client import KeptClient
@@ -130,7 +127,7 @@ def test_many_that_expire_at_once_are_told_before_they_are_shown(
     client.ask(b"MGET", *keys)
     pass_a_minute()
     for _ in range(3):
-        agent.replicas.tick(Now(time.time_ns() // 1_000_000, boot_ms()))
+        agent.replicas.tick(agent.clock.now())
         agent.turn()
     told: set[bytes] = set()
     for key in keys:

@@ -70,7 +70,7 @@ PING = [b"PING"]
 
 
 def test_what_a_turn_does_not_take_waits_in_order_and_is_not_read_meanwhile() -> None:
-    share = TurnShare()
+    share = TurnShare(_Clock())
     assert share.takes(COMMANDS_PER_TURN)  # one batch is taken whole
     first, second = _client(), _client()
     for client in (first, second):
@@ -86,7 +86,7 @@ def test_what_a_turn_does_not_take_waits_in_order_and_is_not_read_meanwhile() ->
 
 
 def test_those_that_waited_come_before_those_that_were_answered() -> None:
-    share = TurnShare()
+    share = TurnShare(_Clock())
     late, answered = _client(), _client()
     share.keep(late, [PING], 0)
     touched = {answered: None, late: None}
@@ -96,7 +96,7 @@ def test_those_that_waited_come_before_those_that_were_answered() -> None:
 
 
 def test_commands_are_refused_when_too_many_wait_but_never_inside_a_transaction() -> None:
-    share = TurnShare()
+    share = TurnShare(_Clock())
     share.keep(_client(), [PING] * (WAITING_MAX - 1), 0)
     refused, inside, few = _client(), _client(), _client()
     inside.state.transaction = Transaction()
@@ -141,7 +141,7 @@ def test_who_sends_a_few_commands_does_not_wait_for_those_that_send_many_but_has
 
 
 def test_what_was_read_waits_as_it_is_when_a_turn_has_cut_enough() -> None:
-    share = TurnShare()
+    share = TurnShare(_Clock())
     clients = [_client() for _ in range(3)]
     for client in clients:
         client.unread = b"x" * (CUT_BYTES_PER_TURN // 2)
@@ -154,7 +154,7 @@ def test_what_was_read_waits_as_it_is_when_a_turn_has_cut_enough() -> None:
 
 
 def test_who_went_away_waits_no_more() -> None:
-    share = TurnShare()
+    share = TurnShare(_Clock())
     client = _client()
     share.keep(client, [PING], 0)
     share.client_gone(client)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 from quorate.facts.keyspace import key_partition
-from quorate_agent.clients import connection as client_module
 from quorate_agent.clients.connection import (
     LONG_BYTES,
     QUEUE_BYTES_MAX,
@@ -15,7 +14,6 @@ from quorate_agent.clients.connection import (
     WAITED_MS_MAX,
     ClientConnection,
     Slot,
-    boot_ms,
 )
 from quorate_agent.clients.turn_share import CUT_BYTES_PER_TURN
 from quorate_agent.commands import endpoint
@@ -107,9 +105,7 @@ def test_a_half_closed_client_waits_for_a_transaction_in_a_healthy_cluster(agent
     assert client.socket.closed
 
 
-def test_a_read_that_is_given_up_does_not_wait_as_long_once_more(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_read_that_is_given_up_does_not_wait_as_long_once_more(agent: Agent) -> None:
     agent.writer().ask(b"SET", b"k", b"1")
     agent.written()
     client = agent.writer()
@@ -117,23 +113,21 @@ def test_a_read_that_is_given_up_does_not_wait_as_long_once_more(
     role = agent.replicas.primaries[key_partition(b"k", 4)]
     assert role is not None
     role.serving_until = 0
-    later = boot_ms() + 5_001
-    monkeypatch.setattr(endpoint, "boot_ms", lambda: later)
+    agent.clock.ahead_ms = 5_001
     agent.replicas.give_up(role.take_clients())  # as when its lease has ended for long
     agent.endpoint.settle()
     assert [str(each) for each in client.told()] == [NOBODY]
 
 
 def test_what_waited_behind_another_command_for_long_is_not_executed_for_one_that_is_gone(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
+    agent: Agent,
 ) -> None:
     client = agent.writer()
     client.send((b"WAIT", b"1", b"0"), (b"SET", b"k", b"late"))
     client.connection.eof_received()
     (waiting,) = client.connection.queue
     assert isinstance(waiting, Slot)
-    later = boot_ms() + 60_000
-    monkeypatch.setattr(endpoint, "boot_ms", lambda: later)
+    agent.clock.ahead_ms = 60_000
     agent.endpoint.answers.fulfil(client.connection, waiting, b":0\r\n")
     agent.turn()
     assert [str(each) for each in client.told()] == ["0", NOBODY]
@@ -180,14 +174,13 @@ def test_one_that_sends_nonsense_behind_its_commands_is_still_there(agent: Agent
 
 
 def test_what_had_waited_for_long_when_its_client_closed_its_side_is_not_executed(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
+    agent: Agent,
 ) -> None:
     """And what is behind it neither: half a transaction would be worse."""
     client = agent.writer()
     client.send((b"WAIT", b"1", b"0"), (b"MULTI",), (b"SET", b"k", b"late"))
-    soon, later = agent.writer(), boot_ms() + WAITED_MS_MAX + 100
-    for module in (client_module, endpoint):
-        monkeypatch.setattr(module, "boot_ms", lambda: later)
+    soon = agent.writer()
+    agent.clock.ahead_ms = WAITED_MS_MAX + 100
     client.send((b"EXEC",), (b"SET", b"k", b"later"))
     soon.send((b"WAIT", b"1", b"0"))
     soon.send((b"SET", b"{k}2", b"new"))
@@ -233,20 +226,12 @@ def test_a_wait_for_ever_ends_when_the_primary_goes(agent: Agent) -> None:
     assert "UNBLOCKED" in str(client.told()[0])
 
 
-def test_a_wait_with_a_bound_is_answered_with_a_number_also_then(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wait_with_a_bound_is_answered_with_a_number_also_then(agent: Agent) -> None:
     client = _waiting(agent, b"10000")
-    _pass(monkeypatch, 10_000)
+    agent.clock.ahead_ms = 10_000
     agent.tick()
     (count,) = client.told()
     assert isinstance(count, int)
-
-
-def _pass(monkeypatch: pytest.MonkeyPatch, milliseconds: int) -> None:
-    """For clients' commands it is so much later."""
-    now = boot_ms()
-    monkeypatch.setattr(endpoint, "boot_ms", lambda: now + milliseconds)
 
 
 @pytest.mark.parametrize("words", [(b"SET", b"k", b"1"), (b"GET", b"big")])
@@ -317,15 +302,13 @@ def test_writes_of_a_pipeline_that_share_an_update_are_bounded_in_bytes_too() ->
     assert 0.9 * QUEUE_BYTES_MAX <= sent <= 1.2 * QUEUE_BYTES_MAX
 
 
-def test_what_waited_and_what_waited_for_it_leave_in_one_write(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_waited_and_what_waited_for_it_leave_in_one_write(agent: Agent) -> None:
     client = agent.writer()
     client.ask(b"SET", b"k", b"0")
     agent.turn()
     assert client.told() == [b"OK"]
     assert client.send((b"WAIT", b"1", b"1000"), (b"GET", b"k")) == []
-    _pass(monkeypatch, 1000)
+    agent.clock.ahead_ms = 1000
 
     agent.synced()
 

@@ -10,21 +10,17 @@ from quorate.facts.lineage import EMPTY_LINEAGE, Entry, Lineage
 from quorate.facts.topology import Holder
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.fill import Fill, FullReason
-from quorate.protocol.copies.supply import SMALL_BYTES, supply_keys, supply_snapshot, supply_updates
+from quorate.protocol.copies.supply import SMALL_BYTES, supply_updates
 from quorate.protocol.messages.replication import Update
 from quorate.protocol.messages.transfer import (
-    FetchKeys,
-    FetchSnapshot,
     FetchUpdates,
-    KeyRows,
-    SnapshotChunk,
-    Unavailable,
     Updates,
 )
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Storage
 from quorate_agent.storage.memory import MemoryStorage
 from quorate_lone_agent.storage_engine import Engine
+from quorate_lone_copies.exchange import Exchange
 
 SETTINGS = ProtocolSettings(retry_ms=500, transfer_chunk_bytes=1)
 HOLDER = Holder("p", "store-p", 1)
@@ -54,50 +50,6 @@ def owner(updates: int, cut: int = 0, lineage: Lineage = LINEAGE) -> Copy:
     copy.majority = updates
     copy.cut_log(cut)
     return copy
-
-
-class Exchange:
-    """A fill and the owners it may ask, without network.  `asked`: who was asked for what."""
-
-    def __init__(self, fill: Fill, owners: dict[str, Copy]) -> None:
-        self.fill = fill
-        self.owners = owners
-        self.asked: list[tuple[str, str]] = []
-        self.bytes_of_updates = 0
-        self.now = 0
-
-    def run(self, silent: tuple[str, ...] = (), asks: int = 100) -> None:
-        """Until nothing is missing, or so many questions; time passes when one stays silent."""
-        for _ in range(asks):
-            if self.fill.is_complete():
-                return
-            for node, message in self.fill.ask("zone", self.now):
-                self.asked.append((node, type(message).__name__))
-                if node not in silent:
-                    self._answer(node, message)
-            self.now += 100
-
-    def _answer(self, node: str, ask: object) -> None:
-        supplier, fill = self.owners[node], self.fill
-        match ask:
-            case FetchUpdates():
-                answer = supply_updates("zone", supplier, ask, 1 << 20)
-            case FetchKeys():
-                answer = supply_keys("zone", supplier, ask)
-            case FetchSnapshot():
-                answer = supply_snapshot("zone", supplier, ask)
-        match answer:
-            case Updates():
-                for raw in answer.updates:
-                    self.bytes_of_updates += len(raw)
-                    fill.copy.keep(msgspec.msgpack.decode(raw, type=Update), raw)
-                fill.take_updates(node, answer)
-            case KeyRows():
-                fill.take_keys(answer)
-            case SnapshotChunk():
-                fill.take_chunk(answer)
-            case Unavailable():
-                fill.unavailable(node)
 
 
 def same_rows(one: Copy, other: Copy) -> bool:

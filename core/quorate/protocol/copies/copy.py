@@ -361,7 +361,7 @@ class Copy(UpdateCounter):
 
     def write(self, operations: tuple[Operation, ...]) -> bytes:
         """As primary: reserve the next counter, log and apply the update; return it encoded."""
-        counter = self.reserve() + 1
+        counter = self.reserve()
         if counter != self.lwm + 1:
             raise InvariantError(f"partition {self.partition}: {counter} reserved, LWM {self.lwm}")
         term = self.promise_term

@@ -1,0 +1,26 @@
+"""The machine's clocks, on which time also passes when a test says so."""
+
+from quorate.facts.time import Now
+from quorate_agent.machine.clock import MachineClock
+
+
+class MovedClock(MachineClock):
+    """Boot time and wall time are so far ahead of this machine's; measured time is not."""
+
+    __slots__ = ("ahead_ms", "wall_ahead_ms")
+
+    def __init__(self) -> None:
+        self.ahead_ms = self.wall_ahead_ms = 0
+        super().__init__()
+
+    def wall_ms(self) -> int:
+        return super().wall_ms() + self.wall_ahead_ms
+
+    def wall_us(self) -> int:
+        return super().wall_us() + self.wall_ahead_ms * 1000
+
+    def boot_ms(self) -> int:
+        return super().boot_ms() + self.ahead_ms
+
+    def now(self) -> Now:
+        return Now(self.wall_ms(), self.boot_ms())

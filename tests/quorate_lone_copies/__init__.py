@@ -1,0 +1,1 @@
+"""Copies of one partition without agents: they take updates, activate, and fill from each other."""
