@@ -1,4 +1,8 @@
-"""The agent's metrics: the only place where their names are spelled."""
+"""The agent's metrics: the only place where their names are spelled.
+
+Counters are raised where something happens.  Gauges are set in `measure` and `measure_clients`,
+which the agent calls once a second.
+"""
 
 from collections.abc import Iterable
 

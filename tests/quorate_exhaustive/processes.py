@@ -29,8 +29,8 @@ from quorate.protocol.messages.replication import Heartbeat, HeartbeatAck
 from quorate.protocol.metastore import Key, Value
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Storage
-from quorate.protocol.zone_master import migration_commit
-from quorate.protocol.zone_master.migration_commit import Nodes, PartitionState
+from quorate.protocol.zone_master import decide_partition
+from quorate.protocol.zone_master.decide_partition import Nodes, PartitionState
 from quorate_agent.storage.memory import MemoryStorage
 from quorate_exhaustive.state_text import state_text
 from quorate_sim.changed import changed
@@ -276,7 +276,7 @@ class Processes:
     def _compute(self, number: int, given: tuple[object, ...]) -> Step:
         process = self.load(number)
         if isinstance(process, MasterAtWork):
-            with changed(migration_commit, "is_known", _is_known):
+            with changed(decide_partition, "is_known", _is_known):
                 _feed_master(process, given)
                 outputs = encoded(process.end_turn())  # what is heard is decided now
             return Step(self.number(process), outputs, ())

@@ -13,7 +13,7 @@ from quorate.protocol.members.newer_rows import NewerRows
 from quorate.protocol.messages.handshake import Hello
 from quorate.protocol.messages.master import Trouble
 from quorate.protocol.metastore import Key, Revision, Value
-from quorate.protocol.zone_master import migration_commit, ownership, rebuild_zone, recover_rows
+from quorate.protocol.zone_master import decide_partition, ownership, rebuild_zone, recover_rows
 from quorate.protocol.zone_master.partition_reports import PartitionReports
 from quorate.protocol.zone_master.recover_rows import Told, Waiting, recovered_row
 from quorate_operator.mastership.second_look import SecondLook
@@ -94,7 +94,7 @@ def changes_of_voters_unheard_of() -> AbstractContextManager[None]:
     def is_known(part: object, nodes: object) -> bool:
         return True
 
-    return changed(migration_commit, "is_known", is_known)
+    return changed(decide_partition, "is_known", is_known)
 
 
 def rebuilt_without_a_quorum() -> AbstractContextManager[None]:

@@ -10,8 +10,8 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.zone import Planner, ZoneRecord
 from quorate.planning.distribute_partitions import DataNode
-from quorate.planning.next_migration import next_migration
 from quorate.planning.plan_migrations import PlannedMigration, named_step
+from quorate.planning.plan_step import plan_step
 from quorate.protocol.zone_master import rebalance
 from quorate.protocol.zone_master.rebalance import Rebalance
 from quorate_sim.changed import changed
@@ -59,9 +59,9 @@ def staged_removes_first() -> AbstractContextManager[None]:
     ) -> PlannedMigration | None:
         leavers = [n for n in replicas[1:] if n is not None and n in voters and n not in wanted]
         if planner is not Planner.STAGED or not leavers or len(voters) > size:
-            return next_migration(replicas, voters, wanted, lost, dead, size, planner)
+            return plan_step(replicas, voters, wanted, lost, dead, size, planner)
         after = tuple(n for n in replicas if n != leavers[0])
         left = tuple(n for n in voters if n != leavers[0])
         return named_step(tuple(replicas), None, leavers[0], after, left)
 
-    return changed(rebalance, "next_migration", next_step)
+    return changed(rebalance, "plan_step", next_step)

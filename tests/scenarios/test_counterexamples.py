@@ -10,7 +10,7 @@ from quorate.facts.partition_row import majority
 from quorate.facts.topology import Holder
 from quorate.protocol.copies import primary
 from quorate.protocol.copies.copy import Copy
-from quorate.protocol.zone_master import migration_commit
+from quorate.protocol.zone_master import decide_partition
 from quorate_sim.changed import changed
 from quorate_sim.disk import SimStorage
 from quorate_sim.lease_stories import (
@@ -403,7 +403,7 @@ def test_two_in_memory_is_noticed_when_the_rule_is_off() -> None:
 
     with ExitStack() as off:
         off.enter_context(changed(primary, "quorum", of_all))
-        off.enter_context(changed(migration_commit, "quorum", of_all))
+        off.enter_context(changed(decide_partition, "quorum", of_all))
         off.enter_context(pytest.raises(AssertionError, match="rest"))
         test_two_in_memory_the_one_that_is_left_suffices()
 

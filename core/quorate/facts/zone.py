@@ -24,7 +24,7 @@ class SyncWrites(enum.StrEnum):
 
 
 class Planner(enum.StrEnum):
-    """The planner that finds the steps from a row to its target (planning/next_migration.py)."""
+    """The planner that finds the steps from a row to its target (planning/plan_step.py)."""
 
     MINIMAL = "Minimal"
     STAGED = "Staged"

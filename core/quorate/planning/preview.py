@@ -11,7 +11,7 @@ import msgspec
 from quorate.facts.partition_row import MigrationKind
 from quorate.facts.zone import Planner
 from quorate.planning.distribute_partitions import DataNode, distribute_partitions, placed_voters
-from quorate.planning.next_migration import next_migration
+from quorate.planning.plan_step import plan_step
 
 STEPS_MAX = 32
 
@@ -124,7 +124,7 @@ def _walk(
     now, voters = begin, row.voters
     lost = [node for node in (*voters, *wanted) if node not in there]
     for _ in range(STEPS_MAX):
-        step = next_migration(now, voters, wanted, lost, (), replicas, planner)
+        step = plan_step(now, voters, wanted, lost, (), replicas, planner)
         if step is None:
             break
         now, voters = step.replicas, step.voters

@@ -64,7 +64,7 @@ class Answers:
         touched, self.touched = self.touched, {}
         return touched
 
-    def expire(self, role: Primary, keys: Iterable[bytes], now_ms: int) -> None:
+    def tell_expired(self, role: Primary, keys: Iterable[bytes], now_ms: int) -> None:
         """Have clients told which of these keys have expired, before the keys are shown."""
         if shows_expiry(role, now_ms):
             self._tracking.expire(role, keys, now_ms)

@@ -3,6 +3,11 @@
 Each zone has one endpoint: a listener, its connections, and what each turn does with them.
 `execution.py` decides how a command is executed; commands that had to wait there come back here.
 Replies leave in the order of the commands, in one write per turn.
+
+The reply of a write is released once a quorum has it: `Primary.advance` (called when an Ack comes
+in, and when this agent's own sync is done) puts its waiter into `Replicas.finished`, `settle` has
+`Outcomes.take` mark the reply as done, and `ClientConnection.take_ready` sends it with those before
+it.
 """
 
 from __future__ import annotations

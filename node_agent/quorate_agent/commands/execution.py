@@ -64,7 +64,7 @@ class CommandExecution:
         self._parking = parking
         self._across = across
         self._fulfil, self._unblock = answers.fulfil, answers.unblock
-        self._expire, self._full = answers.expire, answers.full
+        self._expire, self._full = answers.tell_expired, answers.full
         self._view = view
         self._redirects = redirects
         self._waits = waits

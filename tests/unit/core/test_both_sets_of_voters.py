@@ -24,7 +24,7 @@ from quorate.protocol.messages.replication import Acks, FenceAck, HeartbeatAck
 from quorate.protocol.metastore import NodeKey, ShardKey, ZoneKey
 from quorate.protocol.settings import DEFAULTS
 from quorate.protocol.zone_master import ownership
-from quorate.protocol.zone_master.migration_commit import PartitionState, decide
+from quorate.protocol.zone_master.decide_partition import PartitionState, decide
 from quorate_lone_master.world import LoneMaster
 from quorate_sim.disk import Image, SimStorage
 

@@ -94,11 +94,11 @@ def test_after_a_change_of_the_agents_steps_of_few_zones_are_planned_in_a_turn(
     lone = LoneMaster(*zones())
     lone.pass_time(2 * QUIET_PASS_MS)
     planned: list[int] = []
-    next_migration, start, tick = rebalance.next_migration, MigrationQueue.start, Master.tick
+    plan_step, start, tick = rebalance.plan_step, MigrationQueue.start, Master.tick
 
     def counted(*arguments: Any) -> Any:
         planned[-1] += 1
-        return next_migration(*arguments)
+        return plan_step(*arguments)
 
     def in_queue(queue: MigrationQueue, now: Now) -> None:
         before = planned[-1]
@@ -110,7 +110,7 @@ def test_after_a_change_of_the_agents_steps_of_few_zones_are_planned_in_a_turn(
         tick(master, now)
 
     planned.append(0)
-    monkeypatch.setattr(rebalance, "next_migration", counted)
+    monkeypatch.setattr(rebalance, "plan_step", counted)
     monkeypatch.setattr(MigrationQueue, "start", in_queue)
     monkeypatch.setattr(Master, "tick", in_tick)
 

@@ -3,7 +3,7 @@
 from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
 from quorate.facts.topology import Holder, Voter
 from quorate.protocol.settings import DEFAULTS
-from quorate.protocol.zone_master.migration_commit import PartitionState, adopt_row, decide
+from quorate.protocol.zone_master.decide_partition import PartitionState, adopt_row, decide
 from quorate_lone_master.agents import Agents
 
 VOTERS = tuple(Voter(node, f"store-{node}") for node in "abc")

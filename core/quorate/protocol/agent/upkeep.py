@@ -96,6 +96,7 @@ class Upkeep:
                 transfer.repair(zone, copy, copy.promise_holder.node)
 
     def _expire(self, now: Now) -> None:
+        """Delete keys whose time is over, in the partitions that this agent serves."""
         zone = self._zone
         for role in zone.roles.values():
             expiring = role.copy.expiring

@@ -2,9 +2,9 @@
 
 It pulls piece by piece.  First it tries a delta: the keys that its own divergent updates touched,
 and the missing updates.  If the supplier's log does not reach far enough, or a delta is larger than
-the partition, it fetches a snapshot.  That goes into a second generation beside the old rows, and
-replaces them in the same write that adopts the term.  A new term starts again.  Source:
-docs/protocol.md, section 5.
+the partition (`supply_updates` judges both), it fetches a snapshot.  That goes into a second
+generation beside the old rows, and replaces them in the same write that adopts the term.  A new
+term starts again.  Source: docs/protocol.md, section 5.
 
     DELTA --log too short | divergent beyond the log | too much--> FULL
     DELTA | FULL --nothing missing--> adopted

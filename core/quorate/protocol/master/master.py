@@ -3,7 +3,7 @@
 One object per cluster, without I/O: the operator's shell hands in agents, messages, zones and time.
 It performs `writes` under compare-and-set and reports each as written or reloaded; messages that
 depend on a write are handed out only after that. Decisions about one partition are pure
-(migration_commit.py); this object keeps the parts, groups rows into one write per shard, and
+(decide_partition.py); this object keeps the parts, groups rows into one write per shard, and
 publishes them. Source: docs/protocol.md, section 7.
 """
 

@@ -8,7 +8,7 @@ from quorate.facts.partition_row import Migration, PartitionRow, is_committed
 from quorate.protocol.members.cluster import Cluster
 from quorate.protocol.messages.events import Reason
 from quorate.protocol.zone_master.causes import Why
-from quorate.protocol.zone_master.migration_commit import PartitionState
+from quorate.protocol.zone_master.decide_partition import PartitionState
 from quorate.protocol.zone_master.rebalance import Rebalance
 from quorate.protocol.zone_master.status import Moved, way_out_of_loss
 from quorate.protocol.zone_master.zone import Zone

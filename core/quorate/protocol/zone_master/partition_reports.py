@@ -13,8 +13,8 @@ from quorate.protocol.messages.master import (
     Trouble,
     TroubleKind,
 )
+from quorate.protocol.zone_master.decide_partition import PartitionState
 from quorate.protocol.zone_master.events import ZoneEvents
-from quorate.protocol.zone_master.migration_commit import PartitionState
 from quorate.protocol.zone_master.zone import Zone
 
 

@@ -18,15 +18,15 @@ from quorate.planning.distribute_partitions import (
     distribute_partitions,
 )
 from quorate.planning.keep_migrations import row_when_done, still_serves
-from quorate.planning.next_migration import next_migration
 from quorate.planning.plan_migrations import PlannedMigration
 from quorate.planning.plan_staged import reachable_target
+from quorate.planning.plan_step import plan_step
 from quorate.planning.retries import Retries
 from quorate.protocol.members.membership import KnownAgent, ZoneNodes
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.zone_master import ownership
 from quorate.protocol.zone_master.causes import Cause, Why
-from quorate.protocol.zone_master.migration_commit import PartitionState, is_cut_off
+from quorate.protocol.zone_master.decide_partition import PartitionState, is_cut_off
 
 
 class Rebalance:
@@ -274,7 +274,7 @@ class Rebalance:
         lost = [*nodes.gone_voters(row)]
         lost += [n for n in wanted if n not in lost and nodes.holder(n) is None]
         dead = nodes.dead_voters(row)
-        return next_migration(
+        return plan_step(
             row.replicas, row.voter_nodes, wanted, lost, dead, record.replicas, planner
         )
 

@@ -4,7 +4,7 @@ Pure: it takes all reports, and returns one row, or what is missing for one. The
 because:
 
 1. A change of the voters is committed only after a quorum of the voters before it has the row of
-   that migration durably (`migration_commit.is_known`). So if a quorum of the voters of the newest
+   that migration durably (`decide_partition.is_known`). So if a quorum of the voters of the newest
    reported row knows no such change, there was none, except for that row's own migration.
 2. The voters of the new row are those of the newest one. If that row's own migration may have been
    committed, they are those before and after it. The row then carries both sets (`sets`) until its

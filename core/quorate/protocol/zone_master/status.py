@@ -16,7 +16,7 @@ from quorate.protocol.members.membership import ZoneNodes
 from quorate.protocol.messages.events import LOST_NAMED_MAX
 from quorate.protocol.messages.master import TransferProgress
 from quorate.protocol.status import MigrationStatus, ZoneStatus
-from quorate.protocol.zone_master.migration_commit import PartitionState
+from quorate.protocol.zone_master.decide_partition import PartitionState
 from quorate.protocol.zone_master.rebalance import Rebalance
 
 UNAVAILABLE_NAMED_MAX = 100

@@ -35,9 +35,9 @@ from quorate.protocol.metastore import (
 )
 from quorate.protocol.status import ZoneStatus
 from quorate.protocol.zone_master.causes import Cause, Why
+from quorate.protocol.zone_master.decide_partition import PartitionState, adopt_row, decide
 from quorate.protocol.zone_master.events import ZoneEvents
 from quorate.protocol.zone_master.first_placement import FirstPlacement
-from quorate.protocol.zone_master.migration_commit import PartitionState, adopt_row, decide
 from quorate.protocol.zone_master.partition_reports import PartitionReports
 from quorate.protocol.zone_master.preview import zone_preview
 from quorate.protocol.zone_master.publish_rows import RowPublisher

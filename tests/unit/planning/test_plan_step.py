@@ -8,9 +8,9 @@ from quorate.facts.partition_row import Migration, PartitionRow
 from quorate.facts.topology import Holder, Voter
 from quorate.facts.zone import Planner
 from quorate.planning.keep_migrations import still_serves
-from quorate.planning.next_migration import next_migration
 from quorate.planning.plan_migrations import PlannedMigration
 from quorate.planning.plan_staged import reachable_target
+from quorate.planning.plan_step import plan_step
 
 Row = tuple[str | None, ...]
 ROW = ("A", "B", "C")
@@ -31,7 +31,7 @@ def walk(target: tuple[str, ...], planner: Planner) -> tuple[Row, int]:
     voters: tuple[str, ...] = ROW
     copied = 0
     for _ in range(12):
-        step = next_migration(row, voters, target, (), (), 3, planner)
+        step = plan_step(row, voters, target, (), (), 3, planner)
         if step is None:
             return row, copied
         goal = target if planner is Planner.MINIMAL else reachable_target(row, voters, target)

@@ -14,7 +14,7 @@ from quorate.planning.plan_staged import plan_staged
 _PLANS = {Planner.MINIMAL: plan_migrations, Planner.STAGED: plan_staged}
 
 
-def next_migration(
+def plan_step(
     replicas: Sequence[str | None],
     voters: Sequence[str],
     wanted: Sequence[str],
