@@ -77,6 +77,6 @@ def test_a_seed_that_fails_is_named_with_the_command_that_replays_it(
         raise ValueError("planted")
 
     monkeypatch.setattr(soak, "run_seed", fails)
-    soak._tell(soak.run_block(40))
+    assert not soak.soak(40, 10, minutes=0, workers=1)
     told = capsys.readouterr().out
     assert all(replay_command(number) in told for number in range(40, 50))

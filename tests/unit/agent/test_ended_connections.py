@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 import uvloop
 
+from quorate_agent.clients import listener
 from quorate_agent.clients.listener import GOODBYE_S
 from quorate_lone_agent.agent import OTHER, Agent
 from quorate_lone_agent.listening import listen
@@ -15,6 +16,10 @@ from quorate_loopback.waiting import until
 
 PING = b"*1\r\n$4\r\nPING\r\n"
 GET = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"
+LONG_S = 20.0
+"""A wait that no busy machine takes for what should not wait."""
+TIMER_S = 0.005
+"""A timer may be this early: uvloop counts whole milliseconds from the last look at the clock."""
 
 
 async def _ended(
@@ -50,21 +55,28 @@ def _read_all(client: socket.socket) -> bytes:
     return read
 
 
-def test_words_that_came_too_late_are_not_answered_and_no_fault() -> None:
+def test_words_that_came_too_late_are_not_answered_and_no_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listener, "GOODBYE_S", LONG_S)
     read, took = uvloop.run(_ended(Agent(), GET * 3))
 
     assert read == b""
-    assert took < GOODBYE_S
+    assert took < LONG_S
 
 
 @pytest.mark.parametrize("said", [b"", GET, GET[:-3]], ids=["nothing", "a command", "a part"])
+@pytest.mark.timeout(30)  # the deadline of the wait
 def test_who_does_not_close_is_not_waited_for_long(said: bytes) -> None:
     _, took = uvloop.run(_ended(Agent(), said, is_read=False))
 
-    assert GOODBYE_S <= took < 3 * GOODBYE_S
+    assert took >= GOODBYE_S - TIMER_S
 
 
-def test_one_that_waits_for_a_reply_hears_the_end() -> None:
+def test_one_that_waits_for_a_reply_hears_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listener, "GOODBYE_S", LONG_S)
     agent = Agent()
     agent.up.discard(OTHER.node)
     agent.give(OTHER, range(4))
@@ -72,11 +84,14 @@ def test_one_that_waits_for_a_reply_hears_the_end() -> None:
     read, took = uvloop.run(_ended(agent, GET * 3, may_close=lambda: bool(agent.endpoint.parking)))
 
     assert read == b""
-    assert took < GOODBYE_S
+    assert took < LONG_S
     assert not agent.endpoint.overview.clients
 
 
-def test_one_that_was_not_read_any_more_hears_the_end() -> None:
+def test_one_that_was_not_read_any_more_hears_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listener, "GOODBYE_S", LONG_S)
     agent = Agent()
 
     def paused() -> bool:
@@ -87,7 +102,7 @@ def test_one_that_was_not_read_any_more_hears_the_end() -> None:
     read, took = uvloop.run(_ended(agent, GET * 3, may_close=paused))
 
     assert read == b""
-    assert took < GOODBYE_S
+    assert took < LONG_S
 
 
 def test_nothing_is_said_when_what_is_held_may_be_wrong() -> None:
