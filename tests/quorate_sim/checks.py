@@ -384,7 +384,10 @@ class Checks:
         living = self._living(uid, voters, self._newest)
         dead = [voter.node for voter in voters if voter not in living]
         hold = [voter.node for voter in voters if voter.node not in lack]
-        if not is_quorum(row, hold, dead):
+        # A rebuilt row is activated by a quorum of each of its sets.  Who answers in an earlier
+        # term knows one of them only: what a quorum of that one holds is in every quorum of all.
+        may_be_lost = is_quorum(row, lack, dead) if row.sets else not is_quorum(row, hold, dead)
+        if may_be_lost:
             raise InvariantError(
                 f"I-5: {agent.label} shows ({term}, {counter}) of partition {partition} in term "
                 f"{role.term}: {', '.join(lack)} of {len(voters)} voters lack it"
