@@ -3,11 +3,12 @@
 A collection visits every container that it does not know yet.  In a busy agent these are hundreds
 of thousands of waiting commands: half a second of CPU, longer on a busy machine, in which leases
 run out.  Commands, turns and connections leave no reference cycles, so waiting for a quiet moment
-loses nothing.
+loses nothing.  An operator is never quiet with many zones, and its libraries leave cycles: it
+collects after a number of new containers, whatever the load.
 
 What has survived a collection is not visited again ("frozen"): with 1,000 zones that took 0.7 s of
-CPU each time, in all agents at once, and found nothing.  Survivors that became garbage later are
-found once an hour, and after `visit_all`.
+CPU each time, in all agents at once, and found nothing.  A collection that visits survivors is due
+once an hour, and soon after `visit_all`; each process has moments of its own (`jitter`).
 """
 
 import asyncio
@@ -35,29 +36,38 @@ YOUNG_MIN = 50_000
 """New containers that justify a collection of 20 ms; as garbage they would be some 10 MB."""
 
 YOUNG_MAX = 5_000_000
-"""This many new containers mean a leak; they are collected whatever the load."""
+"""This many new containers mean a leak in an agent; they are collected whatever the load."""
+
+YOUNG_MAX_OPERATOR = 500_000
+"""As garbage they would be some 100 MB."""
 
 LOOK_S = 1.0
 
 
 class Garbage:
-    """Replaces automatic collection, which the first look disables."""
+    """Replaces automatic collection, which the first look disables.
+
+    `jitter`: 0 to 1, by which the moments of processes that were started together differ.
+    """
 
     def __init__(
         self,
         clock: Callable[[], float] = time.monotonic,
         cpu_clock: Callable[[], float] = time.process_time,
-        pause_s: float = PAUSE_S,
+        *,
+        young_max: int = YOUNG_MAX,
+        jitter: float = 0.0,
     ) -> None:
         self._clock, self._cpu_clock = clock, cpu_clock
-        self._pause_s = pause_s
+        self._young_max = young_max
+        self._jitter_s = PAUSE_S * jitter
         self._looked_s, self._cpu_s = clock(), cpu_clock()
-        self._collected_s = self._visited_s = self._looked_s
-        self._visits_all = False
+        self._collected_s = self._looked_s - self._jitter_s
+        self._visit_all_s = self._looked_s + ALL_S * (1 - jitter / 2)
 
     def visit_all(self) -> None:
-        """Have the next collection visit survivors: something large was dropped."""
-        self._visits_all = True
+        """Have a collection visit survivors soon: something large was dropped."""
+        self._visit_all_s = min(self._visit_all_s, self._clock() + self._jitter_s)
 
     def look(self, late_s: float) -> None:
         """Collect if there is little to do; called about every second.
@@ -69,26 +79,25 @@ class Garbage:
         is_quiet = cpu_s - self._cpu_s < QUIET_SHARE * passed_s and late_s < LATE_SHARE * passed_s
         self._looked_s, self._cpu_s = now_s, cpu_s
         young = gc.get_count()[0]
-        all_due = self._visits_all or now_s - self._visited_s >= ALL_S
-        rested = now_s - self._collected_s >= self._pause_s
-        if (is_quiet and rested and (young >= YOUNG_MIN or all_due)) or young >= YOUNG_MAX:
-            if is_quiet and all_due:
-                self._visits_all, self._visited_s = False, now_s
+        visits_all = now_s >= self._visit_all_s
+        rested = now_s - self._collected_s >= PAUSE_S
+        is_due = is_quiet and rested and (young >= YOUNG_MIN or visits_all)
+        if is_due or young >= self._young_max:
+            if visits_all:
+                self._visit_all_s = now_s + ALL_S
                 gc.unfreeze()
             gc.collect()
             gc.freeze()
             self._collected_s = self._clock()
 
 
-def own_pause_s() -> float:
-    """Return a pause for this process: those started together do not collect at once."""
-    return PAUSE_S * random.uniform(0.8, 1.2)
-
-
 async def keep_collecting() -> None:
-    """Look every second until cancelled."""
-    garbage = Garbage(pause_s=own_pause_s())
-    while True:
-        due_s = time.monotonic() + LOOK_S
-        await asyncio.sleep(LOOK_S)
-        garbage.look(max(time.monotonic() - due_s, 0.0))
+    """Look every second until cancelled; for an operator."""
+    garbage = Garbage(young_max=YOUNG_MAX_OPERATOR, jitter=random.random())
+    try:
+        while True:
+            due_s = time.monotonic() + LOOK_S
+            await asyncio.sleep(LOOK_S)
+            garbage.look(max(time.monotonic() - due_s, 0.0))
+    finally:
+        gc.enable()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import secrets
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -59,7 +60,7 @@ from quorate_agent.zones.runtime import Engine, ZoneRuntime
 from quorate_agent.zones.stored_zones import LessThanSynced
 from quorate_agent.zones.sync_record import SyncRecord
 from quorate_link import BaseHandler, Endpoint, Link, LinkSettings, RoleKeys
-from quorate_link.garbage import Garbage, own_pause_s
+from quorate_link.garbage import Garbage
 
 _log = logging.getLogger("quorate.agent")
 
@@ -128,7 +129,7 @@ class Agent(BaseHandler):
         self._loop = asyncio.get_running_loop()
         self._turn = TurnEnd(self._loop.call_soon, self._end_turn).ask
         self._background: set[asyncio.Task[None]] = set()
-        self._garbage = Garbage(clock.passed_s, clock.cpu_s, own_pause_s())
+        self._garbage = Garbage(clock.passed_s, clock.cpu_s, jitter=random.random())
         self._protocol = protocol
         self._memory = budget(settings.client_memory_share, *memory_limit())
         self._held = HeldAppends()
