@@ -16,7 +16,7 @@ from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.leases import Leases
 from quorate.protocol.copies.primary import Stage, Waiter
 from quorate.protocol.copies.reports import inventory
-from quorate.protocol.messages.master import Inventory, RowsStored
+from quorate.protocol.messages.master import Activated, Inventory, RowsStored
 from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.replication import (
     Acks,
@@ -361,6 +361,23 @@ def test_a_refused_turn_still_tells_the_master_what_is_there() -> None:
     replicas.out.send_durable("", Inventory("uid-1", inventory(replicas), last=False))
     agent.storage.refuse = True
     assert agent.end() == [("", Inventory("uid-1", (), last=False))]
+
+
+def test_a_refused_turn_in_which_a_role_begins_to_serve_has_it_told_again() -> None:
+    """The master gives up a primary that does not tell that it serves."""
+    agent = Agent("a")
+    agent.take(_row(3, "a"))
+    agent.hear("b", _promise("b", 3, Lineage(), 0))
+    agent.hear("b", Acks("uid-1", ((0, 3, 0),)))
+    agent.storage.refuse = True
+    agent.replicas.touch(agent.replicas.copies[0])
+    said = agent.wait(3000)
+    assert agent.replicas.roles[0].stage is Stage.SERVING
+    assert not any(isinstance(message, Activated) for _, message in said)
+
+    agent.storage.refuse = False
+    said = agent.wait(100)
+    assert any(isinstance(message, Activated) for _, message in said)
 
 
 def test_nothing_of_a_refused_turn_is_supplied_to_others() -> None:
