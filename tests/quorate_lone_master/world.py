@@ -19,7 +19,7 @@ from quorate.protocol.messages.master import (
     CaughtUp,
     CopyReady,
     CopyReport,
-    CopySizes,
+    CopySummaries,
     Freeze,
     Frozen,
     Inventory,
@@ -145,11 +145,11 @@ class LoneMaster:
             self.master.receive(node, Inventory(uid, told, last=False), self.now)
         self.master.receive(node, Inventory("", (), kept=tuple(known)), self.now)
 
-    def _tell_sizes(self, node: str) -> None:
+    def _tell_summaries(self, node: str) -> None:
         for uid, size in self.sizes.items():
             rows = [part.row for part in self.master.zones[uid].parts.values()]
-            told = tuple((row.partition, size) for row in rows if node in row.voter_nodes)
-            self.master.receive(node, CopySizes(uid, told), self.now)
+            told = tuple((r.partition, size, r.term, 0) for r in rows if node in r.voter_nodes)
+            self.master.receive(node, CopySummaries(uid, told), self.now)
 
     def report(self, node: str, copies: dict[str, int]) -> None:
         """The agent tells its copies, each of so many bytes."""
@@ -237,8 +237,8 @@ class LoneMaster:
             self.asked.append(message)
             if message.zone:
                 self._report_rows(node, message.zone)
-            elif message.sizes:
-                self._tell_sizes(node)
+            elif message.brief:
+                self._tell_summaries(node)
             else:
                 self.report(node, self.sizes)
         if isinstance(message, ZoneTable):

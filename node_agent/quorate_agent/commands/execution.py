@@ -64,7 +64,7 @@ class CommandExecution:
         self._parking = parking
         self._across = across
         self._fulfil, self._unblock = answers.fulfil, answers.unblock
-        self._expire, self._full = answers.tell_expired, answers.full
+        self._tell_expired, self._full = answers.tell_expired, answers.full
         self._view = view
         self._redirects = redirects
         self._waits = waits
@@ -201,7 +201,7 @@ class CommandExecution:
                 if not role.locks:
                     at = partition
             if role.changed is not None:
-                self._expire(role, command.keys(args), view.now_ms)
+                self._tell_expired(role, command.keys(args), view.now_ms)
                 view.is_pending = role.is_pending if role.waiters else None
             if command.grows and self._why_full():
                 self._fulfil(client, slot, self._full())

@@ -1,7 +1,8 @@
 """Keeps commands that no agent can answer yet, for a bounded time: `park_bound_ms`.
 
-A partition without a primary, or whose primary's lease is over.  `Forwards.give_up` words what is
-replied when the time is over: CLUSTERDOWN, or -UNKNOWN if an attempt may have been executed.
+They wait for a partition that has no primary, or whose primary's lease is over.  When the time is
+over, `Forwards.give_up` words the reply: CLUSTERDOWN, or -UNKNOWN if an attempt may have been
+executed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The clocks of the machine, as one object that is handed to everything that reads the time."""
+"""The clocks of the machine, as one object.
+
+The process makes it and hands it to what decides by time.  Waits use the event loop's own clock."""
 
 from time import CLOCK_BOOTTIME, clock_gettime_ns, monotonic, process_time, time_ns
 from typing import Protocol

@@ -6,6 +6,7 @@ import pytest
 
 from quorate.facts.time import Now
 from quorate.facts.zone import StorageKind, ZoneRecord
+from quorate.protocol.master import migration_queue
 from quorate.protocol.master.master import DECIDE_MS, Master
 from quorate.protocol.master.migration_queue import MigrationQueue
 from quorate.protocol.members.cluster import PASSES_MAX, Cluster
@@ -121,6 +122,40 @@ def test_after_a_change_of_the_agents_steps_of_few_zones_are_planned_in_a_turn(
 
     assert sum(planned) >= 4 * ZONES
     assert max(planned[1:]) <= 4 * PASSES_MAX  # `connect` is several turns
+
+
+def test_where_all_zones_wait_for_an_agent_few_steps_are_planned_in_a_turn_when_it_is_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rows wait in the queue then, which plans some in a turn, and all in the end."""
+    monkeypatch.setattr(migration_queue, "PLANS_MAX", 10)
+    lone = LoneMaster(*zones())
+    lone.pass_time(2 * QUIET_PASS_MS)
+    lone.kill("a")
+    lone.pass_time(5_000)
+    assert sum(zone.queue_length for zone in lone.master.zones.values()) == 4 * ZONES
+    planned: list[int] = []
+    plan_step, start = rebalance.plan_step, MigrationQueue.start
+
+    def counted(*arguments: Any) -> Any:
+        planned[-1] += 1
+        return plan_step(*arguments)
+
+    def in_queue(queue: MigrationQueue, now: Now) -> None:
+        planned.append(0)
+        start(queue, now)
+        assert planned[-1] <= 10
+        planned.append(0)
+
+    planned.append(0)
+    monkeypatch.setattr(rebalance, "plan_step", counted)
+    monkeypatch.setattr(MigrationQueue, "start", in_queue)
+
+    lone.connect("a")
+    lone.pass_time(10_000)
+
+    assert sum(planned) >= 4 * ZONES
+    assert sum(zone.queue_length for zone in lone.master.zones.values()) == 0
 
 
 @pytest.mark.parametrize("late_ms", [DECIDE_MS, QUIET_PASS_MS], ids=["in time", "late"])

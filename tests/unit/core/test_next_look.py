@@ -28,7 +28,7 @@ from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
 from quorate.protocol.messages.master import (
     AskInventory,
     CopyReady,
-    CopySizes,
+    CopySummaries,
     Members,
     TroubleKind,
     ZoneGone,
@@ -149,12 +149,12 @@ def test_sizes_are_told_little_by_little_and_wake_no_zone(monkeypatch: pytest.Mo
     agent.visits.clear()
     agent.sent.clear()
 
-    agent.core.receive_from_master(AskInventory(1, sizes=True), agent.now)
+    agent.core.receive_from_master(AskInventory(1, brief=True), agent.now)
     agent.pass_time(TICK_MS)
-    first = [message for _, message in agent.sent if isinstance(message, CopySizes)]
+    first = [message for _, message in agent.sent if isinstance(message, CopySummaries)]
     agent.pass_time(10 * TICK_MS)
-    every = [message for _, message in agent.sent if isinstance(message, CopySizes)]
-    told = {message.zone: dict(message.sizes) for message in every}
+    every = [message for _, message in agent.sent if isinstance(message, CopySummaries)]
+    told = {message.zone: {p: size for p, size, *_ in message.copies} for message in every}
 
     assert 0 < len(first) < 50, "those of thousands would be a burst"
     assert len(told) == 100

@@ -23,7 +23,7 @@ from quorate.protocol.agent.zone_openings import Opening, ZoneOpenings
 from quorate.protocol.agent.zones_awake import ZonesAwake
 from quorate.protocol.copies.leases import Leases
 from quorate.protocol.copies.outbox import MASTER
-from quorate.protocol.copies.reports import copy_sizes, inventory
+from quorate.protocol.copies.reports import copy_summaries, inventory
 from quorate.protocol.copies.zone_copies import Finished
 from quorate.protocol.messages.handshake import Hello
 from quorate.protocol.messages.master import (
@@ -48,9 +48,9 @@ from quorate.protocol.messages.replication import Heartbeat, HeartbeatAck
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Storage, ZoneRefused
 
-SIZES_PER_TICK = 20
-"""Zones whose sizes are told in one tick: those of 1,000 zones take three seconds, and neither end
-is busy with them for long enough to delay a heartbeat."""
+SUMMARIES_PER_TICK = 20
+"""Zones whose copies are told in brief in one tick of 50 ms: those of 1,000 zones take 2.5 s, and
+neither end is busy with them for long enough to delay a heartbeat."""
 
 TROUBLES_MAX = 500
 """A report names no more zones after this many troubles; the next one goes on from there.
@@ -173,7 +173,7 @@ class AgentCore:
         self._inventory_due: list[str] | None = None
         self._inventory_rows = False  # `rows` of the last AskInventory
         self._rows_due: set[str] = set()  # zones whose rows are reported once open
-        self._sizes_due: dict[str, None] = {}  # zones whose sizes are to be told, in this order
+        self._summaries_due: dict[str, None] = {}  # zones whose copies are to be told in brief
         self._started_ms = now.boot_ms
         self._kept = {record.uid: record for record in store.kept_zones()}
         self._openings = ZoneOpenings()
@@ -199,6 +199,7 @@ class AgentCore:
     def _note_master(self, term: int, word: str) -> None:
         if term > self.master_term:
             self._members_told = 0
+            self._summaries_due.clear()
         self.master_term, self.master_word = term, word
         self.heard_term = max(self.heard_term, term)
 
@@ -267,11 +268,11 @@ class AgentCore:
                 self._take_table(message, now)
             case ZoneGone():
                 self._remove_zone(message.zone)
-            case AskInventory(rows=rows, zone=uid, sizes=only_sizes):
+            case AskInventory(rows=rows, zone=uid, brief=is_brief):
                 if uid:
                     self._report_rows(uid)
-                elif only_sizes:
-                    self._sizes_due |= dict.fromkeys(self.zones)
+                elif is_brief:
+                    self._summaries_due |= dict.fromkeys(self.zones)
                 else:  # it follows the tables of all zones
                     self.informed = True
                     self._report_inventory(rows, now)
@@ -456,13 +457,13 @@ class AgentCore:
         else:
             self._sends.append((MASTER, Inventory(uid, (), False, None, True)))
 
-    def _tell_sizes(self) -> None:
-        """Tell the master the sizes of the copies of some zones that it asked for."""
-        for uid in list(self._sizes_due)[:SIZES_PER_TICK]:
-            del self._sizes_due[uid]
+    def _tell_summaries(self) -> None:
+        """Tell the master, of some zones, how large and how far their copies are."""
+        for uid in list(self._summaries_due)[:SUMMARIES_PER_TICK]:
+            del self._summaries_due[uid]
             zone = self.zones.get(uid)
             if zone is not None:
-                self._sends.append((MASTER, copy_sizes(uid, zone.copies.values())))
+                self._sends.append((MASTER, copy_summaries(uid, zone.copies.values())))
 
     def _send_inventory(self, zone: Replicas, rows: bool) -> None:
         record = zone.zone if rows else None
@@ -534,8 +535,8 @@ class AgentCore:
             for node in self.members:
                 if node != self.node:
                     self._sends.append((node, self.leases.heartbeat(node, now)))
-        if self._sizes_due:
-            self._tell_sizes()
+        if self._summaries_due:
+            self._tell_summaries()
         self._awake.tick(now)
 
     def flush(self, now: Now) -> Flushed:

@@ -134,6 +134,9 @@ class Upkeep:
 
     def supply_later(self, node: str, ask: FetchSnapshot) -> None:
         """Queue one piece of a snapshot; the rate limit decides when it is sent."""
+        if ask.partition not in self._zone.copies:  # there is nothing to limit
+            transfer.send_snapshot(self._zone, node, ask)
+            return
         self._snapshots.append((node, ask))
         self.supply(self._zone.now)
 

@@ -9,7 +9,7 @@ from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.totals import DIGEST_BYTES
 from quorate.protocol.copies.zone_copies import ZoneCopies
-from quorate.protocol.messages.master import CopyReport, CopySizes
+from quorate.protocol.messages.master import CopyReport, CopySummaries
 from quorate.protocol.messages.tools import CopyDigest, CopyState
 
 
@@ -28,10 +28,14 @@ def report(copy: Copy) -> CopyReport:
     )
 
 
-def copy_sizes(zone: str, copies: Iterable[Copy]) -> CopySizes:
-    """Return the sizes of the adopted copies, for a master that plans migrations."""
-    adopted = [copy for copy in copies if copy.adopted]
-    return CopySizes(zone, tuple([(each.partition, each.space.byte_count()) for each in adopted]))
+def copy_summaries(zone: str, copies: Iterable[Copy]) -> CopySummaries:
+    """Return how large and how far the adopted copies are."""
+    adopted = [
+        (copy.partition, copy.space.byte_count(), copy.last_term, copy.durable_lwm)
+        for copy in copies
+        if copy.adopted
+    ]
+    return CopySummaries(zone, tuple(adopted))
 
 
 def report_with_row(copy: Copy, row: PartitionRow | None, role: Primary | None) -> CopyReport:

@@ -32,7 +32,7 @@ from quorate.protocol.messages.master import (
     AgentReport,
     CaughtUp,
     CopyReady,
-    CopySizes,
+    CopySummaries,
     Frozen,
     Inventory,
     MasterPing,
@@ -49,8 +49,6 @@ from quorate.protocol.status import ClusterStatus
 from quorate.protocol.zone_master.zone_master import ZoneMaster
 
 PING_MS = 500
-SIZES_AGE_MS = 60_000
-"""Sizes of copies order the queue and are shown in plans; a minute old is new enough for both."""
 DECIDE_MS = 100
 """The interval at which every zone is looked at."""
 
@@ -235,8 +233,8 @@ class Master:
                 zone.rows_stored(node, message)
             case TransferProgress():
                 zone.progress(node, message, now)
-            case CopySizes():
-                zone.sizes_told(message)
+            case CopySummaries():
+                self._take_summaries(agent, zone, message)
                 return  # nothing is due because of it
             case ZoneReady():
                 zone.ready(node, message, now)
@@ -245,6 +243,15 @@ class Master:
         self._due = now
         if self._due_zones is not None:
             self._due_zones.add(zone.record.uid)
+
+    def _take_summaries(self, agent: KnownAgent, zone: ZoneMaster, message: CopySummaries) -> None:
+        known = agent.inventory.get(message.zone, {})
+        for partition, size, last_term, lwm in message.copies:
+            zone.size_told(partition, size)
+            if partition in known:
+                known[partition] = msgspec.structs.replace(
+                    known[partition], last_term=last_term, lwm=lwm, size=size
+                )
 
     def _take_inventory(self, node: str, agent: KnownAgent, message: Inventory) -> None:
         uid = message.zone
@@ -391,8 +398,7 @@ class Master:
             for node in sorted(self.agents):
                 if self.agents[node].connected:
                     self._cluster.sends.append((node, MasterPing(self.master_term, self._ping)))
-        if now.boot_ms - self._cluster.asked_ms >= SIZES_AGE_MS:
-            self._cluster.ask_sizes(now)
+        self._cluster.ask_summaries(now)
         self._nodes.judge(now)
         self.decide(now)
 

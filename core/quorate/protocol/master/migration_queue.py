@@ -6,7 +6,7 @@ planning/choose_migrations.py has the order and the limits.
 
 from quorate.facts.time import Now
 from quorate.planning.choose_migrations import QueuedMigration, StartLimits, choose_migrations
-from quorate.protocol.members.cluster import Cluster
+from quorate.protocol.members.cluster import PLANS_MAX, Cluster
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.zone_master.zone_master import ZoneMaster
 
@@ -45,6 +45,7 @@ class MigrationQueue:
         if passed_ms < length // LOOKED_AT_PER_MS:
             return
         self._cluster.migrations_due, self._looked_ms = False, now.boot_ms
+        self._cluster.plans_left = PLANS_MAX
         if not length:
             return
         waiting: list[QueuedMigration] = []
@@ -60,6 +61,7 @@ class MigrationQueue:
             waiting, running, self._limits, self._cluster.retries, losses, now.boot_ms
         ):
             self._zones[migration.zone].begin(migration.partition)
+        self._cluster.migrations_due = not self._cluster.plans_left
 
 
 def limits_of(settings: ProtocolSettings) -> StartLimits:

@@ -17,9 +17,16 @@ from quorate.protocol.messages.master import AskInventory, ZoneTable
 from quorate.protocol.messages.message import Message
 from quorate.protocol.settings import ProtocolSettings
 
-ASK_SIZES_MS = 10_000
+ASK_MIN_MS = 10_000
+ASK_MAX_MS = 60_000
+"""Sizes of copies order the queue and are shown in plans, and positions rank voters that are to
+take over: for all of that a minute old is new enough, unless copies are to be made."""
 PASSES_MAX = 16
 """The most zones that get a full pass, or are placed, in one turn: each takes milliseconds."""
+
+
+PLANS_MAX = 1_000
+"""The most steps that the queue plans in one turn, 40 µs each.  Passes over zones plan the rest."""
 
 
 class Cluster:
@@ -50,7 +57,10 @@ class Cluster:
         self.zone_writes: dict[str, ZoneRecord | None] = {}
         """Zone records to be written, by uid; None deletes one."""
         self.passes_left = PASSES_MAX
-        self.asked_ms = now.boot_ms - ASK_SIZES_MS
+        self.plans_left = PLANS_MAX
+        self.asked_ms = now.boot_ms - ASK_MIN_MS
+        self.summaries_due = False
+        """Whether copies are to be made, so that their sizes count."""
 
     def send(self, node: str, message: Message) -> None:
         """Send to one agent, registered or about to be refused."""
@@ -85,6 +95,13 @@ class Cluster:
         """Delete the record of a deleted zone: no agent has data of it any more."""
         self.zone_writes[uid] = None
 
+    def may_plan(self) -> bool:
+        """Return whether the queue may plan one more step in this turn, and count it."""
+        if not self.plans_left:
+            return False
+        self.plans_left -= 1
+        return True
+
     def may_pass(self) -> bool:
         """Return whether a zone may have a full pass, or be placed, in this turn, and count it."""
         if not self.passes_left:
@@ -92,12 +109,14 @@ class Cluster:
         self.passes_left -= 1
         return True
 
-    def ask_sizes(self, now: Now) -> None:
-        """Ask all agents for the sizes of their copies, at most once in `ASK_SIZES_MS`.
+    def ask_summaries(self, now: Now) -> None:
+        """Ask all agents how large and how far their copies are, if that is due.
 
         After the loss of the metastore they also tell their rows again.
         """
-        if now.boot_ms - self.asked_ms >= ASK_SIZES_MS:
-            self.asked_ms = now.boot_ms
-            ask = AskInventory(self.master_term, self.recovering, sizes=not self.recovering)
-            self.publish_to_all(ask)
+        interval_ms = ASK_MIN_MS if self.summaries_due else ASK_MAX_MS
+        if now.boot_ms - self.asked_ms < interval_ms:
+            return
+        self.asked_ms, self.summaries_due = now.boot_ms, False
+        ask = AskInventory(self.master_term, self.recovering, brief=not self.recovering)
+        self.publish_to_all(ask)

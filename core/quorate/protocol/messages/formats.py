@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from quorate.protocol.messages.handshake import FORMAT_LOWEST, FORMAT_VERSION
-from quorate.protocol.messages.master import CopySizes
+from quorate.protocol.messages.master import CopySummaries
 
 
 class Formats(NamedTuple):
@@ -32,7 +32,7 @@ class Formats(NamedTuple):
 
 SPOKEN: Final = Formats(FORMAT_LOWEST, FORMAT_VERSION)
 
-SINCE: Final[Mapping[type, int]] = {CopySizes: 3}
+SINCE: Final[Mapping[type, int]] = {CopySummaries: 3}
 """Message -> the format that introduced it.  Messages that are not listed exist since
 FORMAT_LOWEST.  A message is sent only to sides that speak its format."""
 

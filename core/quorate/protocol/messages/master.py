@@ -74,8 +74,8 @@ class Freeze(msgspec.Struct, frozen=True, array_like=True, tag=15):
 class AskInventory(msgspec.Struct, frozen=True, array_like=True, tag=16):
     """Asks for every copy of every zone.  A new master sends it, and so does a re-registration.
 
-    `sizes`: the agent has told the rest; it answers with CopySizes.  (An agent of a build without
-    that answers in full.)
+    `brief`: report only how large and how far the adopted copies are (CopySummaries).  Agents of
+    format 2 ignore this and report everything.
 
     `rows`: the metastore is lost.  The agent also reports its rows, including those of partitions
     without a copy here, and zones of which this process was told no row.  `zone`: report only this
@@ -85,7 +85,7 @@ class AskInventory(msgspec.Struct, frozen=True, array_like=True, tag=16):
     master_term: int
     rows: bool = False
     zone: str = ""
-    sizes: bool = False
+    brief: bool = False
 
 
 class EventsTold(msgspec.Struct, frozen=True, array_like=True, tag=17):
@@ -287,11 +287,11 @@ class TransferProgress(msgspec.Struct, frozen=True, array_like=True, tag=30):
     done: bool = False
 
 
-class CopySizes(msgspec.Struct, frozen=True, array_like=True, tag=31):
-    """The bytes of the adopted copies of one zone: (partition, bytes) each."""
+class CopySummaries(msgspec.Struct, frozen=True, array_like=True, tag=31):
+    """The adopted copies of one zone: (partition, bytes, last term, durable LWM) each."""
 
     zone: str
-    sizes: tuple[tuple[int, int], ...]
+    copies: tuple[tuple[int, int, int, int], ...]
 
 
 FromMaster = (
@@ -317,5 +317,5 @@ ToMaster = (
     | ActivationBlocked
     | CopyReady
     | TransferProgress
-    | CopySizes
+    | CopySummaries
 )

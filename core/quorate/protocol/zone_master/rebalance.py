@@ -53,6 +53,7 @@ class Rebalance:
         self._refilling: dict[str, tuple[int, ...]] = {}
         self._kept_off: set[int] = set()
         self._without_room: set[str] = set()
+        self._copies_planned = False
 
     # --- who may hold copies ---------------------------------------------------------------------
 
@@ -192,22 +193,18 @@ class Rebalance:
         self.off_target = dict.fromkeys(sorted(self._parts))
         return True
 
-    def plan(self, record: ZoneRecord) -> bool:
-        """Plan the next step of each row that may not be at its target, after a change.
+    def plan(self, record: ZoneRecord) -> None:
+        """Plan the next step of each row that may not be at its target."""
+        if self.target is not None:
+            for partition in self.off_target:
+                part = self._parts[partition]
+                if _may_begin(part):
+                    self._planned_step(part.row, record)
 
-        Return whether a step that was not planned before makes a copy.  The queue plans what is not
-        planned yet, but for all zones in one turn.
-        """
-        if self.target is None:
-            return False
-        copies = False
-        for partition in self.off_target:
-            row = self._parts[partition].row
-            known = self._steps.get(partition)
-            step = self._planned_step(row, record)
-            is_new = known is None or known[1] != step
-            copies |= is_new and step is not None and step.newcomer is not None
-        return copies
+    def take_copies_planned(self) -> bool:
+        """Return whether a step that makes a copy was planned since the last call."""
+        planned, self._copies_planned = self._copies_planned, False
+        return planned
 
     def _wanted(self, row: PartitionRow) -> tuple[str, ...]:
         """Return the target of one row, with a primary that can serve.
@@ -282,15 +279,24 @@ class Rebalance:
         """Return `_next_step`, computed once for a row, a target and a topology."""
         known = self._steps.get(row.partition)
         if known is None or known[0] is not row:
-            known = self._steps[row.partition] = (row, self._next_step(row, record))
+            step = self._next_step(row, record)
+            known = self._steps[row.partition] = (row, step)
             self._queued.pop(row.partition, None)
+            self._copies_planned |= step is not None and step.newcomer is not None
         return known[1]
+
+    def _is_planned(self, row: PartitionRow) -> bool:
+        known = self._steps.get(row.partition)
+        return known is not None and known[0] is row
 
     # --- queue -----------------------------------------------------------------------------------
 
-    def waiting(self, record: ZoneRecord, is_busy: Callable[[int], bool]) -> list[QueuedMigration]:
+    def waiting(
+        self, record: ZoneRecord, is_busy: Callable[[int], bool], may_plan: Callable[[], bool]
+    ) -> list[QueuedMigration]:
         """Return the next steps of rows that are not at their target and have no active migration.
 
+        A row whose step is not planned yet stays queued if `may_plan` refuses (`plan` comes to it).
         `bytes` is what the partition's agents last reported of their copies, 0 if none has.
         """
         if self.target is None or not self.off_target:
@@ -299,7 +305,10 @@ class Rebalance:
         left: dict[int, None] = {}
         for partition in self.off_target:
             part = self._parts[partition]
-            if is_busy(partition) or not part.serves or part.row.active or part.row.sets:
+            if is_busy(partition) or not _may_begin(part):
+                left[partition] = None
+                continue
+            if not self._is_planned(part.row) and not may_plan():
                 left[partition] = None
                 continue
             step = self._planned_step(part.row, record)
@@ -404,6 +413,11 @@ class Rebalance:
         self._steps.pop(partition, None)
         self._queued.pop(partition, None)
         self.off_target.pop(partition, None)
+
+
+def _may_begin(part: PartitionState) -> bool:
+    """Return whether the row, as it is, lets a migration begin."""
+    return part.serves and part.row.active is None and not part.row.sets
 
 
 def _misses_copies(row: PartitionRow) -> bool:

@@ -19,7 +19,6 @@ from quorate.protocol.messages.events import Reason
 from quorate.protocol.messages.master import (
     AgentReport,
     CopyReport,
-    CopySizes,
     RowsStored,
     TransferProgress,
     ZoneReady,
@@ -152,11 +151,10 @@ class ZoneMaster(Zone):
             if copy.adopted:
                 self._rebalance.note_size(copy.partition, copy.size)
 
-    def sizes_told(self, message: CopySizes) -> None:
-        """Take the sizes of an agent's adopted copies."""
-        for partition, size in message.sizes:
-            if partition in self.parts:
-                self._rebalance.note_size(partition, size)
+    def size_told(self, partition: int, size: int) -> None:
+        """Take the size of one of the partition's adopted copies, in bytes."""
+        if partition in self.parts:
+            self._rebalance.note_size(partition, size)
 
     def reported(self, node: str, report: AgentReport) -> None:
         """Take what an agent reports about this zone twice a second, except stuck primaries."""
@@ -258,8 +256,7 @@ class ZoneMaster(Zone):
                 for partition, part in self.parts.items():
                     if part.row.active is not None:
                         self._judge_active(partition)
-            if self._rebalance.plan(self.record):
-                self._cluster.ask_sizes(now)
+            self._rebalance.plan(self.record)
         partitions = sorted(self.parts) if whole else sorted(self.dirty & self.parts.keys())
         self.dirty.clear()
         for partition in partitions:
@@ -268,6 +265,7 @@ class ZoneMaster(Zone):
                 self._decide_part(partition, now)
         if whole or partitions:
             self._cluster.migrations_due = True
+            self._cluster.summaries_due |= self._rebalance.take_copies_planned()
             self._events.look_at_switched()
         if whole:
             is_still = is_whole and not self.decided and not self._writing
@@ -318,7 +316,9 @@ class ZoneMaster(Zone):
 
     def waiting(self) -> list[QueuedMigration]:
         """Return the next steps that could begin."""
-        return self._rebalance.waiting(self.record, self._is_busy) if self.queue_length else []
+        if not self.queue_length:
+            return []
+        return self._rebalance.waiting(self.record, self._is_busy, self._cluster.may_plan)
 
     def running(self) -> list[QueuedMigration]:
         """Return the active migrations, including those whose first write is not finished."""
