@@ -1,7 +1,7 @@
 """The errors of the core.
 
 Expected outcomes (stale, busy, late) are values, never exceptions. Exceptions are raised for bad
-input, where it enters, and for impossible states, which stop a zone before anything is written.
+input, where it enters, and for impossible states, which stop the process before it writes anything.
 """
 
 

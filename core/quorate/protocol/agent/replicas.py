@@ -314,6 +314,7 @@ class Replicas(ZoneCopies):
             if self.look_ms:
                 self.wake()
             self.upkeep.wrote()
+            self.check_touched()  # a turn that raises writes nothing, and its agent stops
             try:
                 self.storage.commit(waiting, waiting_records)
             except StorageFull:
