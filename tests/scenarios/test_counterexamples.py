@@ -270,6 +270,7 @@ def test_two_removals_a_joint_majority_of_both_sides_is_needed() -> None:
     role = story.role(primary)
     assert role is not None
     story.wait(lambda: role.row.active is not None, "a replacement begins", step_ms=1)
+    story.wait(lambda: story.zone("a4").table[0] == role.row, "both ends know", step_ms=1)
     story.cut(story.cluster.masters[-1].name)  # it is not committed meanwhile
     story.wait(lambda: role.joint is not None, "joint mode")
     story.cut("a4", off=(primary,))

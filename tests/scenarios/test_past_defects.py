@@ -19,6 +19,7 @@ from quorate.protocol.metastore import Key, NodeKey, Revision, ShardKey, Value, 
 from quorate.protocol.settings import DEFAULTS
 from quorate_lone_master.world import LoneMaster
 from quorate_sim.changed import changed
+from quorate_sim.disk import SimStorage
 from quorate_sim.metastore import Outcome
 from quorate_sim.network import Link, Process
 from quorate_sim.scenario import SETTINGS, Scenario
@@ -76,13 +77,21 @@ def test_a_delta_larger_than_one_answer_is_asked_for_piece_by_piece() -> None:
     story.come_to_rest()
 
 
-def test_a_copy_whose_machine_lost_updates_owns_again_when_it_has_them_anew() -> None:
+def test_a_copy_whose_machine_lost_updates_owns_again_when_it_has_them_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """What its process before had acknowledged counts no more: not for a hand-over to it either."""
     story = Scenario(sync_writes=SyncWrites.INTERVAL)
     primary, away = story.primary, story.backups()[0]
+    storage = story.zone(away).storage
+    assert isinstance(storage, SimStorage)
+    story.wait(lambda: not storage.unsynced, "what was written is synced")
     for number in range(20):
         story.written(primary, b"k%d" % number, b"v")
-    story.crash(away, machine_too=True)
+    assert storage.unsynced
+    with monkeypatch.context() as patched:
+        patched.setattr(story.cluster.world.random, "randint", lambda low, high: low)
+        story.crash(away, machine_too=True)  # all that was not synced is lost
     story.cluster.network.judge = lambda link, sender, receiver, message: (
         0 if isinstance(message, Updates) else 1
     )
