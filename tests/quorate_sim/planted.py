@@ -80,6 +80,9 @@ STORIES: dict[str, Callable[[], None]] = {
     "lease-forgotten": lease_stories.a_voter_that_restarts_reports_the_lease_it_has_forgotten,
     "lease-not-joint": lease_stories.a_lease_in_joint_mode_needs_the_new_voters_too,
     "rebuilt-with-one-set": rebuilt_story.who_is_left_lacks_what_was_answered,
+    "rebuilt-without-a-quorum": (
+        rebuilt_story.without_a_quorum_nothing_serves_and_the_missing_are_named
+    ),
     "refused-and-told-all": refused_story.rebuilding_waits_for_an_agent_that_refuses_its_zone,
     "transfer-from-unrepaired": unrepaired_story.a_copy_supplies_rows_only_of_a_term_it_adopted,
 }

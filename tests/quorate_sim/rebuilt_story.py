@@ -1,12 +1,29 @@
-"""The story of a row that is rebuilt under a migration, and loses stores before it is served."""
+"""Stories of rows that are rebuilt: under a migration, by too few, from stores that are lost."""
 
 from collections.abc import Callable
 
 from quorate.facts.partition_row import PartitionRow
+from quorate.protocol.agent.masterships import RECOVERY_TERMS
 from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.replication import Fence, Sync
+from quorate_operator.metastores.memory import MemoryMetastore
+from quorate_sim.master_process import MasterProcess
 from quorate_sim.network import Link, Process
 from quorate_sim.scenario import Scenario
+
+
+def lose_metastore(story: Scenario) -> None:
+    """And its master."""
+    story.cluster.masters[-1].die()
+    story.cluster.metastore.store = MemoryMetastore()
+    story.run(50)
+
+
+def recover(story: Scenario) -> MasterProcess:
+    """As `quorate dev recover` does: go on above the highest mastership that agents tell."""
+    highest = max(agent.disk.master_term for agent in story.cluster.living())
+    story.cluster.metastore.acquire_master_term(highest + RECOVERY_TERMS)
+    return story.cluster.add_master(recovering=True)
 
 
 class Rebuilt:
@@ -76,3 +93,28 @@ def who_is_left_lacks_what_was_answered() -> None:
     story.run(20_000)
 
     assert story.primary == "", f"{story.primary} serves and lacks what was answered"
+
+
+def without_a_quorum_nothing_serves_and_the_missing_are_named() -> None:
+    """Until one returns: of three voters one is there, which lacks a write."""
+    story = Scenario()
+    serving, other, here = story.primary, *story.backups()
+    story.cut(here)
+    story.written(serving, b"x", b"1")  # `here` does not have it
+    lose_metastore(story)
+    story.crash(serving)
+    story.crash(other)
+    story.heal()
+    master = recover(story)
+    story.run(10_000)
+
+    assert story.cluster.committed_row("zone", 0) is None
+    assert not story.primary
+    assert master.master is not None
+    (status,) = master.master.status().zones
+    assert (status.phase, status.unavailable) == ("Unavailable", 1)
+    assert f"the reports of {', '.join(sorted((serving, other)))}" in status.sentence
+    story.start(serving)
+    assert story.read(story.wait_for_primary(), b"x") == b"1"
+    story.start(other)
+    story.come_to_rest()
