@@ -12,14 +12,15 @@ PAST = (66, 79, 257, 325, 5500000004982)
 the fourth an agent was told of no rows: a master that had stood still had written that it left.  In
 the last, two processes of the simulation had one name and got each other's replies."""
 HOLDS = 0.5
-HELD = (51, 26)
+HELD = (0, 8, 29, 51, 26)
 """An agent gets a forwarded command, or still has it parked, when it may serve and the client has
-been told that nobody knows; in the last one it serves when the command comes."""
+been told that nobody knows.  The last two draw other stories now."""
 HELD_PAST = (44, 2360233980139, 2000490040170)
 """The first was of that kind, too, and draws another story now.  In the second a former master
 wrote the registration of an earlier process over that of a later one, and the next master dropped a
 copy in memory that was there (I-1).  In the third an agent had no room for what it had forwarded,
 and said so, when the partition was its own again; the agent that had the command executed it."""
+SEARCHED = 200
 QUICK = 10
 FRESH = 240
 BLOCK = 40
@@ -39,13 +40,18 @@ def test_what_a_network_held_for_too_long_is_not_executed(seed: int) -> None:
     assert play(seed, HOLDS) > 0
 
 
-@pytest.mark.parametrize("seed", HELD)
-def test_it_is_noticed_when_such_a_command_is_executed(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_noticed_when_such_a_command_is_executed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One in some 20 seeds comes upon it; which ones do changes with every new message."""
     monkeypatch.setattr(forwards, "RATE_PERCENT_MIN", 1_000_000)  # clients wait for ever, it says
-    with pytest.raises(AssertionError, match="is executed after its client was told"):
+    assert any(map(_executes_what_was_given_up, range(SEARCHED)))
+
+
+def _executes_what_was_given_up(seed: int) -> bool:
+    try:
         play(seed, HOLDS)
+    except AssertionError as error:
+        return "is executed after its client was told" in str(error)
+    return False
 
 
 @pytest.mark.deep
