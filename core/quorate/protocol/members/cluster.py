@@ -21,9 +21,9 @@ ASK_MIN_MS = 10_000
 ASK_MAX_MS = 60_000
 """Sizes of copies order the queue and are shown in plans, and positions rank voters that are to
 take over: for all of that a minute old is new enough, unless copies are to be made."""
+
 PASSES_MAX = 16
 """The most zones that get a full pass, or are placed, in one turn: each takes milliseconds."""
-
 
 PLANS_MAX = 1_000
 """The most steps that the queue plans in one turn, 40 µs each.  Passes over zones plan the rest."""

@@ -277,13 +277,12 @@ class Rebalance:
 
     def _planned_step(self, row: PartitionRow, record: ZoneRecord) -> PlannedMigration | None:
         """Return `_next_step`, computed once for a row, a target and a topology."""
-        known = self._steps.get(row.partition)
-        if known is None or known[0] is not row:
+        if not self._is_planned(row):
             step = self._next_step(row, record)
-            known = self._steps[row.partition] = (row, step)
+            self._steps[row.partition] = (row, step)
             self._queued.pop(row.partition, None)
             self._copies_planned |= step is not None and step.newcomer is not None
-        return known[1]
+        return self._steps[row.partition][1]
 
     def _is_planned(self, row: PartitionRow) -> bool:
         known = self._steps.get(row.partition)
@@ -305,10 +304,8 @@ class Rebalance:
         left: dict[int, None] = {}
         for partition in self.off_target:
             part = self._parts[partition]
-            if is_busy(partition) or not _may_begin(part):
-                left[partition] = None
-                continue
-            if not self._is_planned(part.row) and not may_plan():
+            is_held = is_busy(partition) or not _may_begin(part)
+            if is_held or not (self._is_planned(part.row) or may_plan()):
                 left[partition] = None
                 continue
             step = self._planned_step(part.row, record)
