@@ -57,6 +57,8 @@ class LoneMaster:
         external: Mapping[str, str] | None = None,
     ) -> None:
         self.ms = 0
+        self.wall_off_ms = 0  # how far the wall clock was set
+        self.boot_off_ms = 0  # how much later the machine of the present master was started
         self.stored: dict[Key, Value] = {}
         self.events: list[Event] = []
         self.asked: list[AskInventory] = []
@@ -86,7 +88,7 @@ class LoneMaster:
 
     @property
     def now(self) -> Now:
-        return Now(1_000_000 + self.ms, self.ms)
+        return Now(1_000_000_000 + self.ms + self.wall_off_ms, self.ms + self.boot_off_ms)
 
     def rows(self, zone: ZoneRecord) -> dict[int, PartitionRow]:
         parts = self.master.zones[zone.uid].parts

@@ -23,6 +23,7 @@ from quorate.protocol.storage import Row
 from quorate_sim.disk import SimStorage
 from quorate_sim.linearizability import Call, check_key
 from quorate_sim.placement_checks import placement_problems
+from quorate_sim.timer_checks import TimerChecks, data_node_problems
 
 if TYPE_CHECKING:
     from quorate_sim.agent_process import AgentProcess
@@ -52,6 +53,7 @@ class Checks:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
+        self.timers = TimerChecks(cluster)
         self.acknowledged: dict[Where, dict[int, int]] = {}
         self._served: dict[Where, tuple[int, str]] = {}
         self._serving: dict[tuple[Where, int], object] = {}
@@ -445,6 +447,7 @@ class Checks:
                     return [f"partition {partition} of {uid} has no row"]
                 found += self._partition_problems(uid, partition, row, usable)
             found += placement_problems(cluster, record)
+            found += data_node_problems(cluster, record)
         if cluster.metastore.recovering:
             found.append("the metastore was lost and is not rebuilt yet")
         return found

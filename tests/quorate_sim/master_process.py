@@ -11,7 +11,7 @@ from quorate.protocol.master.master import Master
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
 from quorate.protocol.messages.master import Greet, PreparedRow
 from quorate.protocol.messages.message import Message
-from quorate.protocol.metastore import Key, NodeKey, Revision, ShardKey, Stored, Value
+from quorate.protocol.metastore import Key, NodeKey, Revision, ShardKey, Stored, Value, ZoneKey
 from quorate_operator.mastership.second_look import SecondLook, pauses_s
 from quorate_sim.agent_process import Clock
 from quorate_sim.metastore import Outcome
@@ -103,7 +103,7 @@ class MasterProcess:
         for key, each in self._second_look.unread(stored, self.revisions):
             value = each.value if each is not None else None
             self.world.trace(self.name, f"another has written {key}: {value_text(value)}")
-            if self._is_followed and (value is None or isinstance(key, NodeKey)):
+            if self._is_followed and (value is None or isinstance(key, NodeKey | ZoneKey)):
                 self.die()
                 return
             self._note(key, each.revision if each is not None else None)
@@ -135,8 +135,10 @@ class MasterProcess:
         if self.frozen:
             self._backlog.append(action)
             return
+        before = {uid: zone.record.data_nodes for uid, zone in self.master.zones.items()}
         action()
         self.pump()
+        self.cluster.checks.timers.looked(self.master, before)
 
     def freeze(self) -> None:
         """The process stands still; the world goes on."""
@@ -284,7 +286,8 @@ class MasterProcess:
             if self.world.tracing:
                 self.world.trace(self.name, f"reads {key}: {value_text(present)}")
             is_gone = present is None and value is not None
-            if self._is_followed and is_gone and isinstance(key, ShardKey):
+            is_of_zone = isinstance(key, ZoneKey) or (is_gone and isinstance(key, ShardKey))
+            if self._is_followed and is_of_zone:
                 self.die()
                 return
             take = self.master.written if present == value else self.master.reloaded
@@ -303,8 +306,8 @@ class MasterProcess:
 
         The product's operator checks its mandate after each read, and that ended before another
         could write what was read.  Here a followed master goes on from rows, and from what it reads
-        after a refused write, because that finds more.  Deletions, and registrations that a look
-        finds, rest on the mandate alone: it ends there."""
+        after a refused write, because that finds more.  Deletions, zones' records, and
+        registrations that a look finds, rest on the mandate alone: it ends there."""
         return self is not self.cluster.masters[-1]
 
     def _note(self, key: Key, revision: Revision | None) -> None:

@@ -1,4 +1,4 @@
-"""Which failure domains and weights a seed's agents have, and what planner its zones.
+"""Which failure domains and weights a seed's agents have, what planner and timer its zones.
 
 All of it comes from a random stream of its own: what else a seed draws does not depend on it.
 """
@@ -45,3 +45,11 @@ def draw_planners(seed: int, zones: tuple[ZoneRecord, ...]) -> tuple[ZoneRecord,
     r = Random(f"{seed} planner")
     planners = (Planner.MINIMAL, Planner.MINIMAL, Planner.STAGED)
     return tuple(msgspec.structs.replace(zone, planner=r.choice(planners)) for zone in zones)
+
+
+def draw_timers(seed: int, zones: tuple[ZoneRecord, ...]) -> tuple[ZoneRecord, ...]:
+    """The zones, some of which take a newcomer's copies only after a while."""
+    r = Random(f"{seed} timer")
+    return tuple(
+        msgspec.structs.replace(zone, scale_up_ms=r.choice((0, 0, 700, 4000))) for zone in zones
+    )

@@ -68,6 +68,7 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "stale-master-writes": planted_masters.stale_master_writes,
     "stale-noop-wins": planted_primaries.stale_noop_wins,
     "store-known-by-name": planted_copies.store_known_by_name,
+    "timers-forgotten": planted_placements.timers_count_anew_under_each_master,
     "tombstone-dropped-early": planted_copies.tombstone_dropped_early,
     "transfer-from-unrepaired": planted_copies.transfer_from_unrepaired,
     "two-removals": planted_primaries.no_joint_mode,

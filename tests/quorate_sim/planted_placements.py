@@ -8,10 +8,13 @@ import msgspec
 
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
+from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import Planner, ZoneRecord
 from quorate.planning.distribute_partitions import DataNode
 from quorate.planning.plan_migrations import PlannedMigration, named_step
 from quorate.planning.plan_step import plan_step
+from quorate.protocol.master.node_registry import NodeRegistry
+from quorate.protocol.members.membership import KnownAgent
 from quorate.protocol.zone_master import rebalance
 from quorate.protocol.zone_master.rebalance import Rebalance
 from quorate_sim.changed import changed
@@ -65,3 +68,14 @@ def staged_removes_first() -> AbstractContextManager[None]:
         return named_step(tuple(replicas), None, leavers[0], after, left)
 
     return changed(rebalance, "plan_step", next_step)
+
+
+def timers_count_anew_under_each_master() -> AbstractContextManager[None]:
+    """A master does not take from registrations when agents joined and left."""
+
+    def take_happenings(
+        self: NodeRegistry, agent: KnownAgent, record: NodeRecord, now: Now
+    ) -> None:
+        return None
+
+    return changed(NodeRegistry, "_take_happenings", take_happenings)

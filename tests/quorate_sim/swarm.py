@@ -6,7 +6,7 @@ import msgspec
 
 from quorate.facts.zone import StorageKind, SyncWrites, ZoneRecord
 from quorate.protocol.settings import ProtocolSettings
-from quorate_sim.placements import Placement, draw_placements, draw_planners
+from quorate_sim.placements import Placement, draw_placements, draw_planners, draw_timers
 from quorate_sim.rare_faults import NONE, RareFaults, draw_rare_faults
 
 DRIFT_MAX = 0.0243
@@ -215,6 +215,6 @@ def draw(seed: int) -> Swarm:
     return msgspec.structs.replace(
         swarm,
         placements=draw_placements(seed),
-        zones=draw_planners(seed, swarm.zones),
+        zones=draw_timers(seed, draw_planners(seed, swarm.zones)),
         rare=draw_rare_faults(seed),
     )

@@ -5,13 +5,14 @@ operator keeps some counts to itself; UNKNOWN names them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import msgspec
 
 from quorate.facts.addresses import join_address
 from quorate.facts.topology import NodeRecord
-from quorate.protocol.status import MigrationStatus, NodeStatus, ZoneStatus
+from quorate.protocol.status import MigrationStatus, NodeStatus, TimerStatus, ZoneStatus
 from quorate.wire.resource import Condition
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import Zone
@@ -113,6 +114,10 @@ def _node(cluster: StorageCluster, name: str, nodes: Mapping[str, NodeRecord]) -
     )
 
 
+def _wall_ms(time: str) -> int | None:
+    return int(datetime.fromisoformat(time).timestamp() * 1000) if time else None
+
+
 def _address(record: NodeRecord) -> str:
     return join_address(record.host, record.peer_port)
 
@@ -142,6 +147,7 @@ def _zone(zone: Zone, nodes: Mapping[str, NodeRecord], rows: StoredRows | None) 
         data_nodes=tuple(status.data_nodes),
         spread_violations=(),
         migrations=_migrations(rows),
+        timers=tuple(TimerStatus(t.kind, tuple(t.nodes), _wall_ms(t.due)) for t in status.timers),
         missing_copies={int(short): count for short, count in status.under_replicated.items()},
         lost=len(lost),
         lost_partitions=lost[:100],

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -9,7 +10,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from quorate.protocol.status import MigrationStatus, NodeStatus, ZoneStatus
+from quorate.planning.data_nodes import TimerKind
+from quorate.protocol.status import MigrationStatus, NodeStatus, TimerStatus, ZoneStatus
 from quorate_cli.objects.cluster_state import ClusterState
 from quorate_cli.terminal.problem import Problem
 
@@ -159,6 +161,19 @@ def _zones(state: ClusterState) -> Table:
     return table
 
 
+def timer_sentence(timer: TimerStatus) -> str:
+    """Return what a zone's timer will do, and when."""
+    who = ", ".join(timer.nodes)
+    is_up = timer.kind is TimerKind.SCALE_UP
+    if timer.due_ms is None:
+        stays = "gets no copies" if is_up else "remains a data node"
+        field = f"dataNodesAutoAdjust{timer.kind.value}Seconds"
+        return f"{who} {'joined' if is_up else 'left'} and {stays}: {field} is Never"
+    at = datetime.fromtimestamp(timer.due_ms / 1000, UTC).strftime("%H:%M:%S UTC")
+    becomes = "becomes a data node" if is_up else "stops being a data node"
+    return f"{who} {'joined' if is_up else 'left'} and {becomes} at {at}"
+
+
 def _sentences(state: ClusterState) -> list[RenderableType]:
     """Return what is waited for, if not all is as declared."""
     lines: list[RenderableType] = []
@@ -171,6 +186,7 @@ def _sentences(state: ClusterState) -> list[RenderableType]:
             lines.append(Text(f"zone {zone.name}: {zone.sentence}", style))
         for node, why in zone.full.items():
             lines.append(Text(f"zone {zone.name}: agent {node} is full: {why}", BAD))
+        lines += [Text(f"zone {zone.name}: {timer_sentence(each)}", BUSY) for each in zone.timers]
         for domain, count in zone.spread_violations:
             lines.append(
                 Text(

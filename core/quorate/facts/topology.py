@@ -25,6 +25,18 @@ class Holder(msgspec.Struct, frozen=True, array_like=True):
     incarnation: int
 
 
+class Happening(msgspec.Struct, frozen=True, array_like=True):
+    """A change of the topology: a node joined, or left.
+
+    - `revision`: numbers the changes of a cluster; a later one has a higher number.
+    - `age_ms`: how long ago it was when this was stored, counted on masters' boot clocks. The time
+      without a master is not counted, so the age is never too high.
+    """
+
+    revision: int
+    age_ms: int = 0
+
+
 class NodeRecord(msgspec.Struct, frozen=True, array_like=True):
     """The registration of one agent in the metastore.
 
@@ -32,6 +44,7 @@ class NodeRecord(msgspec.Struct, frozen=True, array_like=True):
     - `client_host`: the host that clients are told. `external_host`: the one that clients of its
       external listener are told; empty: none.
     - `left_since_ms`: wall time at which it left; None while it is online.
+    - `joined`, `left`: the last time that it joined, and that it left; None: never.
     - `draining`: it is to hold no copies, until that is taken back or the record is removed.
     - `client_ports`: first and last of the ports from which the master gives each zone one; None:
       the agent chooses.
@@ -50,6 +63,12 @@ class NodeRecord(msgspec.Struct, frozen=True, array_like=True):
     draining: bool = False
     client_ports: tuple[int, int] | None = None
     external_host: str = ""
+    joined: Happening | None = None
+    left: Happening | None = None
+
+    def as_told(self) -> "NodeRecord":
+        """Return the registration as agents are told it: they count no timers."""
+        return msgspec.structs.replace(self, joined=None, left=None)
 
     def zone_store(self, persistent: bool) -> str:
         """Return the store id of this node's copies. Memory is a new store with every process."""

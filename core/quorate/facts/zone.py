@@ -9,6 +9,10 @@ SCALE_DOWN_MS = 300_000
 it, another agent gets a copy of everything that the one that left holds."""
 
 
+NEVER_MS = 1 << 53
+"""A timer with this time never fires."""
+
+
 class StorageKind(enum.StrEnum):
     """Kinds of storage for copies."""
 
@@ -30,6 +34,19 @@ class Planner(enum.StrEnum):
     STAGED = "Staged"
 
 
+class DataNodes(msgspec.Struct, frozen=True, array_like=True):
+    """The nodes that may hold a zone's copies, as the zone's timers left them.
+
+    - `nodes`: their names, sorted. A node that left stays one until the scale-down timer fires; a
+      node that joined becomes one when the scale-up timer fires.
+    - `joined`, `left`: the revisions of the topology up to which joins and leaves were taken in.
+    """
+
+    nodes: tuple[str, ...]
+    joined: int = 0
+    left: int = 0
+
+
 class ZoneRecord(msgspec.Struct, frozen=True, array_like=True):
     """One declared zone.
 
@@ -44,6 +61,8 @@ class ZoneRecord(msgspec.Struct, frozen=True, array_like=True):
     - `placed`: every partition has had a row. A missing row was lost, and the partition is never
       placed afresh.
     - `scale_down_ms`: how long to wait for an agent that has left before a spare takes its place.
+    - `scale_up_ms`: how long an agent must have been there before it gets copies.
+    - `data_nodes`: None before the first placement. Only the master needs it; agents are not told.
     """
 
     uid: str
@@ -61,6 +80,8 @@ class ZoneRecord(msgspec.Struct, frozen=True, array_like=True):
     port: int = 0
     external_ports: dict[str, int] = {}
     scale_down_ms: int = SCALE_DOWN_MS
+    scale_up_ms: int = 0
+    data_nodes: DataNodes | None = None
 
     @property
     def persistent(self) -> bool:

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from quorate.planning.data_nodes import TimerKind
+
 
 class NodeStatus(msgspec.Struct, frozen=True):
     """One agent.  `address` is where other processes dial it, HOST:PORT."""
@@ -32,6 +34,14 @@ class MigrationStatus(msgspec.Struct, frozen=True):
     phase: str
     bytes_done: int = 0
     bytes_total: int = 0
+
+
+class TimerStatus(msgspec.Struct, frozen=True):
+    """A timer of a zone that runs.  `due_ms`: when it fires, wall clock; None: never."""
+
+    kind: TimerKind
+    nodes: tuple[str, ...]
+    due_ms: int | None
 
 
 class ZoneStatus(msgspec.Struct, frozen=True):
@@ -81,6 +91,8 @@ class ZoneStatus(msgspec.Struct, frozen=True):
     master; 0: none."""
     external_ports: dict[str, int] = {}
     """Agent -> the port at which clients of an external listener reach it."""
+    timers: tuple[TimerStatus, ...] = ()
+    """Timers that run, and what they will do: add or remove these data nodes."""
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):

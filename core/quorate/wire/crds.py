@@ -113,7 +113,7 @@ def _structural(
         return resolve({**schema["allOf"][0], **_without(schema, "allOf")})
     if schema.get("x-kubernetes-int-or-string"):
         # The API server allows no `type` beside it.
-        schema = _without(schema, "anyOf", "title", "default")
+        schema = _without(schema, "anyOf", "title")
     elif "anyOf" in schema:
         kept = [branch for branch in schema["anyOf"] if branch.get("type") != "null"]
         if len(kept) == 1:

@@ -11,7 +11,15 @@ from pydantic import Field
 
 from quorate.facts.partition_row import REPLICAS_MAX, Migration, MigrationKind, PartitionRow
 from quorate.facts.topology import Holder, Voter
-from quorate.facts.zone import SCALE_DOWN_MS, Planner, StorageKind, SyncWrites, ZoneRecord
+from quorate.facts.zone import (
+    NEVER_MS,
+    SCALE_DOWN_MS,
+    DataNodes,
+    Planner,
+    StorageKind,
+    SyncWrites,
+    ZoneRecord,
+)
 from quorate.protocol.metastore import SHARD_PARTITIONS
 from quorate.wire.resource import Integer, Part, Resource, Rule, Text, immutable
 from quorate.wire.zone import ObjectName
@@ -144,6 +152,17 @@ class StoredRow(Part):
     )
 
 
+class StoredDataNodes(Part):
+    """The agents that may hold the zone's copies, as its timers left them."""
+
+    nodes: list[Name]
+    """Their names."""
+    joined: Natural = 0
+    """The revision of the topology up to which joins were taken in."""
+    left: Natural = 0
+    """The revision up to which leaves were taken in."""
+
+
 class AcceptedZone(Part):
     """The zone as the master accepted it: what its agents work with."""
 
@@ -170,7 +189,12 @@ class AcceptedZone(Part):
     external_ports: dict[str, Integer] = Field(default_factory=dict)
     """The port at which clients of an external listener reach each agent."""
     scale_down_seconds: Natural = SCALE_DOWN_MS // 1000
-    """How long an agent that has left is waited for before a spare takes its place."""
+    """How long an agent that has left is waited for before a spare takes its place.  Never:
+    9007199254740."""
+    scale_up_seconds: Natural = 0
+    """How long after it joined an agent gets copies.  Never: 9007199254740."""
+    data_nodes: StoredDataNodes | None = None
+    """The zone's data nodes; absent before its first placement."""
 
 
 class ZoneRef(Part):
@@ -286,6 +310,8 @@ def accepted_zone(record: ZoneRecord) -> AcceptedZone:
         port=record.port,
         external_ports=dict(record.external_ports),
         scale_down_seconds=record.scale_down_ms // 1000,
+        scale_up_seconds=record.scale_up_ms // 1000,
+        data_nodes=_stored_data_nodes(record.data_nodes),
     )
 
 
@@ -305,8 +331,26 @@ def zone_record(zone: ZoneRef, accepted: AcceptedZone) -> ZoneRecord:
         placed=accepted.placed,
         port=accepted.port,
         external_ports=dict(accepted.external_ports),
-        scale_down_ms=accepted.scale_down_seconds * 1000,
+        scale_down_ms=_timer_ms(accepted.scale_down_seconds),
+        scale_up_ms=_timer_ms(accepted.scale_up_seconds),
+        data_nodes=_data_nodes(accepted.data_nodes),
     )
+
+
+def _timer_ms(seconds: int) -> int:
+    return NEVER_MS if seconds >= NEVER_MS // 1000 else seconds * 1000
+
+
+def _stored_data_nodes(known: DataNodes | None) -> StoredDataNodes | None:
+    if known is None:
+        return None
+    return StoredDataNodes(nodes=list(known.nodes), joined=known.joined, left=known.left)
+
+
+def _data_nodes(stored: StoredDataNodes | None) -> DataNodes | None:
+    if stored is None:
+        return None
+    return DataNodes(tuple(stored.nodes), stored.joined, stored.left)
 
 
 def _stored_holder(holder: Holder | None) -> StoredHolder | None:

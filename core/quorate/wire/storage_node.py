@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from quorate.facts.topology import NodeRecord
+from quorate.facts.topology import Happening, NodeRecord
 from quorate.wire.resource import Integer, Part, Resource, Rule, Text, immutable
 from quorate.wire.zone import ObjectName
 
@@ -19,6 +19,15 @@ class PortRange(Part):
     """The lowest port."""
     last: Annotated[Integer, Field(ge=1, le=65535)]
     """The highest port, itself included."""
+
+
+class StoredHappening(Part):
+    """When the agent last joined, or left: timers of zones count from it."""
+
+    revision: Annotated[Integer, Field(ge=0)]
+    """Numbers the joins and leaves of the cluster's agents; a later one has a higher number."""
+    age_ms: Annotated[Integer, Field(ge=0)] = 0
+    """Milliseconds from then until this was written, without the time when no operator led."""
 
 
 class StorageNodeSpec(Part):
@@ -52,6 +61,10 @@ class StorageNodeSpec(Part):
     """The master gives each zone a client port of these.  If absent, the agent chooses."""
     external_host: Text = ""
     """The host that clients of an external listener are told.  Empty: they cannot reach it."""
+    joined: StoredHappening | None = None
+    """The last time that it joined."""
+    left: StoredHappening | None = None
+    """The last time that it left; absent: never."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         immutable("node", "a registration belongs to one agent; create another StorageNode"),
@@ -110,6 +123,8 @@ def node_spec(cluster: str, record: NodeRecord) -> StorageNodeSpec:
         draining=record.draining,
         client_ports=_stored_range(record.client_ports),
         external_host=record.external_host,
+        joined=_stored_happening(record.joined),
+        left=_stored_happening(record.left),
     )
 
 
@@ -129,7 +144,19 @@ def node_record(spec: StorageNodeSpec) -> NodeRecord:
         spec.draining,
         (spec.client_ports.first, spec.client_ports.last) if spec.client_ports else None,
         spec.external_host,
+        _happening(spec.joined),
+        _happening(spec.left),
     )
+
+
+def _stored_happening(happening: Happening | None) -> StoredHappening | None:
+    if happening is None:
+        return None
+    return StoredHappening(revision=happening.revision, age_ms=happening.age_ms)
+
+
+def _happening(stored: StoredHappening | None) -> Happening | None:
+    return Happening(stored.revision, stored.age_ms) if stored is not None else None
 
 
 def _stored_range(ports: tuple[int, int] | None) -> PortRange | None:

@@ -4,11 +4,19 @@ import enum
 import re
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from quorate.facts.keyspace import SLOT_COUNT, is_partition_count
 from quorate.facts.partition_row import REPLICAS_MAX
-from quorate.facts.zone import SCALE_DOWN_MS, Planner, StorageKind, SyncWrites, ZoneRecord
+from quorate.facts.zone import (
+    NEVER_MS,
+    SCALE_DOWN_MS,
+    Planner,
+    StorageKind,
+    SyncWrites,
+    ZoneRecord,
+)
+from quorate.planning.data_nodes import TimerKind
 from quorate.wire.resource import (
     API_VERSION,
     Conditions,
@@ -63,7 +71,48 @@ Quantity = Annotated[
     Annotated[int, Field(strict=True)] | Annotated[str, Field(strict=True, max_length=20)],
     Field(json_schema_extra={"x-kubernetes-int-or-string": True}),
 ]
-Timer = Annotated[Integer, Field(ge=0, le=TIMER_SECONDS_MAX)]
+NEVER = "Never"
+_TIMER_WANTED = f"write seconds as an integer from 0 to {TIMER_SECONDS_MAX}, or {NEVER}"
+
+
+def _is_timer(value: object) -> bool:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return 0 <= value <= TIMER_SECONDS_MAX
+    return value == NEVER
+
+
+def _checked_timer(value: object) -> object:
+    if not _is_timer(value):
+        raise ValueError(_TIMER_WANTED)
+    return value
+
+
+Timer = Annotated[
+    int | str,
+    BeforeValidator(_checked_timer),
+    Field(json_schema_extra={"x-kubernetes-int-or-string": True}),
+]
+
+
+def _timer_rule(field: str, attribute: str) -> Rule:
+    is_seconds = f"type(self.{field}) == int ? self.{field} >= 0 && self.{field} <= "
+    cel = f"!has(self.{field}) || ({is_seconds}{TIMER_SECONDS_MAX} : self.{field} == '{NEVER}')"
+
+    def holds(new: "ZoneSpec", _: object) -> bool:
+        value = getattr(new, attribute)
+        return value is None or _is_timer(value)
+
+    return Rule(field, cel, _TIMER_WANTED, holds)
+
+
+def timer_ms(value: int | str) -> int:
+    """Return the milliseconds of a valid timer; NEVER_MS for Never."""
+    return NEVER_MS if isinstance(value, str) else value * 1000
+
+
+def timer_value(ms: int) -> int | str:
+    """Return the timer as a manifest has it."""
+    return NEVER if ms >= NEVER_MS else ms // 1000
 
 
 class ObjectName(Part):
@@ -108,13 +157,16 @@ class ZoneSpec(Part):
     manifest applied again finds them; Delete: they go, too.  Absent: Retain on Kubernetes; the
     embedded operator deletes."""
     data_nodes_auto_adjust_scale_up_seconds: Timer = 0
-    """How long after a node joined it becomes a data node of the zone.  Default 0: at once."""
+    """How long after a node joined it becomes a data node of the zone, in seconds, or Never.  A
+    later join starts the time again, and all that joined become data nodes in one step.  Default 0:
+    at once."""
     data_nodes_auto_adjust_scale_down_seconds: Timer = SCALE_DOWN_MS // 1000
-    """How long after a node left it stops being a data node: then a spare node takes its copies.
-    Primaries do not wait for this.  Default 300; 0: as soon as the node is taken for left."""
+    """How long after a node left it stops being a data node, in seconds, or Never: then a spare
+    node takes its copies.  A later leave starts the time again.  Primaries do not wait for this.
+    Default 300; 0: as soon as the node is taken for left."""
     partition_distribution_reset_timeout_seconds: Timer | None = None
     """HIGH_AVAILABILITY only: how long a lost majority is waited for before the partition narrows
-    to what is left.  Absent: never."""
+    to what is left, in seconds, or Never.  Absent: Never."""
     data_nodes_filter: Annotated[Text, Field(min_length=1, max_length=1024)] | None = None
     """A JSONPath expression over node attributes; nodes it selects may hold the zone's data.
     Absent: all nodes."""
@@ -123,6 +175,14 @@ class ZoneSpec(Part):
     for the primary alone."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
+        _timer_rule("dataNodesAutoAdjustScaleUpSeconds", "data_nodes_auto_adjust_scale_up_seconds"),
+        _timer_rule(
+            "dataNodesAutoAdjustScaleDownSeconds", "data_nodes_auto_adjust_scale_down_seconds"
+        ),
+        _timer_rule(
+            "partitionDistributionResetTimeoutSeconds",
+            "partition_distribution_reset_timeout_seconds",
+        ),
         Rule(
             "partitions",
             f"self.partitions in {list(PARTITION_COUNTS)}",
@@ -213,6 +273,17 @@ class ZoneMigrations(Part):
     """Bytes that the running ones still have to copy."""
 
 
+class ZoneTimer(Part):
+    """A timer that runs."""
+
+    kind: TimerKind
+    """ScaleUp adds data nodes when it fires, ScaleDown removes them."""
+    nodes: list[Text] = Field(default_factory=list)
+    """The agents that it will add or remove."""
+    due: Text = ""
+    """When it fires, RFC 3339; empty: never, by the zone's spec."""
+
+
 class ZoneStatus(Part):
     """What the operator observes.  Ownership itself is in the PartitionTables, never here."""
 
@@ -239,6 +310,8 @@ class ZoneStatus(Part):
     """Number of missing copies -> number of partitions that miss that many."""
     migrations: ZoneMigrations = ZoneMigrations()
     conditions: Conditions = Field(default_factory=list)
+    timers: list[ZoneTimer] = Field(default_factory=list)
+    """The timers that run, and what they will do."""
     placed_uid: Text = ""
     """The uid of this object once all its partitions have had owners.  After that it is never
     placed anew, even if its PartitionTables are lost."""
@@ -282,7 +355,8 @@ def to_record(zone: Zone, ports: dict[str, int] | None = None) -> ZoneRecord:
         planner=spec.planner,
         placed=bool(zone.metadata.uid) and zone.status.placed_uid == zone.metadata.uid,
         port=zone.status.port,
-        scale_down_ms=spec.data_nodes_auto_adjust_scale_down_seconds * 1000,
+        scale_down_ms=timer_ms(spec.data_nodes_auto_adjust_scale_down_seconds),
+        scale_up_ms=timer_ms(spec.data_nodes_auto_adjust_scale_up_seconds),
     )
 
 
@@ -300,7 +374,9 @@ def manifest_of(record: ZoneRecord, cluster: str) -> dict[str, object]:
     if record.max_memory_bytes:
         spec["maxMemory"] = record.max_memory_bytes
     if record.scale_down_ms != SCALE_DOWN_MS:
-        spec["dataNodesAutoAdjustScaleDownSeconds"] = record.scale_down_ms // 1000
+        spec["dataNodesAutoAdjustScaleDownSeconds"] = timer_value(record.scale_down_ms)
+    if record.scale_up_ms:
+        spec["dataNodesAutoAdjustScaleUpSeconds"] = timer_value(record.scale_up_ms)
     return {
         "apiVersion": API_VERSION,
         "kind": Zone.kind_name(),
@@ -312,13 +388,10 @@ def manifest_of(record: ZoneRecord, cluster: str) -> dict[str, object]:
 def unsupported(zone: Zone) -> str:
     """What this version cannot do yet of what the zone asks, with the way out; empty when all."""
     spec = zone.spec
-    up = spec.data_nodes_auto_adjust_scale_up_seconds
     asked: list[tuple[str, int | str, str]] = []
     if spec.consistency_mode is not ConsistencyMode.STRONG_CONSISTENCY:
         way_out = "declare the Zone with consistencyMode: STRONG_CONSISTENCY"
         asked.append(("consistencyMode", spec.consistency_mode, way_out))
-    if up != 0:
-        asked.append(("dataNodesAutoAdjustScaleUpSeconds", up, "write 0"))
     if spec.data_nodes_filter is not None:
         asked.append(("dataNodesFilter", spec.data_nodes_filter, "remove the field"))
     return "; ".join(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from quorate.facts.addresses import join_address
 from quorate.facts.zone import StorageKind
-from quorate.protocol.status import ClusterStatus
+from quorate.protocol.status import ClusterStatus, TimerStatus
 from quorate.protocol.status import ZoneStatus as Observed
 from quorate.wire.resource import Condition
 from quorate.wire.storage_cluster import (
@@ -18,7 +18,7 @@ from quorate.wire.storage_cluster import (
     StorageCluster,
     StorageClusterStatus,
 )
-from quorate.wire.zone import Zone, ZoneMigrations, ZonePartitions, ZoneStatus
+from quorate.wire.zone import Zone, ZoneMigrations, ZonePartitions, ZoneStatus, ZoneTimer
 from quorate_operator import names
 from quorate_operator.declared.acceptance import Acceptance
 from quorate_operator.declared.drains import DrainView
@@ -26,6 +26,7 @@ from quorate_operator.mastership.refused_writes import MASTER_FAILED, Refusal
 from quorate_operator.owned.children import client_service_name
 from quorate_operator.owned.kube_nodes import NO_NODE_YET
 from quorate_operator.owned.owned_objects import ManagedView, selector_text
+from quorate_operator.process.clock import rfc3339
 
 _Fact = tuple[str, bool | None, str, str]
 """(type, true | false | unknown, reason, message)."""
@@ -120,7 +121,13 @@ def zone_status(
             unknown if seen.problem else _zone_facts(zone, acceptance, observed, lacks_name)
         ),
         placed_uid=zone.metadata.uid if observed.placed else zone.status.placed_uid,
+        timers=[_timer(timer) for timer in observed.timers],
     )
+
+
+def _timer(timer: TimerStatus) -> ZoneTimer:
+    due = rfc3339(timer.due_ms) if timer.due_ms is not None else ""
+    return ZoneTimer(kind=timer.kind, nodes=list(timer.nodes), due=due)
 
 
 def _endpoints(hosts: Mapping[str, str], ports: Mapping[str, int]) -> list[str]:

@@ -7,8 +7,10 @@ might never write that object.  Nothing here reads or waits: the shell does.
 Missing or new shards are reported only if the zone's record is there and does not say that the zone
 is being deleted.  Missing registrations are always reported.
 
-Zones' records are not reported.  What users declare is declared to every master, and a master with
-a successor must not write a record again that its successor has removed with the zone.
+Zones' records are reported if another process changed them: they have the zone's data nodes.  One
+that is gone, or of a zone that is being deleted, is not.  What users declare is declared to every
+master, and a master with a successor must not write a record again that its successor has removed
+with the zone.
 """
 
 from collections.abc import Iterator, Mapping
@@ -74,13 +76,20 @@ class SecondLook:
         return [
             (key, stored.get(key))
             for key in [*revisions, *new]
-            if isinstance(key, ShardKey | NodeKey) and key not in self._touched
+            if (isinstance(key, ShardKey | NodeKey) or _is_kept(key, stored))
+            and key not in self._touched
             if (_is_gone(key, stored) if key not in stored else _is_other(key, stored, revisions))
         ]
 
     def is_news(self, key: Key, revision: Revision | None, known: Revision | None) -> bool:
         """Return whether another process seems to have changed an object seen at `revision`."""
         return revision != known and key not in self._in_flight
+
+
+def _is_kept(key: Key, stored: Mapping[Key, Stored]) -> bool:
+    """Return whether the record of a zone is there, and the zone is not being deleted."""
+    head = stored.get(key)
+    return head is not None and isinstance(head.value, ZoneRecord) and not head.value.deleting
 
 
 def _is_other(key: Key, stored: Mapping[Key, Stored], revisions: Mapping[Key, Revision]) -> bool:
@@ -96,5 +105,4 @@ def _is_gone(key: Key, stored: Mapping[Key, Stored]) -> bool:
 
 
 def _is_led(key: ShardKey, stored: Mapping[Key, Stored]) -> bool:
-    head = stored.get(ZoneKey(key.uid))
-    return head is not None and isinstance(head.value, ZoneRecord) and not head.value.deleting
+    return _is_kept(ZoneKey(key.uid), stored)

@@ -11,9 +11,10 @@ def boot_ms() -> int:
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
-def rfc3339() -> str:
-    """Return the present time as the Kubernetes API writes it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def rfc3339(wall_ms: int | None = None) -> str:
+    """Return a wall-clock time as the Kubernetes API writes it; None: the present."""
+    time_then = datetime.now(UTC) if wall_ms is None else datetime.fromtimestamp(wall_ms / 1e3, UTC)
+    return time_then.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Clock:

@@ -105,9 +105,14 @@ BAD = {
     ),
     "write mode of a strong zone": (zone(writeMode="PRIMARY_SYNC"), "remove writeMode"),
     "unknown write mode": (zone(writeMode="NO_SYNC", **HIGH), "FULL_SYNC"),
-    "negative timer": (zone(dataNodesAutoAdjustScaleDownSeconds=-1), "greater than or equal to 0"),
-    "endless timer": (zone(dataNodesAutoAdjustScaleUpSeconds=10**10), "less than or equal to"),
-    "timer with a unit": (zone(dataNodesAutoAdjustScaleUpSeconds="10s"), "ScaleUpSeconds"),
+    "negative timer": (zone(dataNodesAutoAdjustScaleDownSeconds=-1), "seconds as an integer"),
+    "endless timer": (zone(dataNodesAutoAdjustScaleUpSeconds=10**10), "or Never"),
+    "timer with a unit": (zone(dataNodesAutoAdjustScaleUpSeconds="10s"), "or Never"),
+    "timer in lower case": (zone(dataNodesAutoAdjustScaleUpSeconds="never"), "or Never"),
+    "reset timer with a unit": (
+        zone(partitionDistributionResetTimeoutSeconds="5s", **HIGH),
+        "or Never",
+    ),
     "synced writes in memory": (
         zone(storage="InMemory", syncWrites="Always"),
         "only a zone with storage: Persistent has syncWrites",

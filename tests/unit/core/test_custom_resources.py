@@ -9,7 +9,7 @@ from quorate.facts.addresses import split_address
 from quorate.facts.errors import WireError
 from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
 from quorate.facts.topology import Holder, NodeRecord, Voter
-from quorate.facts.zone import Planner, StorageKind, SyncWrites, ZoneRecord
+from quorate.facts.zone import NEVER_MS, Planner, StorageKind, SyncWrites, ZoneRecord
 from quorate.wire.crds import KINDS, crds
 from quorate.wire.partition_table import (
     StoredRow,
@@ -22,7 +22,7 @@ from quorate.wire.partition_table import (
 from quorate.wire.resource import API_VERSION, Resource, Rule, is_short_name
 from quorate.wire.storage_cluster import StorageCluster, external
 from quorate.wire.storage_node import node_record, node_spec
-from quorate.wire.zone import Zone, memory_bytes, to_record, unsupported
+from quorate.wire.zone import Zone, manifest_of, memory_bytes, to_record, unsupported
 
 Manifest = dict[str, Any]
 
@@ -120,6 +120,27 @@ def test_a_zone_becomes_the_record_that_the_core_uses() -> None:
     assert to_record(hasty).scale_down_ms == 0
 
 
+@pytest.mark.parametrize(("written", "ms"), [(0, 0), (7, 7_000), ("Never", NEVER_MS)])
+@pytest.mark.parametrize("field", ["ScaleUp", "ScaleDown"])
+def test_a_timer_is_seconds_or_never(field: str, written: int | str, ms: int) -> None:
+    name = f"dataNodesAutoAdjust{field}Seconds"
+    record = to_record(Zone.parse(zone(**{name: written})))
+    assert (record.scale_up_ms if field == "ScaleUp" else record.scale_down_ms) == ms
+    spec = manifest_of(record, "main")["spec"]
+    assert isinstance(spec, dict)
+    assert to_record(Zone.parse(zone(**spec))) == record
+    reference = ZoneRef(name="sessions", uid="uid-1")
+    assert zone_record(reference, accepted_zone(record)) == record
+
+
+@pytest.mark.parametrize("written", ["never", "60", "", 60.5, True, -1, 10**9, [60], {}])
+def test_another_timer_is_refused_with_what_to_write(written: object) -> None:
+    said = refusal(zone(dataNodesAutoAdjustScaleUpSeconds=written))
+
+    assert "spec.dataNodesAutoAdjustScaleUpSeconds is" in said
+    assert "write seconds as an integer from 0 to 315360000, or Never" in said
+
+
 @pytest.mark.parametrize(
     ("quantity", "expected"),
     [(5, 5), ("5", 5), ("3k", 3000), ("2Ki", 2048), ("512Mi", 512 << 20), ("1T", 10**12)],
@@ -132,12 +153,11 @@ def test_what_is_not_supported_yet_is_said_field_by_field() -> None:
     parsed = Zone.parse(
         zone(
             consistencyMode="HIGH_AVAILABILITY",
-            dataNodesAutoAdjustScaleUpSeconds=600,
             dataNodesFilter="$..*",
         )
     )
 
-    assert unsupported(parsed).count("is not supported yet") == 3
+    assert unsupported(parsed).count("is not supported yet") == 2
     assert unsupported(Zone.parse(zone())) == ""
 
 

@@ -105,8 +105,8 @@ async def test_a_bad_manifest_is_refused_with_a_sentence(
             "spec.consistencyMode HIGH_AVAILABILITY is not supported yet",
         ),
         (
-            manifest("Zone", "z", clusterRef={"name": "main"}, dataNodesAutoAdjustScaleUpSeconds=5),
-            "spec.dataNodesAutoAdjustScaleUpSeconds 5 is not supported yet: write 0",
+            manifest("Zone", "z", clusterRef={"name": "main"}, dataNodesFilter="$..*"),
+            "spec.dataNodesFilter $..* is not supported yet: remove the field",
         ),
         (
             manifest("Zone", "z", clusterRef={"name": "other"}),

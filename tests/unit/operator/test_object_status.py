@@ -311,7 +311,7 @@ def test_a_mode_that_is_not_supported_yet_is_not_led() -> None:
 def test_a_led_zone_that_asks_for_too_much_stays_led_as_it_was() -> None:
     led = ZoneRecord("u", "sessions", 16, 3)
 
-    acceptance = accept(zone(dataNodesAutoAdjustScaleUpSeconds=5, replicas=5), True, led)
+    acceptance = accept(zone(dataNodesFilter="$..*", replicas=5), True, led)
 
     assert acceptance.record == led
     assert acceptance.reason == "NotSupportedYet"

@@ -51,6 +51,15 @@ def test_what_is_gone_or_another_is_news() -> None:
     assert look.unread({HEAD: head(), SHARD: ROWS}, known) == [(SHARD, ROWS), (NodeKey("a"), None)]
 
 
+def test_a_zones_record_that_another_has_changed_is_news() -> None:
+    look = SecondLook()
+    look.begin()
+
+    assert look.unread({HEAD: head()}, {HEAD: "0"}) == [(HEAD, head())]
+    assert look.unread({HEAD: head(deleting=True)}, {HEAD: "0"}) == []
+    assert look.unread({}, {HEAD: "0"}) == []
+
+
 def test_what_the_master_writes_itself_is_no_news() -> None:
     look = SecondLook()
     look.begin()

@@ -380,6 +380,7 @@ class Master:
                 placed=is_placed,
                 port=known.port or self._ports.unless_taken(record.uid, record.port),
                 external_ports=known.external_ports,
+                data_nodes=known.data_nodes,
             )
             if wanted == zone.record:
                 return
@@ -400,6 +401,7 @@ class Master:
                     self._cluster.sends.append((node, MasterPing(self.master_term, self._ping)))
         self._cluster.ask_summaries(now)
         self._nodes.judge(now)
+        self._nodes.store_ages(now)
         self.decide(now)
 
     def decide(self, now: Now) -> None:
@@ -480,7 +482,9 @@ class Master:
         if self._nodes.members_changed:
             self._nodes.members_changed = False
             records = tuple(
-                agent.record for _, agent in sorted(self.agents.items()) if agent.record is not None
+                agent.record.as_told()
+                for _, agent in sorted(self.agents.items())
+                if agent.record is not None
             )
             self._cluster.members_told += 1
             members = Members(self.master_term, records, self._cluster.members_told)
@@ -520,7 +524,7 @@ class Master:
         """Take the stored value, after a write that failed or whose outcome is unknown."""
         self._writing.discard(key)
         if isinstance(key, NodeKey):
-            self._nodes.reloaded(key.name, value if isinstance(value, NodeRecord) else None)
+            self._nodes.reloaded(key.name, value if isinstance(value, NodeRecord) else None, now)
         elif isinstance(key, ZoneKey):
             zone = self.zones.get(key.uid)
             if zone is not None:

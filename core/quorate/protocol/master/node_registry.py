@@ -16,10 +16,17 @@ import msgspec
 from quorate.facts.addresses import join_address
 from quorate.facts.partition_row import majority, quorum
 from quorate.facts.time import Now
-from quorate.facts.topology import NodeRecord, Voter
+from quorate.facts.topology import Happening, NodeRecord, Voter
 from quorate.protocol.master.told_places import ToldPlaces
 from quorate.protocol.members.cluster import Cluster
-from quorate.protocol.members.membership import KnownAgent, left, older_image, record_of, refusal
+from quorate.protocol.members.membership import (
+    KnownAgent,
+    Past,
+    left,
+    older_image,
+    record_of,
+    refusal,
+)
 from quorate.protocol.members.zone_ports import ZonePorts
 from quorate.protocol.messages.events import Reason
 from quorate.protocol.messages.handshake import Hello, RefusalCode, Refused
@@ -29,6 +36,9 @@ from quorate.protocol.zone_master.zone_master import ZoneMaster
 
 STALL_MS = 1000
 """If `judge` was not called for this long, this process was suspended or overloaded."""
+
+AGES_MS = 15_000
+"""How often the ages of joins and leaves are stored while a timer counts from them."""
 
 
 class NodeRegistry:
@@ -46,12 +56,15 @@ class NodeRegistry:
         self._ports = ports
         self._started_ms = now.boot_ms
         self._judged_ms = now.boot_ms
+        self._aged_ms = now.boot_ms
 
     def load(self, record: NodeRecord, now: Now) -> None:
         """Take a registration that the metastore holds."""
         agent = self._agents[record.name] = KnownAgent(record, now.boot_ms)
-        if record.left_since_ms is not None:
-            agent.left_ms = now.boot_ms - max(0, now.wall_ms - record.left_since_ms)
+        agent.has_left = record.left_since_ms is not None
+        self._take_happenings(agent, record, now)
+        if agent.has_left and agent.left is None:  # stored by a version that did not number leaves
+            agent.left = self._happened(now)
 
     # --- who comes and goes ----------------------------------------------------------------------
 
@@ -137,14 +150,14 @@ class NodeRegistry:
         if agent.record == wanted and agent.newest == wanted:
             self._welcome(hello.node, agent)
         else:
-            self._register(hello.node, agent, wanted)
+            self._register(hello.node, agent, wanted, now)
 
     def _welcome(self, node: str, agent: KnownAgent) -> None:
         """Let the agent take part: its incarnation is registered."""
         if agent.connected and not agent.online:
             self._cluster.event("", None, Reason.NODE_JOINED, f"{node} joined")
         agent.online = agent.connected
-        agent.left_ms = -1
+        agent.has_left = False
         agent.leaving = False
         agent.forget_reports()
         agent.inventory.clear()
@@ -164,12 +177,13 @@ class NodeRegistry:
         agent.connected = False
         if process_gone:
             agent.gone = True
-            if agent.online or agent.left_ms < 0:
+            if agent.online or not agent.has_left:
                 self._set_left(node, agent, now, "its process has ended")
 
     def _set_left(self, node: str, agent: KnownAgent, now: Now, why: str) -> None:
         agent.online = False
-        agent.left_ms = now.boot_ms
+        agent.has_left = True
+        agent.left = self._happened(now)
         agent.forget_reports()
         agent.pending = None
         if agent.newest is not None:
@@ -196,11 +210,11 @@ class NodeRegistry:
                 agent.asked_ms = max(asked_ms, self._started_ms)
             since = max(agent.heard_ms, self._started_ms)
             silent = now.boot_ms - since >= silence
-            if silent and (agent.online or agent.left_ms < 0):
+            if silent and (agent.online or not agent.has_left):
                 self._set_left(node, agent, now, f"silent for {silence} ms")
             elif not silent and not agent.online and agent.connected and agent.pending is None:
                 back = msgspec.structs.replace(agent.record, left_since_ms=None)
-                self._register(node, agent, back)
+                self._register(node, agent, back, now)
 
     # --- who is to hold nothing ------------------------------------------------------------------
 
@@ -231,10 +245,13 @@ class NodeRegistry:
                 n for n, a in self._agents.items() if a.online and not a.drain_wanted and n != node
             ]
             for zone in self._zones.values():
-                if zone.record.replicas > len(others) and zone.names(node):
+                left = [n for n in others if zone.is_data_node(n)]
+                if zone.record.replicas > len(left) and zone.names(node):
+                    waits = ", ".join(n for n in others if n not in left)
+                    way_out = f"wait until it may use {waits}" if waits else "add an agent first"
                     return (
                         f"node {node}: zone {zone.record.name} needs {zone.record.replicas} agents "
-                        f"and {len(others)} would remain; add an agent first"
+                        f"and {len(left)} would remain; {way_out}"
                     )
         agent.drain_wanted = draining
         self._write_wishes(node, agent, agent.newest)
@@ -265,17 +282,59 @@ class NodeRegistry:
             return f"node {node}: still holds copies of zone {', '.join(held)}"
         # No late message or write may write its record again.
         agent.online = agent.connected = False
-        agent.left_ms = now.boot_ms if agent.left_ms < 0 else agent.left_ms
+        agent.has_left = True
         agent.pending = agent.newest = None
         agent.drain_wanted = False
         agent.removing = True
         self.writes[node] = None
         return ""
 
+    # --- what happened, for the timers of zones --------------------------------------------------
+
+    def _happened(self, now: Now) -> Past:
+        """Return a change of the topology that happens now."""
+        self._cluster.revision += 1
+        return Past(Happening(self._cluster.revision), now.boot_ms)
+
+    def _take_happenings(self, agent: KnownAgent, record: NodeRecord, now: Now) -> None:
+        """Take when the agent joined and left from a registration that another master wrote."""
+        for happening in (record.joined, record.left):
+            if happening is not None:
+                self._cluster.revision = max(self._cluster.revision, happening.revision)
+        agent.joined, agent.left = _past(record.joined, now), _past(record.left, now)
+
+    def store_ages(self, now: Now) -> None:
+        """Store, now and then, how long ago the joins and leaves were that timers count from.
+
+        The next master counts on from there. So a timer is late by at most this interval and the
+        time without a master, and never early.
+        """
+        if now.boot_ms - self._aged_ms < AGES_MS:
+            return
+        self._aged_ms = now.boot_ms
+        awaited = {each for zone in self._zones.values() for each in zone.timers.awaited}
+        for node, agent in sorted(self._agents.items()) if awaited else ():
+            if agent.newest is None:
+                continue
+            aged = False
+            if agent.joined is not None and agent.joined.stored.revision in awaited:
+                agent.joined = agent.joined._replace(stored=agent.joined.aged(now))
+                aged = True
+            if agent.left is not None and agent.left.stored.revision in awaited:
+                agent.left = agent.left._replace(stored=agent.left.aged(now))
+                aged = True
+            if aged:
+                self._write_wishes(node, agent, agent.newest)
+
     # --- writes ----------------------------------------------------------------------------------
 
-    def _register(self, node: str, agent: KnownAgent, record: NodeRecord) -> None:
-        """Write `record`; the agent takes part once it is written."""
+    def _register(self, node: str, agent: KnownAgent, record: NodeRecord, now: Now) -> None:
+        """Write `record`; the agent takes part once it is written. It joins now, unless it is here.
+
+        It joins once, however often its registration has to be written.
+        """
+        if not agent.online and (agent.joined is None or agent.has_left) and not agent.pending:
+            agent.joined = self._happened(now)
         agent.pending = self._write_node(node, agent, record)
 
     def _write_node(self, node: str, agent: KnownAgent, record: NodeRecord) -> NodeRecord:
@@ -301,11 +360,11 @@ class NodeRegistry:
         if agent.pending == record:
             agent.pending = None
             self._welcome(node, agent)
-        self.members_changed = True
 
     def _take_record(self, agent: KnownAgent, record: NodeRecord | None) -> None:
         before, was_draining, agent.record = agent.record, agent.draining, record
-        self.members_changed |= record != before
+        told, told_before = (each and each.as_told() for each in (record, before))
+        self.members_changed |= told != told_before
         if record is not None and record.client_ports:
             self._ports.give()
         domains = {each.failure_domain for each in (before, record) if each is not None}
@@ -313,7 +372,7 @@ class NodeRegistry:
             for zone in self._zones.values():
                 zone.topology_changed()
 
-    def reloaded(self, node: str, record: NodeRecord | None) -> None:
+    def reloaded(self, node: str, record: NodeRecord | None, now: Now) -> None:
         """Take the stored registration after a write that failed or whose outcome is unknown."""
         agent = self._agents.get(node)
         if agent is None:
@@ -333,23 +392,24 @@ class NodeRegistry:
             self.writes[node] = None  # its removal was promised
             return
         if record is not None and agent.newest is not None and _is_later(record, agent):
-            self._take_later(node, agent, record)
+            self._take_later(node, agent, record, now)
             wanted = agent.pending
         agent.newest = self.writes.get(node) or record
         if wanted is not None and wanted == record:
             self.written(node, record)
         elif wanted is not None:
-            self._register(node, agent, wanted)
+            agent.pending = self._write_node(node, agent, wanted)
         elif agent.newest is not None and agent.newest != _with_wishes(agent.newest, agent):
             self._write_node(node, agent, agent.newest)
 
-    def _take_later(self, node: str, agent: KnownAgent, record: NodeRecord) -> None:
+    def _take_later(self, node: str, agent: KnownAgent, record: NodeRecord, now: Now) -> None:
         """Give up the earlier process that is known here: another master registered a later one.
 
         Nothing more is written of the earlier process. Otherwise the next master would take the
         later one's memory for a store that is gone for good.
         """
         self.writes.pop(node, None)
+        self._take_happenings(agent, record, now)
         if agent.pending is None:
             return
         agent.pending = None
@@ -398,7 +458,13 @@ def _with_wishes(record: NodeRecord, agent: KnownAgent) -> NodeRecord:
         draining=agent.drain_wanted,
         external_host=agent.external_host,
         failure_domain=agent.told_domain or agent.said_domain,
+        joined=agent.joined.stored if agent.joined is not None else None,
+        left=agent.left.stored if agent.left is not None else None,
     )
+
+
+def _past(stored: Happening | None, now: Now) -> Past | None:
+    return Past(stored, now.boot_ms - stored.age_ms) if stored is not None else None
 
 
 def _is_past(record: NodeRecord | None, meant: NodeRecord, agent: KnownAgent) -> bool:

@@ -52,6 +52,8 @@ class Cluster:
         """Whether something has changed that may let a migration start."""
         self.members_told = 0
         """The number of the last `Members`."""
+        self.revision = 0
+        """Of the topology: the number of its last change, the join or leave of a node."""
         self.sends: list[tuple[str, Message]] = []
         self.events: list[Event] = []
         self.zone_writes: dict[str, ZoneRecord | None] = {}

@@ -13,9 +13,23 @@ import msgspec
 from quorate.facts.addresses import join_address
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
-from quorate.facts.topology import Holder, NodeRecord, Voter
+from quorate.facts.topology import Happening, Holder, NodeRecord, Voter
 from quorate.protocol.messages.handshake import Hello, RefusalCode, Refused
 from quorate.protocol.messages.master import CopyReport
+
+
+class Past(NamedTuple):
+    """A change of the topology, as it was last stored, and when it was by this master's clock.
+
+    `at_ms`: on the boot clock; negative if it was before the machine's start.
+    """
+
+    stored: Happening
+    at_ms: int
+
+    def aged(self, now: Now) -> Happening:
+        """Return it with its age of now."""
+        return msgspec.structs.replace(self.stored, age_ms=now.boot_ms - self.at_ms)
 
 
 class KnownAgent:
@@ -32,6 +46,7 @@ class KnownAgent:
     - `inventory`: its reported copies by zone. `reported`: the zones whose copies it has reported.
       `told_all`: whether it has reported everything. `rows`: what it reported of zones with lost
       rows, by partition. `kept`: the zones of which it has anything stored.
+    - `has_left`: it was taken for left, and is not back. `joined`, `left`: the last time of each.
     - `asked_ms`: since when it is expected to report its copies; -1: it is not online.
     - `unreached`: members that it does not reach, by its last report.
     - `cordoned`: it is the last choice as a primary, as long as the caller of
@@ -47,12 +62,14 @@ class KnownAgent:
         "external_host",
         "followed",
         "gone",
+        "has_left",
         "heard_ms",
         "in_pod",
         "inventory",
+        "joined",
         "kept",
         "leaving",
-        "left_ms",
+        "left",
         "newest",
         "online",
         "pending",
@@ -84,7 +101,9 @@ class KnownAgent:
         self.said_domain, self.told_domain = ("", domain) if self.in_pod else (domain, "")
         self.followed: set[str] = set()
         self.heard_ms = heard_ms
-        self.left_ms = -1
+        self.has_left = False
+        self.joined: Past | None = None
+        self.left: Past | None = None
         self.asked_ms = -1
         self.reported: set[str] = set()
         self.told_all = False
@@ -131,7 +150,7 @@ def refusal(agent: KnownAgent | None, hello: Hello) -> Refused | None:
         return None
     if is_same_process(known, hello):
         return None
-    is_there = agent.left_ms < 0 or (agent.pending is not None and agent.connected)
+    is_there = not agent.has_left or (agent.pending is not None and agent.connected)
     if (known.store, known.incarnation) == (hello.store, hello.incarnation):
         return _copied_folder(hello) if is_there else _older_twin(hello)
     has_moved = (known.host, known.peer_port) != (hello.host, hello.peer_port)
@@ -281,7 +300,7 @@ class ZoneNodes:
             return True
         if agent.online:
             return agent.record.zone_store(self._persistent) != store
-        return agent.left_ms >= 0
+        return agent.has_left
 
     def gone_voters(self, row: PartitionRow) -> tuple[str, ...]:
         """Return the row's voters that have left, or whose store is not the one that votes."""
@@ -306,7 +325,7 @@ class ZoneNodes:
         agent = self._agents.get(node)
         if agent is None or self.refusal(node):
             return True
-        return self._zone in agent.reported or (not agent.online and agent.left_ms >= 0)
+        return self._zone in agent.reported or (not agent.online and agent.has_left)
 
     def asked_ms(self, node: str) -> int:
         """Return the time since when the inventory of `node` is expected; -1: it is not online."""

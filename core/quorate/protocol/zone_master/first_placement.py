@@ -12,6 +12,7 @@ from quorate.protocol.members.cluster import Cluster
 from quorate.protocol.members.zone_ports import ZonePorts
 from quorate.protocol.zone_master.causes import Cause, Why
 from quorate.protocol.zone_master.rebalance import Rebalance
+from quorate.protocol.zone_master.timers import ZoneTimers
 from quorate.protocol.zone_master.zone import Zone
 
 NOTE_MS = 5_000
@@ -21,13 +22,19 @@ class FirstPlacement:
     """First placement of one zone. `stored`: the stored record says that it was placed."""
 
     def __init__(
-        self, cluster: Cluster, ports: ZonePorts, zone: Zone, rebalance: Rebalance
+        self,
+        cluster: Cluster,
+        ports: ZonePorts,
+        zone: Zone,
+        rebalance: Rebalance,
+        timers: ZoneTimers,
     ) -> None:
         self.stored = False
         self._cluster = cluster
         self._ports = ports
         self._zone = zone
         self._rebalance = rebalance
+        self._timers = timers
         self._noted_ms = 0
 
     def place(self, missing: Sequence[int], now: Now) -> str:
@@ -61,6 +68,9 @@ class FirstPlacement:
             row = PartitionRow(partition, 1, 1, holders[0], tuple(owners), voters)
             zone.decided[partition] = (row, Why(Cause.PLACED))
         self._rebalance.target = target
+        if zone.record.data_nodes is None:  # stored when the zone is placed
+            nodes = self._timers.first(now)
+            zone.record = msgspec.structs.replace(zone.record, data_nodes=nodes)
         return "placing partitions"
 
     def note_placed(self, now: Now) -> None:

@@ -71,7 +71,7 @@ class Rebalance:
             if state == "online" and name in replaced:
                 state = "new-store"
             self._states[name] = state
-            if agent.record is None or state in ("draining", "unregistered"):
+            if agent.record is None or state in ("draining", "unregistered", "joining"):
                 continue
             there = state in ("online", "new-store") or (
                 state in ("waited", "refused") and bool(self._parts)
@@ -84,9 +84,12 @@ class Rebalance:
             return "unregistered"
         if agent.draining:
             return "draining"
+        known = record.data_nodes
+        is_in = known is None or agent.record.name in known.nodes
         if not agent.online:
-            waited = agent.left_ms < 0 or now.boot_ms - agent.left_ms < record.scale_down_ms
-            return "waited" if waited else "lost"
+            return "waited" if is_in else "lost"
+        if not is_in:
+            return "joining"
         refusal = self._nodes.refusal(agent.record.name)
         if refusal is not None:
             refused_ms = now.boot_ms - refusal.since_ms
@@ -97,9 +100,9 @@ class Rebalance:
         """Return whether the zone needs nothing, and will not by the passing of time alone.
 
         That is so if every partition serves with all its copies in their places, and every agent
-        was online at the last look.
+        was online at the last look. The zone's timers are for the caller to judge.
         """
-        if self.off_target or not set(self._states.values()) <= {"online"}:
+        if self.off_target or not set(self._states.values()) <= {"online", "joining"}:
             return False
         return all(
             part.serves
@@ -120,6 +123,7 @@ class Rebalance:
             "new-store": "{} came back with a new store: the votes of its old store are given up, "
             "then it gets new copies",
             "draining": "{} is draining",
+            "joining": "{} has joined and becomes a data node when the scale-up timer fires",
         }
         return [
             words[state].format(node)

@@ -18,29 +18,11 @@ from quorate.protocol.messages.master import TransferProgress
 from quorate.protocol.status import MigrationStatus, ZoneStatus
 from quorate.protocol.zone_master.decide_partition import PartitionState
 from quorate.protocol.zone_master.rebalance import Rebalance
+from quorate.protocol.zone_master.timers import ZoneTimers
+from quorate.protocol.zone_master.zone import Parts
 
 UNAVAILABLE_NAMED_MAX = 100
 LOST_SHOWN_MAX = 8
-
-
-class Parts(dict[int, PartitionState]):
-    """A zone's parts by partition, with a count of changes, so that readers can cache results."""
-
-    changes = 0
-
-    def __setitem__(self, partition: int, part: PartitionState) -> None:
-        self.changes += 1
-        super().__setitem__(partition, part)
-
-    def forget(self, partition: int) -> None:
-        """Remove the part of a partition that has no row for now."""
-        if super().pop(partition, None) is not None:
-            self.changes += 1
-
-    def clear(self) -> None:
-        """Remove all parts."""
-        self.changes += 1
-        super().clear()
 
 
 class Moved:
@@ -101,12 +83,14 @@ class ZoneView:
         parts: Parts,
         nodes: ZoneNodes,
         rebalance: Rebalance,
+        timers: ZoneTimers,
         moved: Moved,
         full: FullStorages,
     ) -> None:
         self._parts = parts
         self._nodes = nodes
         self._rebalance = rebalance
+        self._timers = timers
         self._moved = moved
         self._full = full
         self._known: ZoneStatus | None = None
@@ -128,6 +112,7 @@ class ZoneView:
             self._nodes.refusals(),
             self._nodes.holders(),
             self._full.by_node(),
+            self._timers.running,
         )
         known = self._known
         # Which partitions are LOST also depends on registrations.
@@ -148,6 +133,7 @@ class ZoneView:
             placed=record.placed,
             rebuilding=record.recovering,
             ownership=ownership,
+            timers=self._timers.running,
         )
 
     def roles(self) -> tuple[dict[str, int], dict[str, int]]:
@@ -265,7 +251,7 @@ def zone_status(
         ports=dict(record.ports),
         port=record.port,
         external_ports=dict(record.external_ports),
-        data_nodes=tuple(load.name for load in target.report.loads) if target else (),
+        data_nodes=record.data_nodes.nodes if record.data_nodes is not None else (),
         spread_violations=target.report.shared_domains if target else (),
         migrations=migrations,
         unavailable_partitions=tuple(unavailable[:UNAVAILABLE_NAMED_MAX]),

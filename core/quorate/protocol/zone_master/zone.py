@@ -6,7 +6,27 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.members.membership import ZoneNodes
 from quorate.protocol.zone_master.causes import Why
-from quorate.protocol.zone_master.status import Parts
+from quorate.protocol.zone_master.decide_partition import PartitionState
+
+
+class Parts(dict[int, PartitionState]):
+    """A zone's parts by partition, with a count of changes, so that readers can cache results."""
+
+    changes = 0
+
+    def __setitem__(self, partition: int, part: PartitionState) -> None:
+        self.changes += 1
+        super().__setitem__(partition, part)
+
+    def forget(self, partition: int) -> None:
+        """Remove the part of a partition that has no row for now."""
+        if super().pop(partition, None) is not None:
+            self.changes += 1
+
+    def clear(self) -> None:
+        """Remove all parts."""
+        self.changes += 1
+        super().clear()
 
 
 class Zone:
@@ -25,9 +45,12 @@ class Zone:
         self.sentence = ""
         """What the zone waits for before it is placed, or ""."""
 
+    def is_data_node(self, node: str) -> bool:
+        """Return whether `node` may hold copies, as far as the zone's timers decide it."""
+        known = self.record.data_nodes
+        return known is None or node in known.nodes
+
     @property
     def told(self) -> ZoneRecord:
         """The zone's record as agents are told it: its client port only once it is written."""
-        if self.record.port == self.port_written:
-            return self.record
-        return msgspec.structs.replace(self.record, port=self.port_written)
+        return msgspec.structs.replace(self.record, port=self.port_written, data_nodes=None)

@@ -43,6 +43,7 @@ from quorate.protocol.zone_master.publish_rows import RowPublisher
 from quorate.protocol.zone_master.rebalance import Rebalance
 from quorate.protocol.zone_master.rebuild_zone import ZoneRecovery
 from quorate.protocol.zone_master.status import Moved, ZoneView
+from quorate.protocol.zone_master.timers import ZoneTimers
 from quorate.protocol.zone_master.zone import Zone
 from quorate.protocol.zone_master.zone_deletion import ZoneDeletion
 
@@ -65,6 +66,7 @@ class ZoneMaster(Zone):
         self._pass_ms = -(1 << 40)
         self._is_quiet = False
         self._rebalance = Rebalance(cluster.agents, self.nodes, self.parts, cluster.settings)
+        self.timers = ZoneTimers(cluster, self)
         self._publisher = RowPublisher(cluster)
         self._deletion = ZoneDeletion(cluster, record.uid)
         self._moved = Moved()
@@ -73,8 +75,10 @@ class ZoneMaster(Zone):
         self._full = FullStorages(cluster, record.uid)
         self._recovery = ZoneRecovery(cluster, self, self._drop_row)
         self._all_placed = False
-        self.view = ZoneView(self.parts, self.nodes, self._rebalance, self._moved, self._full)
-        self._placement = FirstPlacement(cluster, ports, self, self._rebalance)
+        self.view = ZoneView(
+            self.parts, self.nodes, self._rebalance, self.timers, self._moved, self._full
+        )
+        self._placement = FirstPlacement(cluster, ports, self, self._rebalance, self.timers)
 
     # --- rows ------------------------------------------------------------------------------------
 
@@ -252,6 +256,8 @@ class ZoneMaster(Zone):
                 self._recovery.step(self._lacking(), now)
             is_whole = len(self.parts) == self.record.partitions
             self._placement.note_placed(now)
+            if is_whole:
+                self.timers.settle(now)
             if is_whole and self._rebalance.refresh(self.record, now):
                 for partition, part in self.parts.items():
                     if part.row.active is not None:
@@ -271,6 +277,7 @@ class ZoneMaster(Zone):
             is_still = is_whole and not self.decided and not self._writing
             self._events.look(self._rebalance, self._moved, is_still)
             was_quiet = self._is_quiet
+            is_still &= not self.timers.awaited
             self._is_quiet = is_still and self._rebalance.is_at_rest(self.record)
             if self._is_quiet and not was_quiet:  # spread the zones' full passes over time
                 self._pass_ms -= crc32(self.record.uid.encode()) % QUIET_PASS_MS

@@ -1,0 +1,120 @@
+"""A zone's data nodes: which nodes may hold its copies, and when that changes.
+
+Source: the scale-up and scale-down timers of IEP-131 and of Ignite 3's distribution zones;
+docs/protocol.md, section 7. A node that joins becomes a data node when the zone's scale-up timer
+fires, a node that leaves stops being one when the scale-down timer fires. A zone has one timer of
+each kind. A later join, or leave, starts it again, and when it fires it takes in all that happened
+until then, in one step.
+
+`settle` is stateless: it looks at what has happened, how long ago, and what was taken in before. So
+a changed time counts from what started the timer, and a new master goes on where the last one was.
+"""
+
+import enum
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from quorate.facts.topology import Happening
+from quorate.facts.zone import NEVER_MS, DataNodes
+
+
+class TimerKind(enum.StrEnum):
+    """The timers of a zone."""
+
+    SCALE_UP = "ScaleUp"
+    SCALE_DOWN = "ScaleDown"
+
+
+class Member(NamedTuple):
+    """A registered node as a zone's timers see it; the ages of its `joined` and `left` are of now.
+
+    `is_there`: it has not left. `is_voter`: a row of the zone names it.
+    """
+
+    name: str
+    is_there: bool
+    is_voter: bool
+    joined: Happening | None
+    left: Happening | None
+
+
+class Timer(NamedTuple):
+    """A timer that runs.
+
+    `nodes`: those that it will add or remove; `revision`: the change of the topology that started
+    it last; `left_ms`: until it fires, NEVER_MS: never.
+    """
+
+    kind: TimerKind
+    nodes: tuple[str, ...]
+    revision: int
+    left_ms: int
+
+    @property
+    def is_set(self) -> bool:
+        """Whether it will ever fire."""
+        return self.left_ms < NEVER_MS
+
+
+def first_data_nodes(members: Collection[Member]) -> DataNodes:
+    """Return the first data nodes of a zone: all that are there, or that hold copies."""
+    names = sorted(member.name for member in members if member.is_there or member.is_voter)
+    joined = [member.joined.revision for member in members if member.joined is not None]
+    return DataNodes(tuple(names), max(joined, default=0))
+
+
+def settle(
+    known: DataNodes, members: Collection[Member], up_ms: int, down_ms: int
+) -> tuple[DataNodes, tuple[Timer, ...]]:
+    """Return the data nodes now, and the timers that run.
+
+    `members`: all registered nodes; a node that is no longer registered is no data node. `up_ms`,
+    `down_ms`: the zone's times, 0: at once, NEVER_MS: never. A node that holds copies, and is back,
+    is a data node without waiting.
+    """
+    registered = {member.name for member in members}
+    back = {member.name for member in members if member.is_there and member.is_voter}
+    nodes = ({*known.nodes} & registered) | back
+    joins = {member.name: member.joined for member in members if member.joined is not None}
+    leaves = {member.name: member.left for member in members if member.left is not None}
+    added = [each for each in members if each.is_there and each.name not in nodes]
+    removed = [each for each in members if not each.is_there and each.name in nodes]
+    timers: list[Timer] = []
+
+    up = _timer(TimerKind.SCALE_UP, added, joins, known.joined, up_ms)
+    joined = known.joined
+    if up is not None and up.left_ms <= 0:
+        nodes |= {*up.nodes}
+        joined = max(joined, up.revision)
+    elif up is not None:
+        timers.append(up)
+
+    down = _timer(TimerKind.SCALE_DOWN, removed, leaves, known.left, down_ms)
+    left = known.left
+    if down is not None and down.left_ms <= 0:
+        nodes -= {*down.nodes}
+        left = max(left, down.revision)
+    elif down is not None:
+        timers.append(down)
+    return DataNodes(tuple(sorted(nodes)), joined, left), tuple(timers)
+
+
+def _timer(
+    kind: TimerKind,
+    waiting: Sequence[Member],
+    happenings: Mapping[str, Happening],
+    taken: int,
+    after_ms: int,
+) -> Timer | None:
+    """Return the timer that `waiting` wait for; None if there are none.
+
+    `happenings`: the last join, or leave, of each member; `taken`: the revision up to which they
+    were taken in. A node may wait for an earlier one: it was registered later than it joined.
+    """
+    if not waiting:
+        return None
+    names = tuple(sorted(member.name for member in waiting))
+    counted = [each for name, each in happenings.items() if each.revision > taken or name in names]
+    started = max(counted, key=lambda each: each.revision, default=Happening(taken, after_ms))
+    left_ms = NEVER_MS if after_ms >= NEVER_MS else max(after_ms - started.age_ms, 0)
+    return Timer(kind, names, started.revision, left_ms)

@@ -1,0 +1,96 @@
+"""The timers of one zone, which change its data nodes when agents join and leave.
+
+The rules are in planning/data_nodes.py; what timers count from, the ages of joins and leaves, is
+stored with the agents' registrations (node_registry.py).
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from quorate.facts.time import Now
+from quorate.facts.zone import DataNodes
+from quorate.planning.data_nodes import Member, Timer, first_data_nodes, settle
+from quorate.protocol.members.cluster import Cluster
+from quorate.protocol.messages.events import Reason
+from quorate.protocol.status import TimerStatus
+from quorate.protocol.zone_master.zone import Zone
+
+DUE_MOVED_MS = 1_000
+"""Clocks differ a little at every look; within this much a timer's end is said to be the same."""
+
+
+class ZoneTimers:
+    """The timers of one zone.
+
+    - `running`: those that ran at the last `settle`, as users see them.
+    - `awaited`: the revisions of the topology from which those count that will fire.
+    """
+
+    def __init__(self, cluster: Cluster, zone: Zone) -> None:
+        self.running: tuple[TimerStatus, ...] = ()
+        self.awaited: tuple[int, ...] = ()
+        self._cluster = cluster
+        self._zone = zone
+        known = zone.record.data_nodes
+        if known is not None:  # whose change took them in may be registered no longer
+            cluster.revision = max(cluster.revision, known.joined, known.left)
+
+    def first(self, now: Now) -> DataNodes:
+        """Return the data nodes of a zone that has none yet."""
+        return first_data_nodes(self._members(now, None))
+
+    def settle(self, now: Now) -> None:
+        """Let the timers fire that are due: the zone's record gets its data nodes of now."""
+        record = self._zone.record
+        known = record.data_nodes
+        if known is None:  # rows of an earlier version, or rebuilt from agents
+            known = self.first(now)
+        nodes, timers = settle(
+            known, self._members(now, known), record.scale_up_ms, record.scale_down_ms
+        )
+        self.awaited = tuple(timer.revision for timer in timers if timer.is_set)
+        self.running = tuple(self._shown(timer, now) for timer in timers)
+        if nodes != record.data_nodes:
+            self._zone.record = msgspec.structs.replace(record, data_nodes=nodes)
+            self._cluster.write_zone(self._zone.record)
+            self._report(known.nodes, nodes.nodes)
+
+    def _report(self, before: Sequence[str], nodes: Sequence[str]) -> None:
+        added = [node for node in nodes if node not in before]
+        removed = [node for node in before if node not in nodes]
+        changes = [f"added {', '.join(added)}"] if added else []
+        changes += [f"removed {', '.join(removed)}"] if removed else []
+        if changes:
+            about = f"{'; '.join(changes)}: data nodes are now {', '.join(nodes) or 'none'}"
+            self._cluster.event(self._zone.record.uid, None, Reason.DATA_NODES_CHANGED, about)
+
+    def _members(self, now: Now, known: DataNodes | None) -> list[Member]:
+        agents = self._cluster.agents
+        all_in = known is not None and agents.keys() <= {*known.nodes}
+        voters: set[str] = set()
+        if not all_in:  # only of others it matters
+            for part in self._zone.parts.values():
+                voters.update(voter.node for each in part.row.voter_sets for voter in each)
+        return [
+            Member(
+                name,
+                not agent.has_left,
+                name in voters,
+                agent.joined.aged(now) if agent.joined is not None else None,
+                agent.left.aged(now) if agent.left is not None else None,
+            )
+            for name, agent in agents.items()
+            if agent.record is not None and not agent.removing
+        ]
+
+    def _shown(self, timer: Timer, now: Now) -> TimerStatus:
+        """Return the timer as users see it; the same as before while it ends at the same time."""
+        due_ms = now.wall_ms + timer.left_ms if timer.is_set else None
+        for shown in self.running:
+            is_same = (shown.kind, shown.nodes) == (timer.kind, timer.nodes)
+            if not is_same or (shown.due_ms is None) != (due_ms is None):
+                continue
+            if due_ms is None or abs(due_ms - (shown.due_ms or 0)) < DUE_MOVED_MS:
+                return shown
+        return TimerStatus(timer.kind, timer.nodes, due_ms)

@@ -1,0 +1,74 @@
+"""A zone's data nodes change when its timers say so: never early, and in the end as they should.
+
+When agents came and went is noted here, on the world's own clock, when a master first knows of it.
+So neither ages that masters store nor their clocks can hide a mistake of theirs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from quorate.facts.errors import InvariantError
+from quorate.facts.zone import DataNodes, ZoneRecord
+from quorate.protocol.master.master import Master
+from quorate.protocol.members.membership import Past
+from quorate.protocol.metastore import ZoneKey
+from quorate_sim.world import MS
+
+if TYPE_CHECKING:
+    from quorate_sim.cluster import Cluster
+
+
+class TimerChecks:
+    """Watches every master's data nodes, after each of its steps."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._happened: dict[tuple[str, str, int], int] = {}
+
+    def looked(self, master: Master, before: dict[str, DataNodes | None]) -> None:
+        """A master has taken a step. `before`: the data nodes of each zone before it, by uid."""
+        now_ms = self._cluster.world.time_us // MS
+        for node, agent in master.agents.items():
+            for kind, past in (("joined", agent.joined), ("left", agent.left)):
+                if past is not None:
+                    self._happened.setdefault((node, kind, past.stored.revision), now_ms)
+        for uid, zone in master.zones.items():
+            known, nodes = before.get(uid), zone.record.data_nodes
+            if known is None or nodes is None or known is nodes:
+                continue
+            self._judge(master, zone.record, {*known.nodes}, {*nodes.nodes}, now_ms)
+
+    def _judge(
+        self, master: Master, record: ZoneRecord, before: set[str], nodes: set[str], now_ms: int
+    ) -> None:
+        parts = master.zones[record.uid].parts.values()
+        voters = {voter.node for part in parts for each in part.row.voter_sets for voter in each}
+        for node in sorted(nodes - before - voters):
+            agent = master.agents[node]
+            self._must_be_over("joined", node, agent.joined, record.scale_up_ms, now_ms)
+        for node in sorted(before - nodes):
+            known = master.agents.get(node)
+            if known is not None and known.record is not None and not known.removing:
+                self._must_be_over("left", node, known.left, record.scale_down_ms, now_ms)
+
+    def _must_be_over(
+        self, kind: str, node: str, past: Past | None, after_ms: int, now_ms: int
+    ) -> None:
+        if past is None:
+            raise InvariantError(f"a timer fired for {node}, which has never {kind}")
+        since_ms = now_ms - self._happened[node, kind, past.stored.revision]
+        if since_ms < after_ms * (1 - 2 * self._cluster.swarm.drift) - 1:
+            raise InvariantError(
+                f"{node} {kind} {since_ms} ms ago, and the timer of {after_ms} ms has fired"
+            )
+
+
+def data_node_problems(cluster: Cluster, record: ZoneRecord) -> list[str]:
+    """Which living agents are no data nodes of the zone, though all is quiet for long."""
+    stored = cluster.metastore.value(ZoneKey(record.uid))
+    known = stored.data_nodes if isinstance(stored, ZoneRecord) else None
+    if known is None:
+        return [f"zone {record.uid} has no data nodes"]
+    missing = sorted({agent.name for agent in cluster.living()} - {*known.nodes})
+    return [f"{node} is no data node of {record.uid}" for node in missing]

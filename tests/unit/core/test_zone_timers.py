@@ -1,0 +1,192 @@
+"""A zone's timers outlive masters, obey no wall clock, and fire once."""
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+import msgspec
+import pytest
+
+from quorate.facts.zone import NEVER_MS, ZoneRecord
+from quorate.planning.data_nodes import TimerKind
+from quorate.protocol.metastore import NodeKey, ZoneKey
+from quorate_lone_master.world import LoneMaster
+
+HOUR_MS = 3_600_000
+SLOW = ZoneRecord("uid-1", "books", 4, 2, scale_up_ms=60_000, scale_down_ms=100_000)
+
+
+def data_nodes(world: LoneMaster, zone: ZoneRecord = SLOW) -> str:
+    """The data nodes that are stored, so that they outlive the master."""
+    record = world.stored[ZoneKey(zone.uid)]
+    assert isinstance(record, ZoneRecord)
+    assert record.data_nodes is not None
+    assert record.data_nodes.nodes == world.status(zone).data_nodes
+    return " ".join(record.data_nodes.nodes)
+
+
+def owners(world: LoneMaster, zone: ZoneRecord = SLOW) -> set[str]:
+    return {node for row in world.rows(zone).values() for node in row.owners}
+
+
+def succeed(world: LoneMaster, nodes: Iterable[str], *, boot_off_ms: int, wall_off_ms: int) -> None:
+    """Another machine's operator leads: its clocks show something else."""
+    world.boot_off_ms, world.wall_off_ms = boot_off_ms, wall_off_ms
+    world.follow()
+    world.same_processes = True
+    world.connect(*nodes)
+
+
+def test_a_joiner_gets_copies_when_the_timer_fires_and_not_before() -> None:
+    world = LoneMaster(SLOW)
+    world.connect("d")
+    world.pass_time(SLOW.scale_up_ms - 1_000)
+    assert data_nodes(world) == "a b c"
+    assert owners(world) == {"a", "b", "c"}
+    (timer,) = world.status(SLOW).timers
+    assert (timer.kind, timer.nodes) == (TimerKind.SCALE_UP, ("d",))
+    assert timer.due_ms is not None
+    assert abs(timer.due_ms - world.now.wall_ms - 1_000) <= 500
+
+    world.pass_time(10_000)
+
+    assert data_nodes(world) == "a b c d"
+    assert owners(world) == {"a", "b", "c", "d"}
+    assert world.status(SLOW).timers == ()
+    assert world.said("DataNodesChanged") == ["added d: data nodes are now a, b, c, d"]
+
+
+def test_joiners_of_one_window_enter_in_one_step() -> None:
+    world = LoneMaster(SLOW)
+    for node in ("d", "e", "f"):
+        world.connect(node)
+        world.pass_time(20_000)
+    world.pass_time(SLOW.scale_up_ms)
+
+    assert world.said("DataNodesChanged") == ["added d, e, f: data nodes are now a, b, c, d, e, f"]
+
+
+def test_many_changes_at_once_start_both_timers() -> None:
+    world = LoneMaster(SLOW)
+    world.kill("a")
+    world.connect("d", "e")
+    world.pass_time(1_000)
+    assert {(t.kind, t.nodes) for t in world.status(SLOW).timers} == {
+        (TimerKind.SCALE_UP, ("d", "e")),
+        (TimerKind.SCALE_DOWN, ("a",)),
+    }
+
+    world.pass_time(SLOW.scale_down_ms + 1_000)
+
+    assert data_nodes(world) == "b c d e"
+
+
+@pytest.mark.parametrize("wall_off_ms", [HOUR_MS, -HOUR_MS])
+def test_a_wall_clock_that_is_set_changes_nothing(wall_off_ms: int) -> None:
+    world = LoneMaster(SLOW)
+    world.kill("a")
+    world.pass_time(SLOW.scale_down_ms - 5_000)
+    world.wall_off_ms = wall_off_ms
+    world.pass_time(3_000)
+    assert data_nodes(world) == "a b c"
+
+    world.pass_time(10_000)
+
+    assert data_nodes(world) == "b c"
+
+
+@pytest.mark.parametrize("boot_off_ms", [HOUR_MS, -HOUR_MS])
+@pytest.mark.parametrize("wall_off_ms", [HOUR_MS, -HOUR_MS])
+def test_another_machines_master_counts_on(boot_off_ms: int, wall_off_ms: int) -> None:
+    """Late by what was not stored, a quarter of a minute, and the time without a master."""
+    world = LoneMaster(SLOW)
+    world.kill("a")
+    world.connect("d")
+    world.pass_time(50_000)
+    succeed(world, "bcd", boot_off_ms=boot_off_ms, wall_off_ms=wall_off_ms)
+    world.pass_time(9_000)
+    assert data_nodes(world) == "a b c"
+
+    world.pass_time(18_000)
+    assert data_nodes(world) == "a b c d"
+    succeed(world, "bcd", boot_off_ms=-boot_off_ms, wall_off_ms=-wall_off_ms)
+    world.pass_time(20_000)
+    assert data_nodes(world) == "a b c d"
+
+    world.pass_time(40_000)
+
+    assert data_nodes(world) == "b c d"
+    assert len(world.said("DataNodesChanged")) == 2
+
+
+def test_a_timer_that_fired_does_not_fire_again_under_the_next_master() -> None:
+    world = LoneMaster(SLOW)
+    world.kill("a")
+    world.pass_time(SLOW.scale_down_ms + 5_000)
+    assert data_nodes(world) == "b c"
+    succeed(world, "bc", boot_off_ms=5, wall_off_ms=0)
+    world.pass_time(2 * SLOW.scale_down_ms)
+
+    assert world.said("DataNodesChanged") == ["removed a: data nodes are now b, c"]
+
+
+def test_a_shorter_time_counts_from_the_join_and_fires_at_once_if_it_is_over() -> None:
+    world = LoneMaster(SLOW)
+    world.connect("d")
+    world.pass_time(30_000)
+    world.master.set_zone(msgspec.structs.replace(SLOW, scale_up_ms=40_000), world.now)
+    world.pass_time(5_000)
+    assert data_nodes(world) == "a b c"
+
+    world.master.set_zone(msgspec.structs.replace(SLOW, scale_up_ms=20_000), world.now)
+    world.pass_time(2_000)
+
+    assert data_nodes(world) == "a b c d"
+
+
+def test_never_waits_until_it_is_another_time() -> None:
+    world = LoneMaster(patient := msgspec.structs.replace(SLOW, scale_up_ms=NEVER_MS))
+    world.connect("d")
+    world.pass_time(300_000)
+    assert data_nodes(world) == "a b c"
+    assert [(timer.nodes, timer.due_ms) for timer in world.status(SLOW).timers] == [(("d",), None)]
+
+    world.master.set_zone(msgspec.structs.replace(patient, scale_up_ms=10_000), world.now)
+    world.pass_time(2_000)
+
+    assert data_nodes(world) == "a b c d"
+
+
+def test_a_zone_that_waits_for_nothing_that_will_happen_is_at_rest() -> None:
+    world = LoneMaster(msgspec.structs.replace(SLOW, scale_up_ms=NEVER_MS))
+    world.connect("d")
+    world.pass_time(60_000)
+    before = dict(world.stored)
+    assert world.master.zones[SLOW.uid].is_idle
+
+    world.pass_time(300_000)
+
+    assert world.stored == before, "ages are stored only while a timer counts from them"
+
+
+def test_ages_are_stored_while_a_timer_counts_from_them() -> None:
+    world = LoneMaster(SLOW)
+    world.connect("d")
+    ages: list[int] = []
+    for _ in range(5):
+        record = world.stored[NodeKey("d")]
+        ages.append(record.joined.age_ms)  # type: ignore[union-attr]
+        world.pass_time(15_000)
+
+    assert ages[0] == 0
+    assert [after - before for before, after in pairwise(ages[1:])] == [15_000] * 3
+    world.pass_time(60_000)
+    at_the_end = world.stored[NodeKey("d")]
+    world.pass_time(60_000)
+    assert world.stored[NodeKey("d")] == at_the_end
+
+
+def test_agents_are_told_of_no_timer() -> None:
+    world = LoneMaster(SLOW)
+    told = world.master.zones[SLOW.uid].told
+    assert told.data_nodes is None
+    assert world.master.zones[SLOW.uid].record.data_nodes is not None
