@@ -21,7 +21,6 @@ from quorate_conformance.case_files import Case
 from quorate_lone_master.world import LoneMaster
 
 BATCHED = "voters change one at a time: two lost stores take two reductions"
-EMPTIED = "a zone whose copies are all gone is LOST, it does not start afresh by itself"
 
 GOES_ROUND = {
     "stale_reduce_seed_variant": "a key left behind starts a round that nobody needs",
@@ -37,7 +36,7 @@ Step = dict[str, Any]
 def judge_of(case: Case) -> Callable[[Case], None] | str:
     """The judge, or why there is none."""
     if case.section == "volatile_start_guard":
-        return EMPTIED if not case.facts["has_data"] and not case.facts["unknown"] else _guard
+        return _guard if case.facts["has_data"] else _whole_restart
     if case.section != "cases":
         return f"there is no judge for the section {case.section!r}"
     if case.name == "two_nodes_restart_batched":
@@ -190,3 +189,20 @@ def _guard(case: Case) -> None:
     goes_on = present > 0 and present >= quorum(facts["peers"], dead)
 
     assert goes_on == (facts["decision"].startswith("reduce") or facts["peers"] == 2)
+
+
+def _whole_restart(case: Case) -> None:
+    """Nobody has data.  The group starts as it did the first time, once all are surely empty."""
+    facts = case.facts
+    nodes = [*facts["empty"], *facts["unknown"]]
+    zone = ZoneRecord("uid", "zone", 1, len(nodes), storage=StorageKind.IN_MEMORY, start_empty=True)
+    world = LoneMaster(zone, nodes=tuple(nodes))
+    before = world.rows(zone)[0]
+    world.kill(*nodes)
+    world.connect(*facts["empty"])
+    world.pass_time(QUIET_MS)
+
+    starts = facts["decision"].startswith("full restart")
+    row = world.rows(zone)[0]
+    assert (row.voters != before.voters) == starts
+    assert bool(world.status(zone).available) == starts

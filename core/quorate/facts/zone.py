@@ -62,6 +62,7 @@ class ZoneRecord(msgspec.Struct, frozen=True, array_like=True):
       placed afresh.
     - `scale_down_ms`: how long to wait for an agent that has left before a spare takes its place.
     - `scale_up_ms`: how long an agent must have been there before it gets copies.
+    - `start_empty`: partitions whose every copy is lost begin again without data.
     - `data_nodes`: None before the first placement. Only the master needs it; agents are not told.
     """
 
@@ -82,6 +83,7 @@ class ZoneRecord(msgspec.Struct, frozen=True, array_like=True):
     scale_down_ms: int = SCALE_DOWN_MS
     scale_up_ms: int = 0
     data_nodes: DataNodes | None = None
+    start_empty: bool = False
 
     @property
     def persistent(self) -> bool:

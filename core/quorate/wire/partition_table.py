@@ -195,6 +195,8 @@ class AcceptedZone(Part):
     """How long after it joined an agent gets copies.  Never: 9007199254740."""
     data_nodes: StoredDataNodes | None = None
     """The zone's data nodes; absent before its first placement."""
+    start_empty: bool = False
+    """Partitions whose every copy is lost begin again without data."""
 
 
 class ZoneRef(Part):
@@ -312,6 +314,7 @@ def accepted_zone(record: ZoneRecord) -> AcceptedZone:
         scale_down_seconds=record.scale_down_ms // 1000,
         scale_up_seconds=record.scale_up_ms // 1000,
         data_nodes=_stored_data_nodes(record.data_nodes),
+        start_empty=record.start_empty,
     )
 
 
@@ -334,6 +337,7 @@ def zone_record(zone: ZoneRef, accepted: AcceptedZone) -> ZoneRecord:
         scale_down_ms=_timer_ms(accepted.scale_down_seconds),
         scale_up_ms=_timer_ms(accepted.scale_up_seconds),
         data_nodes=_data_nodes(accepted.data_nodes),
+        start_empty=accepted.start_empty,
     )
 
 

@@ -60,6 +60,13 @@ class WriteMode(enum.StrEnum):
     PRIMARY_SYNC = "PRIMARY_SYNC"
 
 
+class OnAllCopiesLost(enum.StrEnum):
+    """What becomes of a partition when the stores of all its copies are gone for good."""
+
+    START_EMPTY = "StartEmpty"
+    WAIT = "Wait"
+
+
 def memory_bytes(quantity: int | str) -> int:
     """Bytes of a well-formed Kubernetes quantity such as 512Mi, 2G or a plain integer."""
     text = str(quantity)
@@ -167,6 +174,11 @@ class ZoneSpec(Part):
     partition_distribution_reset_timeout_seconds: Timer | None = None
     """HIGH_AVAILABILITY only: how long a lost majority is waited for before the partition narrows
     to what is left, in seconds, or Never.  Absent: Never."""
+    on_all_copies_lost: OnAllCopiesLost | None = None
+    """What becomes of a partition when every copy of it is lost, as when all agents of an InMemory
+    zone were restarted.  StartEmpty: it begins again without data, once every data node has told
+    what it has.  Wait: it stays LOST until a person decides.  Absent: StartEmpty for InMemory, Wait
+    for Persistent."""
     data_nodes_filter: Annotated[Text, Field(min_length=1, max_length=1024)] | None = None
     """A JSONPath expression over node attributes; nodes it selects may hold the zone's data.
     Absent: all nodes."""
@@ -357,7 +369,14 @@ def to_record(zone: Zone, ports: dict[str, int] | None = None) -> ZoneRecord:
         port=zone.status.port,
         scale_down_ms=timer_ms(spec.data_nodes_auto_adjust_scale_down_seconds),
         scale_up_ms=timer_ms(spec.data_nodes_auto_adjust_scale_up_seconds),
+        start_empty=_starts_empty(spec),
     )
+
+
+def _starts_empty(spec: ZoneSpec) -> bool:
+    if spec.on_all_copies_lost is None:
+        return spec.storage is StorageKind.IN_MEMORY
+    return spec.on_all_copies_lost is OnAllCopiesLost.START_EMPTY
 
 
 def manifest_of(record: ZoneRecord, cluster: str) -> dict[str, object]:
@@ -377,6 +396,9 @@ def manifest_of(record: ZoneRecord, cluster: str) -> dict[str, object]:
         spec["dataNodesAutoAdjustScaleDownSeconds"] = timer_value(record.scale_down_ms)
     if record.scale_up_ms:
         spec["dataNodesAutoAdjustScaleUpSeconds"] = timer_value(record.scale_up_ms)
+    if record.start_empty is record.persistent:
+        asked = OnAllCopiesLost.START_EMPTY if record.start_empty else OnAllCopiesLost.WAIT
+        spec["onAllCopiesLost"] = asked.value
     return {
         "apiVersion": API_VERSION,
         "kind": Zone.kind_name(),

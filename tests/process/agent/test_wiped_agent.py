@@ -185,3 +185,34 @@ def test_an_older_image_of_a_folder_is_set_aside_and_its_agent_is_new(
     cluster.wait_quiet("z")
     assert "agent-3 came back with a new store" in cluster.operator.log_tail(400)
     assert cluster.client("z").get("key") == b"written after the image"
+
+
+def test_a_zone_in_memory_begins_again_when_all_its_agents_were_restarted(
+    start_cluster: StartCluster,
+) -> None:
+    """Not before the last one is back: it might have been only away, with all that was answered."""
+    cluster = start_cluster(agents=3)
+    cluster.apply_zone("z", partitions=PARTITIONS, storage="InMemory")
+    cluster.apply_zone("patient", partitions=1, storage="InMemory", onAllCopiesLost="Wait")
+    with Workload(cluster, "z") as load:
+        load.wait_for_writes(300)
+    for agent in cluster.agents.values():
+        agent.kill()
+    for name in ("agent-1", "agent-2"):
+        cluster.agents[name].start()
+        cluster.wait_online(name)
+    before = _rows(cluster)
+    assert "LOST" not in _said(cluster, "Available")
+
+    cluster.agents["agent-3"].start()
+    cluster.wait_quiet("z")
+
+    assert all(after.term > row.term for row, after in zip(before, _rows(cluster), strict=True))
+    assert "partitions from 0 on start empty" in cluster.operator.log_tail(400)
+    with Workload(cluster, "z") as load:
+        load.wait_for_writes(300)
+        assert find_violations(load.writes, load.reads + load.read_back()) == []
+    conditions = cluster.zone("patient")["status"]["conditions"]
+    available = next(each for each in conditions if each["type"] == "Available")
+    assert available["status"] == "False"
+    assert "LOST" in available["message"]

@@ -23,6 +23,7 @@ class Cause(enum.Enum):
     LEFT_NO_QUORUM = "{} left, no quorum"
     OWNS_AGAIN = "{} is an owner again"
     REBUILT = "rebuilt from the agents' data"
+    STARTED_EMPTY = "every copy was lost: started empty"
     WRITTEN_AGAIN = "restored after another client changed it"
 
     @property
@@ -48,6 +49,7 @@ _TOLD_ELSEWHERE = frozenset(
         Cause.UNWANTED,
         Cause.ROLLED_BACK,
         Cause.OWNS_AGAIN,
+        Cause.STARTED_EMPTY,
     }
 )
 

@@ -4,11 +4,13 @@ Source: docs/protocol.md, sections 2, 6 and 7. Each result is a well-formed row 
 version. The caller writes it under compare-and-set and publishes it only after that.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 
 from quorate.facts.errors import InvariantError
 from quorate.facts.partition_row import Migration, PartitionRow, check_row
-from quorate.facts.topology import Holder
+from quorate.facts.topology import Holder, Voter
 
 
 def _checked(before: PartitionRow, after: PartitionRow) -> PartitionRow:
@@ -78,6 +80,25 @@ def with_one_set(row: PartitionRow) -> PartitionRow:
     a quorum of all voters together has everything that either set had.
     """
     return _checked(row, msgspec.structs.replace(row, version=row.version + 1, sets=()))
+
+
+def started_empty(row: PartitionRow, holders: Sequence[Holder]) -> PartitionRow:
+    """Return the row over empty stores, the first of them the primary's, in a new term.
+
+    The stores of all voters are gone for good, so no copy and no promise is left.
+    """
+    version = row.version + 2
+    return _checked(
+        row,
+        PartitionRow(
+            row.partition,
+            version,
+            version,
+            holders[0],
+            tuple(holder.node for holder in holders),
+            tuple(Voter(holder.node, holder.store) for holder in holders),
+        ),
+    )
 
 
 def started(row: PartitionRow, migration: Migration) -> PartitionRow:

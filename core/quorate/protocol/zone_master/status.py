@@ -157,7 +157,9 @@ def roles(parts: Mapping[int, PartitionState]) -> tuple[dict[str, int], dict[str
 
 
 def way_out_of_loss(record: ZoneRecord) -> str:
-    """Return what a person can do about partitions that are LOST."""
+    """Return what becomes of partitions that are LOST, or what a person can do about them."""
+    if record.start_empty:
+        return "onAllCopiesLost of the zone is StartEmpty"
     if not record.persistent:
         return "delete the zone and create it again"
     return (

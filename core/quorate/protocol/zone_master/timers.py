@@ -6,8 +6,6 @@ stored with the agents' registrations (node_registry.py).
 
 from collections.abc import Sequence
 
-import msgspec
-
 from quorate.facts.time import Now
 from quorate.facts.zone import DataNodes
 from quorate.planning.data_nodes import Member, Timer, first_data_nodes, settle
@@ -52,8 +50,7 @@ class ZoneTimers:
         self.awaited = tuple(timer.revision for timer in timers if timer.is_set)
         self.running = tuple(self._shown(timer, now) for timer in timers)
         if nodes != record.data_nodes:
-            self._zone.record = msgspec.structs.replace(record, data_nodes=nodes)
-            self._cluster.write_zone(self._zone.record)
+            self._zone.change(data_nodes=nodes)
             self._report(known.nodes, nodes.nodes)
 
     def _report(self, before: Sequence[str], nodes: Sequence[str]) -> None:

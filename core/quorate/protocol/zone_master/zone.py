@@ -4,6 +4,7 @@ import msgspec
 
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.zone import ZoneRecord
+from quorate.protocol.members.cluster import Cluster
 from quorate.protocol.members.membership import ZoneNodes
 from quorate.protocol.zone_master.causes import Why
 from quorate.protocol.zone_master.decide_partition import PartitionState
@@ -32,11 +33,12 @@ class Parts(dict[int, PartitionState]):
 class Zone:
     """The state of one zone that the parts of its master share."""
 
-    def __init__(self, record: ZoneRecord, nodes: ZoneNodes) -> None:
+    def __init__(self, cluster: Cluster, record: ZoneRecord) -> None:
         self.record = record
+        self._cluster = cluster
         self.port_written = 0
         """The client port in the stored record."""
-        self.nodes = nodes
+        self.nodes = ZoneNodes(cluster.agents, record.uid, record.persistent)
         self.parts = Parts()
         self.decided: dict[int, tuple[PartitionRow, Why]] = {}
         """Rows that wait for a write, by partition."""
@@ -44,6 +46,13 @@ class Zone:
         """Partitions that are to be decided about again."""
         self.sentence = ""
         """What the zone waits for before it is placed, or ""."""
+
+    def change(self, **fields: object) -> None:
+        """Change fields of the zone's record, and have it written if that changes anything."""
+        record = msgspec.structs.replace(self.record, **fields)
+        if record != self.record:
+            self.record = record
+            self._cluster.write_zone(record)
 
     def is_data_node(self, node: str) -> bool:
         """Return whether `node` may hold copies, as far as the zone's timers decide it."""

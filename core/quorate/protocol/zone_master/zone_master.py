@@ -3,8 +3,6 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from zlib import crc32
 
-import msgspec
-
 from quorate.facts.partition_row import PartitionRow, check_row, is_committed
 from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
@@ -13,7 +11,6 @@ from quorate.planning.preview import Preview
 from quorate.planning.retries import Retries
 from quorate.protocol.members.cluster import Cluster
 from quorate.protocol.members.full_storages import FullStorages
-from quorate.protocol.members.membership import ZoneNodes
 from quorate.protocol.members.zone_ports import ZonePorts
 from quorate.protocol.messages.events import Reason
 from quorate.protocol.messages.master import (
@@ -42,6 +39,7 @@ from quorate.protocol.zone_master.preview import zone_preview
 from quorate.protocol.zone_master.publish_rows import RowPublisher
 from quorate.protocol.zone_master.rebalance import Rebalance
 from quorate.protocol.zone_master.rebuild_zone import ZoneRecovery
+from quorate.protocol.zone_master.start_empty import EmptyStart
 from quorate.protocol.zone_master.status import Moved, ZoneView
 from quorate.protocol.zone_master.timers import ZoneTimers
 from quorate.protocol.zone_master.zone import Zone
@@ -57,9 +55,8 @@ class ZoneMaster(Zone):
     """Decides about one zone's rows. `is_gone`: its record is deleted, so it is to be forgotten."""
 
     def __init__(self, cluster: Cluster, ports: ZonePorts, record: ZoneRecord) -> None:
-        super().__init__(record, ZoneNodes(cluster.agents, record.uid, record.persistent))
+        super().__init__(cluster, record)
         self.is_gone = False
-        self._cluster = cluster
         self._ports = ports
         self._stored = False
         self._writing: dict[int, dict[int, tuple[PartitionRow, Why]]] = {}
@@ -67,6 +64,7 @@ class ZoneMaster(Zone):
         self._is_quiet = False
         self._rebalance = Rebalance(cluster.agents, self.nodes, self.parts, cluster.settings)
         self.timers = ZoneTimers(cluster, self)
+        self._empty_start = EmptyStart(cluster, self, self._rebalance)
         self._publisher = RowPublisher(cluster)
         self._deletion = ZoneDeletion(cluster, record.uid)
         self._moved = Moved()
@@ -205,29 +203,23 @@ class ZoneMaster(Zone):
             return
         self.opened(node)
         announced = {node: message.external_port} if message.external_port else {}
-        self._take(
+        self.change(
             ports={**self.record.ports, node: message.port},
             external_ports={**self.record.external_ports, **announced},
         )
 
     def take_external_ports(self, ports: Mapping[str, int]) -> None:
         """Take the ports, by agent, at which clients outside reach this zone."""
-        self._take(external_ports={**self.record.external_ports, **ports})
-
-    def _take(self, **changes: object) -> None:
-        record = msgspec.structs.replace(self.record, **changes)
-        if record != self.record:
-            self.record = record
-            self._cluster.write_zone(record)
+        self.change(external_ports={**self.record.external_ports, **ports})
 
     def take_port(self, port: int) -> None:
         """Set the zone's client port, for agents that take theirs from the master."""
-        self._take(port=port)
+        self.change(port=port)
 
     def keep_ports_of(self, agents: Collection[str]) -> None:
         """Forget the ports of agents that are not in `agents`: they were removed."""
         record = self.record
-        self._take(
+        self.change(
             ports={node: port for node, port in record.ports.items() if node in agents},
             external_ports={n: port for n, port in record.external_ports.items() if n in agents},
         )
@@ -276,6 +268,7 @@ class ZoneMaster(Zone):
         if whole:
             is_still = is_whole and not self.decided and not self._writing
             self._events.look(self._rebalance, self._moved, is_still)
+            self._empty_start.look(self._writing, now)
             was_quiet = self._is_quiet
             is_still &= not self.timers.awaited
             self._is_quiet = is_still and self._rebalance.is_at_rest(self.record)
@@ -397,7 +390,7 @@ class ZoneMaster(Zone):
         """Take from an agent the ports at which agents listened, and the port that the zone had."""
         known = self.record
         port = known.port or self._ports.unless_taken(known.uid, port)
-        self._take(ports={**ports, **known.ports}, port=port)
+        self.change(ports={**ports, **known.ports}, port=port)
 
     def withdraw(self, versions: Mapping[int, int], why: str) -> None:
         """Discard rows that are older than agents' rows: those up to `versions`, by partition."""
@@ -598,4 +591,5 @@ class ZoneMaster(Zone):
     def status(self) -> ZoneStatus:
         """Return the zone as users see it; the same object as before while nothing has changed."""
         ownership = self._recovery.sentence
-        return self.view.status(self.record, ownership or self.sentence, ownership)
+        waits = ownership or self.sentence or self._empty_start.sentence
+        return self.view.status(self.record, waits, ownership)
