@@ -114,8 +114,9 @@ def test_a_zone_becomes_the_record_that_the_core_uses() -> None:
     assert to_record(Zone.parse(zone())) == ZoneRecord("uid-1", "sessions", 256, 3)
     memory = Zone.parse(zone(storage="InMemory", maxMemory="64Mi", partitions=1, replicas=7))
     assert to_record(memory) == ZoneRecord(
-        "uid-1", "sessions", 1, 7, StorageKind.IN_MEMORY, SyncWrites.ALWAYS, 64 << 20
-    )
+        "uid-1", "sessions", 1, 7, StorageKind.IN_MEMORY, SyncWrites.ALWAYS, 64 << 20,
+        start_empty=True,
+    )  # fmt: skip
     hasty = Zone.parse(zone(dataNodesAutoAdjustScaleDownSeconds=0))
     assert to_record(hasty).scale_down_ms == 0
 
@@ -131,6 +132,26 @@ def test_a_timer_is_seconds_or_never(field: str, written: int | str, ms: int) ->
     assert to_record(Zone.parse(zone(**spec))) == record
     reference = ZoneRef(name="sessions", uid="uid-1")
     assert zone_record(reference, accepted_zone(record)) == record
+
+
+@pytest.mark.parametrize(
+    ("storage", "written", "starts_empty"),
+    [
+        ("InMemory", None, True),
+        ("InMemory", "Wait", False),
+        ("Persistent", None, False),
+        ("Persistent", "StartEmpty", True),
+    ],
+)
+def test_what_becomes_of_lost_partitions(
+    storage: str, written: str | None, starts_empty: bool
+) -> None:
+    record = to_record(Zone.parse(zone(storage=storage, onAllCopiesLost=written)))
+    assert record.start_empty is starts_empty
+    spec = manifest_of(record, "main")["spec"]
+    assert isinstance(spec, dict)
+    assert ("onAllCopiesLost" in spec) is (written is not None)
+    assert to_record(Zone.parse(zone(**spec))) == record
 
 
 @pytest.mark.parametrize("written", ["never", "60", "", 60.5, True, -1, 10**9, [60], {}])
