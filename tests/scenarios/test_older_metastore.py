@@ -1,6 +1,7 @@
 """The metastore is put back to an older state: its master is not obeyed and decides nothing."""
 
 import copy
+import re
 
 import pytest
 
@@ -98,8 +99,9 @@ def test_an_older_copy_of_the_same_mastership_is_known_by_newer_rows() -> None:
 
     assert not master.alive
     assert master.master is not None
-    assert f"has row {version} of partition 0" in master.master.outdated
-    assert story.row.version < version
+    told = re.search(r"has row (\d+) of partition 0", master.master.outdated)
+    assert told is not None
+    assert story.row.version < int(told[1]) <= version, "one agent's word is enough"
     assert story.primary == serving
 
 
