@@ -33,7 +33,13 @@ UNKNOWN = (
     "placed",
 )
 """Fields of a ZoneStatus that no custom resource has; conditions tell some of them in words."""
-TOLD_WHEN_TRUE = ("StorageFull", "RefusedByAgents", "SpreadViolated", "OwnershipDamaged")
+TOLD_WHEN_TRUE = (
+    "StorageFull",
+    "RefusedByAgents",
+    "SpreadViolated",
+    "RebalanceStuck",
+    "OwnershipDamaged",
+)
 TOLD_OF_BOTH = ("Paused", "Blocked")
 TOLD_WHEN_FALSE = ("Accepted", "AgentsUpdated", "AgentsDrained")
 

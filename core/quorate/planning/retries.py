@@ -24,11 +24,25 @@ FIRST_AT_ONCE = 2
 """Limit of migrations at once for a node of which no migration has ended yet."""
 
 
+STUCK_AFTER = 3
+"""A migration that failed so often in succession is reported as stuck; it is tried on."""
+
+
 class Wait(msgspec.Struct, frozen=True):
-    """Do not try before `until_ms`, after this number of failures in succession."""
+    """Do not try before `until_ms`, after so many `failures` in succession; `why`: of the last."""
 
     until_ms: int
     failures: int
+    why: str = ""
+
+
+class StuckMigration(msgspec.Struct, frozen=True):
+    """A step of a partition that fails again and again: how often in succession, and why last."""
+
+    partition: int
+    destination: str | None
+    attempts: int
+    why: str
 
 
 class Retries:
@@ -37,15 +51,17 @@ class Retries:
     __slots__ = ("_taken_over", "_trusted_with", "_waits")
 
     def __init__(self) -> None:
-        self._waits: dict[tuple[str, int], dict[str | None, Wait]] = {}  # zone, partition; node
+        self._waits: dict[str, dict[int, dict[str | None, Wait]]] = {}  # zone, partition, node
         self._taken_over: dict[tuple[str, int], dict[str, Wait]] = {}
         self._trusted_with: dict[str, int] = {}
 
-    def failed(self, zone: str, partition: int, destination: str | None, now_ms: int) -> Wait:
-        """Note that the migration did not commit. Return how long it waits."""
-        waits = self._waits.setdefault((zone, partition), {})
+    def failed(
+        self, zone: str, partition: int, destination: str | None, now_ms: int, why: str = ""
+    ) -> Wait:
+        """Note that the migration did not commit, and why. Return how long it waits."""
+        waits = self._waits.setdefault(zone, {}).setdefault(partition, {})
         failures = waits[destination].failures + 1 if destination in waits else 1
-        waits[destination] = _wait(now_ms, failures)
+        waits[destination] = _wait(now_ms, failures, why)
         if destination is not None:
             self._trusted_with[destination] = 1
         return waits[destination]
@@ -55,7 +71,7 @@ class Retries:
 
         The waits of the partition end.
         """
-        self._waits.pop((zone, partition), None)
+        self._waits.get(zone, {}).pop(partition, None)
         if destination is not None:
             self._trusted_with[destination] = self.at_most(destination) + 1
 
@@ -69,31 +85,39 @@ class Retries:
     def returned(self, destination: str) -> None:
         """Forget the failures of the node: it is back with a new process."""
         self._trusted_with.pop(destination, None)
-        for waits in self._waits.values():
-            waits.pop(destination, None)
+        for partitions in self._waits.values():
+            for waits in partitions.values():
+                waits.pop(destination, None)
         for roles in self._taken_over.values():
             roles.pop(destination, None)
 
     def forget_zone(self, zone: str) -> None:
         """Forget a deleted zone."""
-        for attempt in [attempt for attempt in self._waits if attempt[0] == zone]:
-            del self._waits[attempt]
+        self._waits.pop(zone, None)
         for place in [place for place in self._taken_over if place[0] == zone]:
             del self._taken_over[place]
 
     def is_held_back(self, zone: str, partition: int, destination: str | None, now_ms: int) -> bool:
         """Return whether this attempt still waits."""
-        place = (zone, partition)
-        waits = [self._waits.get(place, {}).get(destination)]
+        waits = [self._waits.get(zone, {}).get(partition, {}).get(destination)]
         if destination is not None:
-            waits.append(self._taken_over.get(place, {}).get(destination))
+            waits.append(self._taken_over.get((zone, partition), {}).get(destination))
         return any(wait is not None and now_ms < wait.until_ms for wait in waits)
+
+    def stuck(self, zone: str) -> tuple[StuckMigration, ...]:
+        """Return what fails again and again in a zone, in the order of partitions."""
+        return tuple(
+            StuckMigration(partition, destination, wait.failures, wait.why)
+            for partition, waits in sorted(self._waits.get(zone, {}).items())
+            for destination, wait in waits.items()
+            if wait.failures >= STUCK_AFTER
+        )
 
     def at_most(self, destination: str) -> int:
         """Return how many migrations to this node may be active at once."""
         return self._trusted_with.get(destination, FIRST_AT_ONCE)
 
 
-def _wait(now_ms: int, failures: int) -> Wait:
+def _wait(now_ms: int, failures: int, why: str = "") -> Wait:
     wait_ms = min(FIRST_WAIT_MS << min(failures - 1, 16), LONGEST_WAIT_MS)
-    return Wait(now_ms + wait_ms, failures)
+    return Wait(now_ms + wait_ms, failures, why)

@@ -3,6 +3,7 @@
 import msgspec
 
 from quorate.planning.data_nodes import TimerKind
+from quorate.planning.retries import StuckMigration
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
@@ -93,6 +94,8 @@ class ZoneStatus(msgspec.Struct, frozen=True):
     """Agent -> the port at which clients of an external listener reach it."""
     timers: tuple[TimerStatus, ...] = ()
     """Timers that run, and what they will do: add or remove these data nodes."""
+    stuck: tuple[StuckMigration, ...] = ()
+    """Steps that failed several times in succession, and are tried again."""
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from quorate.facts.addresses import join_address
 from quorate.facts.zone import StorageKind
+from quorate.planning.retries import StuckMigration
 from quorate.protocol.status import ClusterStatus, TimerStatus
 from quorate.protocol.status import ZoneStatus as Observed
 from quorate.wire.resource import Condition
@@ -343,6 +344,23 @@ def _unknown_facts(acceptance: Acceptance, problem: str) -> list[_Fact]:
     ]
 
 
+STUCK_SHOWN_MAX = 3
+
+
+def _stuck_sentence(stuck: Sequence[StuckMigration]) -> str:
+    if not stuck:
+        return "no step of the rebalance fails again and again"
+    told = [
+        f"partition {each.partition}"
+        f"{f' to {each.destination}' if each.destination else ''} failed {each.attempts} times, "
+        f"last: {each.why}"
+        for each in stuck[:STUCK_SHOWN_MAX]
+    ]
+    more = len(stuck) - len(told)
+    told += [f"and {more} more"] if more else []
+    return f"{'; '.join(told)}. Owners are unchanged; each is tried again within a minute"
+
+
 def _zone_facts(
     zone: Zone, acceptance: Acceptance, observed: Observed, lacks_name: bool
 ) -> list[_Fact]:
@@ -385,6 +403,12 @@ def _zone_facts(
             "are queued"
             if moving
             else "nothing is being moved",
+        ),
+        (
+            names.CONDITION_REBALANCE_STUCK,
+            bool(observed.stuck),
+            "MigrationsFail" if observed.stuck else "NothingFails",
+            _stuck_sentence(observed.stuck),
         ),
         (
             names.CONDITION_SPREAD_VIOLATED,

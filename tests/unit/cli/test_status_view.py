@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from quorate.protocol.status import MigrationStatus, NodeStatus, ZoneStatus
+from quorate.planning.data_nodes import TimerKind
+from quorate.planning.retries import StuckMigration
+from quorate.protocol.status import MigrationStatus, NodeStatus, TimerStatus, ZoneStatus
 from quorate_cli.objects.cluster_state import ClusterState
 from quorate_cli.objects.object_view import print_description, print_list, print_whole, value_at
 from quorate_cli.objects.resources import ZONE, Whole
@@ -111,6 +113,18 @@ def test_where_nothing_can_be_moved_there_is_no_progress() -> None:
         ([_state()], "no zone is declared; declare one: quorate apply -f examples/zone.yaml"),
         ([_state(problem="the metastore cannot be read")], "main is not led: the metastore cannot"),
         ([_state(_zone(spread_violations=(("room-1", 3),)))], "3 partitions have two copies"),
+        (
+            [_state(_zone(stuck=(StuckMigration(5, "agent-4", 3, "it left"),)))],
+            "partition 5 to agent-4 failed 3 times, last: it left",
+        ),
+        (
+            [_state(_zone(timers=(TimerStatus(TimerKind.SCALE_UP, ("agent-4",), 45_000),)))],
+            "agent-4 joined and becomes a data node at 00:00:45 UTC",
+        ),
+        (
+            [_state(_zone(timers=(TimerStatus(TimerKind.SCALE_DOWN, ("b", "c"), None),)))],
+            "dataNodesAutoAdjustScaleDownSeconds is Never",
+        ),
     ],
 )
 def test_what_a_person_should_do_is_said(states: list[ClusterState], said: str) -> None:

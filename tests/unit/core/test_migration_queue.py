@@ -172,6 +172,10 @@ def test_what_failed_waits_longer_each_time_and_per_destination() -> None:
 
     pauses = [after - before for before, after in pairwise(times)]
     assert [round(pause / FIRST_WAIT_MS) for pause in pauses[:3]] == [2, 4, 8]
+    (stuck,) = world.status(zone).stuck
+    assert (stuck.partition, stuck.destination) == (0, "c")
+    assert stuck.attempts == len(times) + 1, "one failed before it was counted"
+    assert "failed: the destination refused the prepared row" in stuck.why
 
     world.refuses = lambda node: False
     world.connect("d")  # another destination for the same partition does not wait
@@ -179,6 +183,7 @@ def test_what_failed_waits_longer_each_time_and_per_destination() -> None:
     world.connect("c")  # a new process: it is tried at once
     world.pass_time(2_000)
     assert world.status(zone).missing_copies == {}
+    assert world.status(zone).stuck == ()
 
 
 def seconds_until_replaced(failing: str) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from quorate.facts.zone import ZoneRecord
+from quorate.planning.retries import StuckMigration
 from quorate.protocol.messages.events import Event, Reason
 from quorate.protocol.status import ClusterStatus, NodeStatus
 from quorate.protocol.status import ZoneStatus as Observed
@@ -117,6 +118,7 @@ def test_conditions_say_what_is_so(
         "Available": available,
         "FullyReplicated": replicated,
         "Rebalancing": rebalancing,
+        "RebalanceStuck": "False",
         "SpreadViolated": violated,
         "StorageFull": "False",
         "RefusedByAgents": "False",
@@ -206,7 +208,8 @@ def test_a_zone_that_is_not_led_any_more_keeps_its_generation_and_is_unknown() -
 @pytest.mark.parametrize("problem", ["", "stopped: it was ended"])
 def test_reasons_are_words_for_programs(phase: str, available: int, problem: str) -> None:
     full, refusals = {"a": "no room"}, (("a", "no descriptors"),)
-    ill = {"full": full, "refusals": refusals, "spread_violations": (("b", 1),)}
+    stuck = (StuckMigration(1, None, 3, "it was rolled back"),)
+    ill = {"full": full, "refusals": refusals, "spread_violations": (("b", 1),), "stuck": stuck}
     more: dict[str, Any] = {"ownership": "waits", "migrations_running": 1, **ill}
 
     for seen in (observed(phase=phase, available=available, **each) for each in ({}, more)):
@@ -214,6 +217,17 @@ def test_reasons_are_words_for_programs(phase: str, available: int, problem: str
         assert made
         assert all(re.fullmatch("[A-Z][A-Za-z]+", each.reason) for each in made)
         assert all(each.message for each in made)
+
+
+def test_what_fails_again_and_again_is_named_with_its_last_reason() -> None:
+    why = "z/5/9 failed: the destination refused the prepared row"
+    seen = observed(stuck=tuple(StuckMigration(p, "agent-4", 3 + p, why) for p in range(5)))
+
+    made = next(c for c in status(seen).conditions if c.type == "RebalanceStuck")
+
+    assert (made.status, made.reason) == ("True", "MigrationsFail")
+    assert made.message.startswith(f"partition 0 to agent-4 failed 3 times, last: {why}; ")
+    assert "and 2 more. Owners are unchanged" in made.message
 
 
 def test_the_reason_of_a_false_condition_is_the_masters_own_sentence() -> None:

@@ -11,6 +11,7 @@ import msgspec
 
 from quorate.facts.partition_row import PartitionRow, is_quorum
 from quorate.facts.zone import ZoneRecord
+from quorate.planning.retries import Retries
 from quorate.protocol.members.full_storages import FullStorages
 from quorate.protocol.members.membership import ZoneNodes
 from quorate.protocol.messages.events import LOST_NAMED_MAX
@@ -80,6 +81,7 @@ class ZoneView:
 
     def __init__(
         self,
+        retries: Retries,
         parts: Parts,
         nodes: ZoneNodes,
         rebalance: Rebalance,
@@ -87,6 +89,7 @@ class ZoneView:
         moved: Moved,
         full: FullStorages,
     ) -> None:
+        self._retries = retries
         self._parts = parts
         self._nodes = nodes
         self._rebalance = rebalance
@@ -113,6 +116,7 @@ class ZoneView:
             self._nodes.holders(),
             self._full.by_node(),
             self._timers.running,
+            self._retries.stuck(record.uid),
         )
         known = self._known
         # Which partitions are LOST also depends on registrations.
@@ -134,6 +138,7 @@ class ZoneView:
             rebuilding=record.recovering,
             ownership=ownership,
             timers=self._timers.running,
+            stuck=self._retries.stuck(record.uid),
         )
 
     def roles(self) -> tuple[dict[str, int], dict[str, int]]:

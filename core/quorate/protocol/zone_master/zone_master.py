@@ -74,7 +74,13 @@ class ZoneMaster(Zone):
         self._recovery = ZoneRecovery(cluster, self, self._drop_row)
         self._all_placed = False
         self.view = ZoneView(
-            self.parts, self.nodes, self._rebalance, self.timers, self._moved, self._full
+            cluster.retries,
+            self.parts,
+            self.nodes,
+            self._rebalance,
+            self.timers,
+            self._moved,
+            self._full,
         )
         self._placement = FirstPlacement(cluster, ports, self, self._rebalance, self.timers)
 
@@ -294,9 +300,8 @@ class ZoneMaster(Zone):
     def preview(self, without: Sequence[str], more: int, now: Now) -> Preview:
         """Return what would move without `without` and with `more` new nodes; see zone_preview."""
         nodes, sizes = self._rebalance.data_nodes(self.record, now), self._rebalance.sizes
-        registered = self._cluster.agents
         rows = {partition: part.row for partition, part in self.parts.items()}
-        return zone_preview(self.record, rows, sizes, nodes, registered, without, more)
+        return zone_preview(self.record, rows, sizes, nodes, self._cluster.agents, without, more)
 
     @property
     def target(self) -> tuple[tuple[str, ...], ...] | None:
@@ -530,8 +535,8 @@ class ZoneMaster(Zone):
             return
         self._rebalance.look_again(row.partition)
         if why.cause.blames_destination:
-            retries = self._cluster.retries
-            retries.failed(self.record.uid, row.partition, destination, now.boot_ms)
+            tried = (self.record.uid, row.partition, destination)
+            self._cluster.retries.failed(*tried, now.boot_ms, why.sentence)
         if is_cancelled or why.cause.blames_destination:
             where = f" (to {destination})" if destination else ""
             self._events.given_up(row.partition, f"{why.sentence}{where}", is_cancelled)
