@@ -1,0 +1,69 @@
+"""A zone's timers on real processes, under load: who gets copies, when, and what a restart does."""
+
+import time
+
+import pytest
+
+from quorate_cluster.cluster import Cluster
+from quorate_cluster.fixtures import StartCluster
+from quorate_cluster.history import find_violations
+from quorate_cluster.waiting import wait_until
+from quorate_cluster.workload import Workload
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
+
+UP_S = 15
+DOWN_S = 20
+LATE_S = 60
+"""What a timer may be late by: the time without an operator, ages stored every 15 s, and slack."""
+
+
+def _data_nodes(cluster: Cluster) -> list[str]:
+    return list(cluster.zone("z")["status"]["dataNodes"])
+
+
+def test_timers_fire_late_never_early_whatever_becomes_of_the_operator(
+    start_cluster: StartCluster,
+) -> None:
+    cluster = start_cluster(agents=3)
+    cluster.apply_zone(
+        "z",
+        partitions=8,
+        dataNodesAutoAdjustScaleUpSeconds=UP_S,
+        dataNodesAutoAdjustScaleDownSeconds=DOWN_S,
+    )
+    with Workload(cluster, "z") as load:
+        load.wait_for_writes(100)
+        began = time.monotonic()
+        cluster.add_agent("agent-4")
+        cluster.wait_online("agent-4")
+        (timer,) = cluster.zone("z")["status"]["timers"]
+        assert (timer["kind"], timer["nodes"]) == ("ScaleUp", ["agent-4"])
+        assert timer["due"]
+        cluster.operator.kill()
+        cluster.operator.start()
+
+        wait_until(lambda: "agent-4" in _data_nodes(cluster), "a data node", UP_S + LATE_S)
+        assert time.monotonic() - began >= UP_S
+        cluster.wait_quiet("z")
+        assert _owners(cluster)["agent-4"] > 0
+
+        began = time.monotonic()
+        cluster.agents["agent-1"].kill()
+        cluster.wait_left("agent-1")
+        cluster.wait_available("z")
+        cluster.operator.kill()
+        cluster.operator.start()
+
+        wait_until(lambda: "agent-1" not in _data_nodes(cluster), "no data node", DOWN_S + LATE_S)
+        assert time.monotonic() - began >= DOWN_S
+        cluster.wait_quiet("z")
+        assert _owners(cluster)["agent-1"] == 0
+        load.wait_for_writes(100)
+
+    assert find_violations(load.writes, load.reads + load.read_back()) == []
+    assert cluster.zone("z")["status"]["timers"] == []
+
+
+def _owners(cluster: Cluster) -> dict[str, int]:
+    return {node["name"]: node["owners"] for node in cluster.api.status()["nodes"]}
