@@ -1,7 +1,6 @@
-"""The data folder of an agent: its identity (store, count of starts) and what it must remember.
+"""The data folder of an agent: what it must remember, opened by one process at a time.
 
-    folder.json      format, cluster and its id, node, store, incarnation, mastership, zones, what
-                     of each zone was synced, checksum
+    folder.json      the identity: cluster, node, store, count of starts, … (`identity.py`)
     lock             locked while an agent runs over the folder; holds its process id
     zones/<uid>/     one database per Persistent zone
     zone-<uid>.json  the zone's declaration, in case the metastore is lost
@@ -20,78 +19,39 @@ import logging
 import os
 import shutil
 import threading
-import uuid
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 import msgspec
 
-from quorate.facts.errors import QuorateError
 from quorate.facts.zone import ZoneRecord
 from quorate_agent.folder.disk_room import DiskRoom
 from quorate_agent.folder.durable_file import sync_folder, write_durably
+from quorate_agent.folder.identity import (
+    IDENTITY,
+    START_ANEW,
+    FolderRefused,
+    Identity,
+    Synced,
+    check_identity,
+    check_owner,
+    new_identity,
+    new_store_id,
+    read_identity,
+    store_of,
+    synced_zones,
+    write_identity,
+)
 from quorate_agent.machine.clock import Clock
 
 _log = logging.getLogger("quorate.agent")
 
-FORMAT_VERSION: Final = 2
-_WITHOUT_SYNCED: Final = 1
-"""Format of folders that did not record what was synced; they are read, and rewritten in the
-present one."""
-START_ANEW: Final = (
-    "set the agent's whole data folder aside (not one zone alone: what the node promised would be"
-    " forgotten unnoticed) and start it over a new store, which the other owners fill:"
-    " `quorate dev start AGENT --set-aside`, or elsewhere `quorate-agent … --set-aside REASON` once"
-)
-_IDENTITY: Final = "folder.json"
 _LOCK: Final = "lock"
 _ZONES: Final = "zones"
 _MOVING: Final = "set-aside.json"
 _ADDRESS: Final = "agent.json"
-
-
-class FolderRefused(QuorateError):
-    """The folder cannot be used: names the file, what was found and expected, the way out."""
-
-
-class Synced(NamedTuple):
-    """A zone's database was synced up to `sequence`, and says that start `incarnation` opened it.
-
-    Never more than is on disk: it is noted after the sync.
-    """
-
-    sequence: int
-    incarnation: int
-
-
-class _Identity(msgspec.Struct, frozen=True):
-    format: int
-    cluster: str
-    node: str
-    store: str
-    incarnation: int
-    master_term: int
-    zones: tuple[str, ...]
-    check: int = 0
-    master_word: str = ""
-    synced: dict[str, Synced] | msgspec.UnsetType = msgspec.UNSET
-    cluster_id: str = ""
-    removing: tuple[str, ...] = ()
-
-    def checked(self) -> "_Identity":
-        """Return the same identity with its checksum."""
-        plain = msgspec.structs.asdict(msgspec.structs.replace(self, check=0))
-        if not self.master_word:
-            del plain["master_word"]  # earlier versions wrote none
-        if self.synced is msgspec.UNSET:
-            del plain["synced"]
-        for name in ("cluster_id", "removing"):
-            if not plain[name]:
-                del plain[name]  # earlier versions knew none
-        return msgspec.structs.replace(self, check=zlib.crc32(msgspec.json.encode(plain)))
 
 
 class _Moving(msgspec.Struct, frozen=True):
@@ -107,23 +67,18 @@ class _Moving(msgspec.Struct, frozen=True):
     cluster_id: str = ""
 
 
-def new_store_id() -> str:
-    """Return a new, unique store id."""
-    return uuid.uuid4().hex
-
-
 class DataFolder:
     """An open, locked data folder.  `incarnation` already counts this start, durably."""
 
     def __init__(
-        self, path: Path, lock: int, identity: _Identity, proven_id: str, disk: DiskRoom
+        self, path: Path, lock: int, identity: Identity, proven_id: str, disk: DiskRoom
     ) -> None:
         self.path = path
         self.disk = disk
         self._proven_id = proven_id
         self._lock = lock
         self._identity = identity
-        self._saved: _Identity | None = None
+        self._saved: Identity | None = None
         self._saving = threading.Lock()
 
     @classmethod
@@ -153,12 +108,13 @@ class DataFolder:
         try:
             with _refused_by_system(path):
                 _finish_setting_aside(path)
-                identity = _read_identity(path / _IDENTITY)
+                identity = read_identity(path)
                 if identity is None:
                     _check_nothing_left(path)
                     store = make_store_id()
-                    identity = _new_identity(cluster, node, store, 0)
-                _check_identity(path, identity, cluster, node, cluster_id)
+                    identity = new_identity(cluster, node, store, 0)
+                check_identity(path, identity, cluster, node, cluster_id)
+                _check_zones(path, identity)
                 folder = cls(path, lock, identity, cluster_id, DiskRoom(path, disk_reserve, clock))
                 folder._remove_unlisted_zones()
                 folder._write(incarnation=identity.incarnation + 1, removing=())
@@ -252,12 +208,12 @@ class DataFolder:
 
     def synced(self, uid: str) -> Synced | None:
         """Return what is recorded of a zone's database; None if nothing is."""
-        return _synced(self._identity).get(uid)
+        return synced_zones(self._identity).get(uid)
 
     def note_synced(self, synced: Mapping[str, Synced]) -> bool:
         """Note how far these zones' databases are synced; return whether there is anything to
         `save`."""
-        before = _synced(self._identity)
+        before = synced_zones(self._identity)
         noted = {**before, **{uid: synced[uid] for uid in synced if uid in self._identity.zones}}
         if noted != before:
             self._identity = msgspec.structs.replace(self._identity, synced=noted)
@@ -268,7 +224,7 @@ class DataFolder:
         with self._saving:
             identity = self._identity
             if identity is not self._saved and self._lock >= 0:
-                _write_identity(self.path, identity)
+                write_identity(self.path, identity)
                 self._saved = identity
 
     def set_aside(self, reason: str, make_store_id: Callable[[], str] = new_store_id) -> Path:
@@ -280,7 +236,7 @@ class DataFolder:
         try:
             with _refused_by_system(self.path):
                 aside = _move_aside(self.path, self._identity, make_store_id(), reason)
-                identity = _read_identity(self.path / _IDENTITY)
+                identity = read_identity(self.path)
                 assert identity is not None
                 self._identity = identity
                 self._write(incarnation=1)
@@ -321,7 +277,7 @@ class DataFolder:
             zones=kept,
             cluster_id=cluster_id or old.cluster_id,
             removing=old.removing if removing is None else removing,
-            synced={uid: synced for uid, synced in _synced(old).items() if uid in kept},
+            synced={uid: synced for uid, synced in synced_zones(old).items() if uid in kept},
         )
         try:
             self.save()
@@ -344,7 +300,7 @@ class DataFolder:
             if path.name in told or not any(path.iterdir()):
                 shutil.rmtree(path)
             else:
-                _log.warning("%s: not listed in %s; left as it is", path, _IDENTITY)
+                _log.warning("%s: not listed in %s; left as it is", path, IDENTITY)
         for uid in {*self._identity.removing} - {*self._identity.zones}:
             self._record(uid).unlink(missing_ok=True)
 
@@ -391,16 +347,16 @@ def set_folder_aside(path: Path, *, cluster: str, node: str, reason: str) -> Pat
     """
     with unused_folder(path):
         try:
-            identity = _read_identity(path / _IDENTITY)
+            identity = read_identity(path)
         except FolderRefused:
             identity = None  # that is why it is set aside; the master will tell its term again
         if identity is not None:
-            _check_owner(path, identity, cluster, node)
-        elif not any((path / name).exists() for name in (_IDENTITY, _ZONES)):
+            check_owner(path, identity, cluster, node)
+        elif not any((path / name).exists() for name in (IDENTITY, _ZONES)):
             raise FolderRefused(
                 f"{path}: holds no data to set aside. Way out: name the agent's data folder"
             )
-        whose = identity or _new_identity(cluster, node, "", 0)
+        whose = identity or new_identity(cluster, node, "", 0)
         return _move_aside(path, whose, new_store_id(), reason)
 
 
@@ -416,15 +372,15 @@ def put_folder_back(
     """
     aside = path / f"set-aside-{number}"
     with unused_folder(path):
-        old = _read_identity(aside / _IDENTITY)
+        old = read_identity(aside)
         if old is None:
             raise FolderRefused(
-                f"{aside}: has no {_IDENTITY}, so it is not there or was put back already."
+                f"{aside}: has no {IDENTITY}, so it is not there or was put back already."
                 f" Way out: name another"
             )
-        _check_owner(aside, old, cluster, node)
-        if _store_of(path) != old.store:
-            present = _read_identity(path / _IDENTITY) or _new_identity(cluster, node, "", 0)
+        check_owner(aside, old, cluster, node)
+        if store_of(path) != old.store:
+            present = read_identity(path) or new_identity(cluster, node, "", 0)
             _move_aside(path, present, new_store_id(), f"{aside.name} was put back in its place")
             obeyed = max(present, old, key=lambda identity: identity.master_term)
             old = msgspec.structs.replace(
@@ -434,10 +390,10 @@ def put_folder_back(
                 master_word=obeyed.master_word,
                 synced={},
             )
-            _write_identity(path, old)
+            write_identity(path, old)
         if (aside / _ZONES).exists():
             (aside / _ZONES).rename(path / _ZONES)
-        (aside / _IDENTITY).rename(aside / f"{_IDENTITY}.put-back")
+        (aside / IDENTITY).rename(aside / f"{IDENTITY}.put-back")
         sync_folder(aside)
         sync_folder(path)
 
@@ -459,91 +415,25 @@ def _take_lock(path: Path) -> int:
     return lock
 
 
-def _read_identity(file: Path) -> _Identity | None:
-    try:
-        data = file.read_bytes()
-    except FileNotFoundError:
-        return None
-    way_out = f"Way out: {START_ANEW}"
-    try:
-        found = json.loads(data)["format"]
-    except (ValueError, KeyError, TypeError):
-        raise FolderRefused(f"{file}: not readable: {data[:60]!r}. {way_out}") from None
-    if found not in (FORMAT_VERSION, _WITHOUT_SYNCED):
-        raise FolderRefused(
-            f"{file}: format {found!r} found, {FORMAT_VERSION} expected."
-            f" Way out: start the version of the agent that wrote it, or {START_ANEW}"
-        )
-    try:
-        identity = msgspec.json.decode(data, type=_Identity)
-    except msgspec.ValidationError as error:
-        raise FolderRefused(f"{file}: {error}. {way_out}") from None
-    if identity != identity.checked():
-        expected = identity.checked().check
-        raise FolderRefused(
-            f"{file}: checksum {identity.check} found, {expected} expected:"
-            f" it was changed or damaged. {way_out}"
-        )
-    return msgspec.structs.replace(identity, format=FORMAT_VERSION, synced=_synced(identity))
-
-
-def _new_identity(cluster: str, node: str, store: str, master_term: int) -> _Identity:
-    """Return the identity of a store that was never started."""
-    return _Identity(FORMAT_VERSION, cluster, node, store, 0, master_term, (), synced={})
-
-
-def _synced(identity: _Identity) -> dict[str, Synced]:
-    return {} if identity.synced is msgspec.UNSET else identity.synced
-
-
-def _write_identity(path: Path, identity: _Identity) -> None:
-    write_durably(path / _IDENTITY, msgspec.json.encode(identity.checked()).decode() + "\n")
-
-
 def _check_nothing_left(path: Path) -> None:
     zones = path / _ZONES
     if zones.exists() and any(zones.iterdir()):
         raise FolderRefused(
-            f"{path / _IDENTITY}: missing, but {zones} holds data."
+            f"{path / IDENTITY}: missing, but {zones} holds data."
             f" Way out: put the file back from where the folder was copied, or {START_ANEW}"
         )
 
 
-def _check_owner(path: Path, identity: _Identity, cluster: str, node: str) -> None:
-    file = path / _IDENTITY
-    for field, found, wanted in (
-        ("cluster", identity.cluster, cluster),
-        ("node", identity.node, node),
-    ):
-        if found != wanted:
-            raise FolderRefused(
-                f"{file}: {field} {found!r} found, {wanted!r} expected: this is another's folder."
-                f" Way out: start with --{'name' if field == 'node' else field} {found},"
-                f" or give this agent a folder of its own"
-            )
-
-
-def _check_identity(
-    path: Path, identity: _Identity, cluster: str, node: str, cluster_id: str
-) -> None:
-    _check_owner(path, identity, cluster, node)
-    file = path / _IDENTITY
-    if identity.cluster_id not in ("", cluster_id):
-        raise FolderRefused(
-            f"{file}: cluster_id {identity.cluster_id!r} found, the secret is of {cluster_id!r}:"
-            f" another cluster {cluster!r} keeps data here. Way out: start with that cluster's"
-            " secret (--secret-file; a lost one is written anew, for operator and agents: that"
-            " clusterId and another key), or give this agent a folder of its own"
-        )
+def _check_zones(path: Path, identity: Identity) -> None:
     for uid in identity.zones:
         if not (path / _ZONES / _safe(uid)).is_dir():
             raise FolderRefused(
-                f"{path / _ZONES / _safe(uid)}: missing, but {file} lists the zone."
+                f"{path / _ZONES / _safe(uid)}: missing, but {path / IDENTITY} lists the zone."
                 f" Way out: put the zone's folder back, or {START_ANEW}"
             )
 
 
-def _move_aside(path: Path, old: _Identity, store: str, reason: str) -> Path:
+def _move_aside(path: Path, old: Identity, store: str, reason: str) -> Path:
     """Set aside what the folder with identity `old` holds, and make it the empty `store`."""
     number = 1
     while (path / f"set-aside-{number}").exists():
@@ -570,28 +460,20 @@ def _finish_setting_aside(path: Path) -> None:
         ) from None
     aside = path / f"set-aside-{moving.number}"
     aside.mkdir(exist_ok=True)
-    if _store_of(path) != moving.store:
-        for name in (_ZONES, _IDENTITY):
+    if store_of(path) != moving.store:
+        for name in (_ZONES, IDENTITY):
             if (path / name).exists():
                 (path / name).rename(aside / name)
         write_durably(aside / "reason.txt", moving.reason + "\n")
         sync_folder(path)
         identity = msgspec.structs.replace(
-            _new_identity(moving.cluster, moving.node, moving.store, moving.master_term),
+            new_identity(moving.cluster, moving.node, moving.store, moving.master_term),
             master_word=moving.master_word,
             cluster_id=moving.cluster_id,
         )
-        _write_identity(path, identity)
+        write_identity(path, identity)
     file.unlink()
     sync_folder(path)
-
-
-def _store_of(path: Path) -> str:
-    try:
-        identity = _read_identity(path / _IDENTITY)
-    except FolderRefused:
-        return ""
-    return identity.store if identity is not None else ""
 
 
 def _safe(uid: str) -> str:

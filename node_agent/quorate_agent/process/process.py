@@ -15,12 +15,8 @@ import uvloop
 
 from quorate.facts.errors import QuorateError
 from quorate.protocol.settings import ProtocolSettings
-from quorate_agent.folder.data_folder import (
-    DataFolder,
-    FolderRefused,
-    put_folder_back,
-    set_folder_aside,
-)
+from quorate_agent.folder.data_folder import DataFolder, put_folder_back, set_folder_aside
+from quorate_agent.folder.identity import FolderRefused
 from quorate_agent.machine.clock import Clock, MachineClock
 from quorate_agent.machine.descriptors import Descriptors
 from quorate_agent.process.admin import start_admin

@@ -35,9 +35,9 @@ from rocksdict import (
 )
 
 from quorate.protocol.storage import StorageFull
-from quorate_agent.folder.data_folder import START_ANEW
 from quorate_agent.folder.disk_room import DiskRoom
 from quorate_agent.folder.durable_file import write_durably
+from quorate_agent.folder.identity import START_ANEW
 from quorate_agent.storage import DatabaseRefused, StorageBroken
 from quorate_agent.storage.log_records import find_foreign_record
 

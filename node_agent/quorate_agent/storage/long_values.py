@@ -22,7 +22,7 @@ from typing import Final
 from rocksdict import WriteBatch
 
 from quorate.protocol.storage import StorageFull
-from quorate_agent.folder.data_folder import START_ANEW
+from quorate_agent.folder.identity import START_ANEW
 from quorate_agent.storage import DatabaseRefused, StorageBroken
 from quorate_agent.storage.database import Database
 from quorate_agent.storage.value_files import ValueFiles, checksum

@@ -14,8 +14,8 @@ from typing import Final
 
 from xxhash import xxh3_64_intdigest
 
-from quorate_agent.folder.data_folder import START_ANEW
 from quorate_agent.folder.durable_file import sync_folder
+from quorate_agent.folder.identity import START_ANEW
 from quorate_agent.storage import StorageBroken
 
 STEP_BYTES: Final = 8 * 1024 * 1024

@@ -19,7 +19,8 @@ from pathlib import Path
 
 from quorate.facts.errors import QuorateError
 from quorate.protocol.storage import Storage, StorageFull, ZoneRefused
-from quorate_agent.folder.data_folder import DataFolder, Synced
+from quorate_agent.folder.data_folder import DataFolder
+from quorate_agent.folder.identity import Synced
 from quorate_agent.machine.descriptors import Descriptors
 from quorate_agent.storage import DatabaseRefused
 from quorate_agent.storage.database import TABLES_OPEN, Database, OpenedBy

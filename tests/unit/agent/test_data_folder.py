@@ -13,13 +13,9 @@ import msgspec
 import pytest
 
 from quorate.facts.zone import ZoneRecord
-from quorate_agent.folder import data_folder
-from quorate_agent.folder.data_folder import (
-    DataFolder,
-    FolderRefused,
-    put_folder_back,
-    set_folder_aside,
-)
+from quorate_agent.folder import data_folder, identity
+from quorate_agent.folder.data_folder import DataFolder, put_folder_back, set_folder_aside
+from quorate_agent.folder.identity import FolderRefused
 
 
 def open_folder(path: Path, cluster: str = "demo", node: str = "agent-1") -> DataFolder:
@@ -299,9 +295,7 @@ def test_setting_aside_can_be_interrupted_at_any_write(path: Path, monkeypatch) 
         (folder.zone_path("a") / "file").write_text("data")
         old = folder.store
         left = iter(range(crash_at))
-        for name in ("write_durably", "sync_folder"):
-            monkeypatch.setattr(data_folder, name, crashing(getattr(data_folder, name), left))
-        monkeypatch.setattr(Path, "rename", crashing(Path.rename, left))
+        interrupt_at_writes(monkeypatch, left)
         try:
             folder.set_aside("reason")
         except Crashed:
@@ -324,6 +318,16 @@ def test_setting_aside_can_be_interrupted_at_any_write(path: Path, monkeypatch) 
         if finished:
             break
     assert steps >= 6
+
+
+def interrupt_at_writes(monkeypatch, left: Iterator[int]) -> None:
+    for module, name in (
+        (data_folder, "write_durably"),
+        (data_folder, "sync_folder"),
+        (identity, "write_durably"),
+        (Path, "rename"),
+    ):
+        monkeypatch.setattr(module, name, crashing(getattr(module, name), left))
 
 
 def crashing(real, left: Iterator[int]):
@@ -464,9 +468,7 @@ def test_putting_back_can_be_interrupted_at_any_write(path: Path, monkeypatch) -
         here = path / str(crash_at)
         old, _ = set_aside_and_started_anew(here)
         left = iter(range(crash_at))
-        for name in ("write_durably", "sync_folder"):
-            monkeypatch.setattr(data_folder, name, crashing(getattr(data_folder, name), left))
-        monkeypatch.setattr(Path, "rename", crashing(Path.rename, left))
+        interrupt_at_writes(monkeypatch, left)
         try:
             put_back(here)
         except Crashed:

@@ -11,7 +11,7 @@ from quorate.facts.zone import ZoneRecord
 from quorate.protocol.agent.agent import AgentCore, MastershipNotKept
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, RefusalCode
 from quorate.protocol.settings import DEFAULTS
-from quorate_agent.folder import data_folder
+from quorate_agent.folder import data_folder, identity
 from quorate_agent.folder.data_folder import DataFolder
 from quorate_agent.machine.clock import MachineClock
 from quorate_agent.machine.descriptors import Descriptors
@@ -73,7 +73,7 @@ def test_the_removal_of_a_zone_without_room_is_warned_of_once_and_done_when_ther
         data = agent.folder.zone_path(RECORD.uid)
         agent.core = AgentCore(agent._hello(), agent, DEFAULTS, agent._now())
         with monkeypatch.context() as patch:
-            patch.setattr(data_folder, "write_durably", _full)
+            patch.setattr(identity, "write_durably", _full)
             assert [agent.remove_zone(RECORD.uid) for _ in range(3)] == [False] * 3
         assert data.exists(), "what is recorded must be there at the next start"
         (warning,) = caplog.messages
@@ -119,7 +119,7 @@ def test_a_mastership_without_room_is_refused_and_taken_when_there_is_some(
     def story(agent: Agent) -> None:
         agent.core = AgentCore(agent._hello(), agent, DEFAULTS, agent._now())
         with monkeypatch.context() as patch:
-            patch.setattr(data_folder, "write_durably", _full)
+            patch.setattr(identity, "write_durably", _full)
             for _ in range(3):
                 with pytest.raises(MastershipNotKept, match=f"on the disk of {tmp_path}"):
                     agent.raise_master_term(7, "word")

@@ -14,8 +14,9 @@ import pytest
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.storage import Row, ZoneRefused
 from quorate_agent.clients.ports import ClientPorts
-from quorate_agent.folder import data_folder
-from quorate_agent.folder.data_folder import DataFolder, FolderRefused
+from quorate_agent.folder import data_folder, durable_file, identity
+from quorate_agent.folder.data_folder import DataFolder
+from quorate_agent.folder.identity import FolderRefused
 from quorate_agent.machine.descriptors import CLIENTS_MIN, RESERVE, Descriptors
 from quorate_agent.storage import DatabaseRefused
 from quorate_agent.storage.memory import MemoryStorage
@@ -280,7 +281,7 @@ def test_a_set_aside_without_room_is_refused_in_a_sentence_and_done_when_there_i
     _newest_log(agent.path, "z1").unlink()
     folder = DataFolder.open(agent.path, cluster="demo", node="agent-1", cluster_id="id")
     written: list[str] = []
-    real = data_folder.write_durably
+    real = durable_file.write_durably
 
     def write(file: Path, text: str) -> None:
         if len(written) == writes_with_room:
@@ -289,7 +290,8 @@ def test_a_set_aside_without_room_is_refused_in_a_sentence_and_done_when_there_i
         real(file, text)
 
     with monkeypatch.context() as patch:
-        patch.setattr(data_folder, "write_durably", write)
+        for module in (data_folder, identity):
+            patch.setattr(module, "write_durably", write)
         with pytest.raises(FolderRefused) as refused:
             open_stored_zones(folder, Descriptors(1 << 16))
     folder.close()

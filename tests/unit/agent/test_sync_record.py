@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from quorate.protocol.storage import Row
-from quorate_agent.folder import data_folder
+from quorate_agent.folder import durable_file, identity
 from quorate_agent.folder.data_folder import DataFolder
 from quorate_agent.storage.rocks import RocksStorage
 from quorate_agent.zones.stored_zones import open_zone
@@ -64,7 +64,7 @@ def test_one_write_at_a_time_and_the_loop_goes_on_meanwhile(
     goes_on: Callable[[str], None],
 ) -> None:
     may_end, threads = threading.Event(), []
-    real = data_folder.write_durably
+    real = durable_file.write_durably
 
     def slow(file: Path, text: str) -> None:
         threads.append(threading.current_thread())
@@ -73,7 +73,7 @@ def test_one_write_at_a_time_and_the_loop_goes_on_meanwhile(
 
     async def story() -> None:
         record = SyncRecord(folder, {"z": storage}, goes_on)
-        monkeypatch.setattr(data_folder, "write_durably", slow)
+        monkeypatch.setattr(identity, "write_durably", slow)
         first = _write_synced(storage, b"1")
         record.note()
         second = _write_synced(storage, b"2")
@@ -108,7 +108,7 @@ def test_a_disk_without_room_is_told_once_and_recorded_when_there_is_some(
         record = SyncRecord(folder, {"z": storage}, goes_on)
         sequence = _write_synced(storage, b"1")
         with monkeypatch.context() as patch:
-            patch.setattr(data_folder, "write_durably", full)
+            patch.setattr(identity, "write_durably", full)
             while len(tried) < 3:
                 record.note()
                 await asyncio.sleep(0.01)
@@ -132,7 +132,7 @@ def test_what_no_disk_explains_ends_the_agent(
         record = SyncRecord(folder, {"z": storage}, why.append)
         _write_synced(storage, b"1")
         with monkeypatch.context() as patch:
-            patch.setattr(data_folder, "write_durably", broken)
+            patch.setattr(identity, "write_durably", broken)
             record.note()
             await until(lambda: record._saving is None)
         (said,) = why
