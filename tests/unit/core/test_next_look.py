@@ -9,130 +9,26 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
-from quorate.facts.topology import Holder, NodeRecord, Voter
-from quorate.facts.zone import ZoneRecord
+from quorate.facts.topology import NodeRecord, Voter
 from quorate.protocol.agent import agent as agent_module
 from quorate.protocol.agent.activation import TROUBLE_AFTER_MS
-from quorate.protocol.agent.agent import AgentCore
 from quorate.protocol.agent.next_look import IDLE_LOOK_MS, next_look_ms
 from quorate.protocol.agent.replicas import Replicas
-from quorate.protocol.agent.turn import Turn
 from quorate.protocol.agent.upkeep import AGE_MARK_MS, DIGEST_KEPT_MS, LOG_CHECK_MS
 from quorate.protocol.agent.zones_awake import CLOCK_SET_MS, REST_AFTER_MS
 from quorate.protocol.copies.outbox import Outbox
 from quorate.protocol.copies.primary import Peer, Primary, Waiter
 from quorate.protocol.copies.reports import inventory
-from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
-from quorate.protocol.messages.master import (
-    AskInventory,
-    CopyReady,
-    CopySummaries,
-    Members,
-    TroubleKind,
-    ZoneGone,
-    ZoneTable,
-)
+from quorate.protocol.messages.master import CopyReady, Members, TroubleKind, ZoneGone
 from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.replication import HeartbeatAck
 from quorate.protocol.settings import DEFAULTS
-from quorate_sim.disk import Image, SimStorage
-
-TICK_MS = 50
-PARTITIONS = 4
-A = Holder("a", "store-a", 1)
-
-
-class Store:
-    """Opens every zone."""
-
-    def open_zone(self, record: ZoneRecord) -> SimStorage:
-        return SimStorage(Image())
-
-    def keep_zone(self, record: ZoneRecord) -> bool:
-        return True
-
-    def kept_zones(self) -> list[ZoneRecord]:
-        return []
-
-    def remove_zone(self, uid: str) -> bool:
-        return True
-
-    def raise_master_term(self, term: int, word: str) -> None:
-        pass
-
-
-class OneAgent:
-    """The core of an agent that is primary of all partitions of some zones; `visits` of each."""
-
-    def __init__(self, zones: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.ms = 10_000
-        self.wall_ahead_ms = 1_000_000
-        self.visits: Counter[str] = Counter()
-        self.flushes: Counter[str] = Counter()
-        self.sent: list[tuple[str, Message]] = []
-        tick, flush = Replicas.tick, Replicas.flush
-
-        def counted(replicas: Replicas, now: Now) -> None:
-            self.visits[replicas.uid] += 1
-            tick(replicas, now)
-
-        def flushed(replicas: Replicas, now: Now) -> Turn:
-            self.flushes[replicas.uid] += 1
-            return flush(replicas, now)
-
-        monkeypatch.setattr(Replicas, "tick", counted)
-        monkeypatch.setattr(Replicas, "flush", flushed)
-        hello = Hello(FORMAT_VERSION, "agent", "main", "a", "store-a", 1)
-        self.core = AgentCore(hello, Store(), DEFAULTS, self.now)
-        members = Members(1, (NodeRecord("a", "store-a", 1, "a", 1, "a"),), 1)
-        assert self.core.receive_from_master(members, self.now)
-        for number in range(zones):
-            self.tell(f"zone-{number}", 1)
-            self.turn()
-        self.pass_time(4 * IDLE_LOOK_MS)
-        self.visits.clear()
-        self.flushes.clear()
-
-    @property
-    def now(self) -> Now:
-        return Now(self.wall_ahead_ms + self.ms, self.ms)
-
-    def tell(self, uid: str, version: int) -> None:
-        rows = tuple(
-            PartitionRow(p, version, version, A, ("a",), (Voter("a", "store-a"),))
-            for p in range(PARTITIONS)
-        )
-        table = ZoneTable(1, ZoneRecord(uid, uid, PARTITIONS, 1), rows, 1)
-        assert self.core.receive_from_master(table, self.now)
-
-    def turn(self) -> None:
-        flushed = self.core.flush(self.now)
-        self.sent += flushed.sends
-        for uid, turn in flushed.turns:
-            self.core.synced(uid, turn, self.now)
-
-    def pass_time(self, ms: int) -> None:
-        for _ in range(ms // TICK_MS):
-            self.ms += TICK_MS
-            self.core.tick(self.now)
-            self.turn()
-
-
-def _role(agent: OneAgent, uid: str = "zone-0") -> Primary:
-    return agent.core.zones[uid].roles[0]
-
-
-def _write(agent: OneAgent, uid: str, key: bytes, expires_at: int = 0) -> None:
-    role = _role(agent, uid)
-    role.write(((key, b"value", expires_at),))
-    agent.core.zones[uid].commands_wrote(role)
-    agent.turn()
+from quorate_lone_agent.core import PARTITIONS, TICK_MS, LoneAgent
 
 
 def test_zones_at_rest_are_visited_every_few_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    agent = OneAgent(100, monkeypatch)
+    agent = LoneAgent(100, monkeypatch)
 
     agent.pass_time(10 * IDLE_LOOK_MS)
 
@@ -142,35 +38,14 @@ def test_zones_at_rest_are_visited_every_few_seconds(monkeypatch: pytest.MonkeyP
     assert not agent.flushes
 
 
-def test_sizes_are_told_little_by_little_and_wake_no_zone(monkeypatch: pytest.MonkeyPatch) -> None:
-    agent = OneAgent(100, monkeypatch)
-    _write(agent, "zone-7", b"key")
-    agent.pass_time(2000)
-    agent.visits.clear()
-    agent.sent.clear()
-
-    agent.core.receive_from_master(AskInventory(1, brief=True), agent.now)
-    agent.pass_time(TICK_MS)
-    first = [message for _, message in agent.sent if isinstance(message, CopySummaries)]
-    agent.pass_time(10 * TICK_MS)
-    every = [message for _, message in agent.sent if isinstance(message, CopySummaries)]
-    told = {message.zone: {p: size for p, size, *_ in message.copies} for message in every}
-
-    assert 0 < len(first) < 50, "those of thousands would be a burst"
-    assert len(told) == 100
-    assert told["zone-7"].keys() == set(range(PARTITIONS))
-    assert max(told["zone-7"].values()) > max(told["zone-8"].values())
-    assert not agent.visits
-
-
 def test_a_zone_in_which_something_happens_is_visited_by_the_next_tick_and_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    agent = OneAgent(20, monkeypatch)
+    agent = LoneAgent(20, monkeypatch)
     events: list[Callable[[], None]] = [
         lambda: agent.tell("zone-7", 2),
-        lambda: _write(agent, "zone-7", b"k"),
-        lambda: agent.core.zones["zone-7"].end_role(_role(agent, "zone-7")),
+        lambda: agent.write("zone-7", b"k"),
+        lambda: agent.core.zones["zone-7"].end_role(agent.role("zone-7")),
     ]
     for event in events:
         agent.pass_time(2 * IDLE_LOOK_MS)
@@ -186,25 +61,25 @@ def test_a_zone_in_which_something_happens_is_visited_by_the_next_tick_and_no_ot
 
 
 def test_a_key_is_expired_when_it_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
-    agent = OneAgent(1, monkeypatch)
-    _write(agent, "zone-0", b"k", agent.now.wall_ms + 7 * TICK_MS)
+    agent = LoneAgent(1, monkeypatch)
+    agent.write("zone-0", b"k", agent.now.wall_ms + 7 * TICK_MS)
 
     agent.pass_time(6 * TICK_MS)
-    assert (row := _role(agent).copy.get(b"k")) is not None
+    assert (row := agent.role().copy.get(b"k")) is not None
     assert row.value == b"value"
     agent.pass_time(TICK_MS)
 
-    assert (row := _role(agent).copy.get(b"k")) is None or row.value is None
+    assert (row := agent.role().copy.get(b"k")) is None or row.value is None
 
 
 def test_an_expiry_is_noted_once_also_when_written_before_the_survey_comes_to_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    agent = OneAgent(1, monkeypatch)
-    role, due = _role(agent), agent.now.wall_ms + 100 * IDLE_LOOK_MS
-    _write(agent, "zone-0", b"before", due)
+    agent = LoneAgent(1, monkeypatch)
+    role, due = agent.role(), agent.now.wall_ms + 100 * IDLE_LOOK_MS
+    agent.write("zone-0", b"before", due)
     agent.core.zones["zone-0"].survey(role.copy)
-    _write(agent, "zone-0", b"since", due + 1)
+    agent.write("zone-0", b"since", due + 1)
 
     agent.pass_time(2 * IDLE_LOOK_MS)
 
@@ -214,8 +89,8 @@ def test_an_expiry_is_noted_once_also_when_written_before_the_survey_comes_to_it
 def test_the_end_of_a_lease_that_no_other_role_shares_is_seen_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    agent = OneAgent(1, monkeypatch)
-    zone, role = agent.core.zones["zone-0"], _role(agent)
+    agent = LoneAgent(1, monkeypatch)
+    zone, role = agent.core.zones["zone-0"], agent.role()
     zone.own_leases[0] = role
     role.serving_until = agent.ms + 5 * TICK_MS
     zone.wake()
@@ -290,8 +165,8 @@ def _next_look_ms(zone: Replicas, now: Now) -> int:
 def test_a_zone_with_something_under_way_is_visited_with_every_tick(
     monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    agent = OneAgent(1, monkeypatch)
-    zone, role = agent.core.zones["zone-0"], _role(agent)
+    agent = LoneAgent(1, monkeypatch)
+    zone, role = agent.core.zones["zone-0"], agent.role()
     assert _next_look_ms(zone, agent.now) == agent.ms + IDLE_LOOK_MS
 
     BUSY[what].put(zone, role)
@@ -318,8 +193,8 @@ def test_a_role_that_waits_for_events_is_looked_at_when_its_next_step_is_due(
     monkeypatch: pytest.MonkeyPatch, put: Callable[[Primary, int], object], due_in_ms: int
 ) -> None:
     """With every tick, thousands of partitions that activate took all of an agent's CPU."""
-    agent = OneAgent(1, monkeypatch)
-    zone, role = agent.core.zones["zone-0"], _role(agent)
+    agent = LoneAgent(1, monkeypatch)
+    zone, role = agent.core.zones["zone-0"], agent.role()
 
     put(role, agent.ms)
 
@@ -345,8 +220,8 @@ def _unanswered(role: Primary, now_ms: int) -> None:
 
 def test_a_copy_that_is_ready_is_reported_ever_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """When an agent returned, thousands of these reports each half second delayed the master."""
-    agent = OneAgent(1, monkeypatch)
-    zone, role = agent.core.zones["zone-0"], _role(agent)
+    agent = LoneAgent(1, monkeypatch)
+    zone, role = agent.core.zones["zone-0"], agent.role()
     role.follow(replace(role.row, voters=(*role.row.voters, Voter("b", "store-b"))))
     peer = role.peers["b"]
     peer.promised, peer.adopted, peer.lwm = True, True, role.copy.lwm
@@ -374,8 +249,8 @@ def test_a_copy_that_missed_more_while_it_was_repaired_is_looked_at_until_it_has
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The zone rested, and the copy asked again up to ten seconds late."""
-    agent = OneAgent(1, monkeypatch)
-    zone, copy = agent.core.zones["zone-0"], _role(agent).copy
+    agent = LoneAgent(1, monkeypatch)
+    zone, copy = agent.core.zones["zone-0"], agent.role().copy
     zone.roles.pop(copy.partition)  # it follows
     copy.hwm = copy.lwm + 1
     zone.upkeep.tick(agent.now)
@@ -390,8 +265,8 @@ def test_a_copy_that_missed_more_while_it_was_repaired_is_looked_at_until_it_has
 
 
 def test_a_copy_that_is_gone_keeps_no_zone_awake(monkeypatch: pytest.MonkeyPatch) -> None:
-    agent = OneAgent(1, monkeypatch)
-    zone, copy = agent.core.zones["zone-0"], _role(agent).copy
+    agent = LoneAgent(1, monkeypatch)
+    zone, copy = agent.core.zones["zone-0"], agent.role().copy
     zone.roles.pop(copy.partition)
     copy.hwm = copy.lwm + 1
     zone.upkeep.tick(agent.now)
@@ -407,7 +282,7 @@ def test_a_copy_that_is_gone_keeps_no_zone_awake(monkeypatch: pytest.MonkeyPatch
 def test_a_zone_is_awake_from_when_something_happens_until_it_was_quiet_for_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    agent = OneAgent(20, monkeypatch)
+    agent = LoneAgent(20, monkeypatch)
     assert not agent.core.awake
 
     agent.tell("zone-7", 2)
@@ -422,7 +297,7 @@ def test_a_zone_is_awake_from_when_something_happens_until_it_was_quiet_for_a_wh
 def test_a_zone_stays_awake_while_its_clients_have_something_to_settle(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    agent = OneAgent(2, monkeypatch)
+    agent = LoneAgent(2, monkeypatch)
     zone, has_work = agent.core.zones["zone-1"], True
     zone.clients_have_work = lambda: has_work
 
@@ -438,16 +313,16 @@ def test_a_zone_stays_awake_while_its_clients_have_something_to_settle(
 def test_a_partition_without_its_role_is_told_however_long_nothing_happens(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    agent = OneAgent(1, monkeypatch)
+    agent = LoneAgent(1, monkeypatch)
     zone = agent.core.zones["zone-0"]
 
-    zone.end_role(_role(agent))
+    zone.end_role(agent.role())
     agent.pass_time(2 * IDLE_LOOK_MS)
 
     assert [trouble.partition for trouble in agent.core._troubles(agent.now)] == [0]
 
 
-def _all_roles(agent: OneAgent) -> list[Primary]:
+def _all_roles(agent: LoneAgent) -> list[Primary]:
     return [role for zone in agent.core.zones.values() for role in zone.roles.values()]
 
 
@@ -455,7 +330,7 @@ def test_the_end_of_a_shared_lease_is_noted_for_all_roles_and_wakes_no_zone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A lapse woke every zone; that kept the event loop busy, so that the next lease lapsed."""
-    agent = OneAgent(3, monkeypatch)
+    agent = LoneAgent(3, monkeypatch)
     roles = _all_roles(agent)
     (lease,) = {role.lease for role in roles}
     lease.ms = agent.ms + 3 * TICK_MS
@@ -483,7 +358,7 @@ def test_the_end_of_a_shared_lease_is_noted_for_all_roles_and_wakes_no_zone(
 
 
 def test_many_troubles_are_told_report_by_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    agent = OneAgent(5, monkeypatch)
+    agent = LoneAgent(5, monkeypatch)
     monkeypatch.setattr(agent_module, "TROUBLES_MAX", PARTITIONS + 1)
     (lease,) = {role.lease for role in _all_roles(agent)}
     lease.ms = agent.ms
@@ -500,7 +375,7 @@ def test_many_troubles_are_told_report_by_report(monkeypatch: pytest.MonkeyPatch
 def test_members_that_leave_and_return_wake_no_zone_and_new_stores_wake_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    agent = OneAgent(3, monkeypatch)
+    agent = LoneAgent(3, monkeypatch)
     a = NodeRecord("a", "store-a", 1, "a", 1, "a")
     b = NodeRecord("b", "store-b", 1, "b", 1, "b")
     told: list[tuple[NodeRecord, bool]] = [
@@ -523,7 +398,7 @@ def test_an_answer_to_a_heartbeat_recounts_shared_leases_and_no_role(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Also in zones that are awake: there, each role was recounted."""
-    agent = OneAgent(3, monkeypatch)
+    agent = LoneAgent(3, monkeypatch)
     for zone in agent.core.zones.values():
         zone.wake()
     assert len({role.lease for role in _all_roles(agent)}) == 1
@@ -541,26 +416,26 @@ def test_an_answer_to_a_heartbeat_recounts_shared_leases_and_no_role(
 def test_a_key_expires_at_once_when_the_wall_clock_is_set_past_it(
     monkeypatch: pytest.MonkeyPatch, by_ms: int
 ) -> None:
-    agent = OneAgent(1, monkeypatch)
-    _write(agent, "zone-0", b"k", agent.now.wall_ms + by_ms + IDLE_LOOK_MS // 2)
+    agent = LoneAgent(1, monkeypatch)
+    agent.write("zone-0", b"k", agent.now.wall_ms + by_ms + IDLE_LOOK_MS // 2)
     agent.pass_time(IDLE_LOOK_MS // 2)
     assert not agent.core.awake
 
     agent.wall_ahead_ms += by_ms
     agent.pass_time(TICK_MS)
 
-    assert (row := _role(agent).copy.get(b"k")) is None or row.value is None
+    assert (row := agent.role().copy.get(b"k")) is None or row.value is None
 
 
 def test_a_log_that_became_too_long_is_cut_soon_and_ages_are_noted_at_rest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    agent = OneAgent(1, monkeypatch)
-    zone, role = agent.core.zones["zone-0"], _role(agent)
+    agent = LoneAgent(1, monkeypatch)
+    zone, role = agent.core.zones["zone-0"], agent.role()
     monkeypatch.setattr(zone.storage, "log_bytes", lambda partition: 1 << 30)
     monkeypatch.setattr(zone.storage, "log_floor", lambda partition, share: role.copy.lwm)
 
-    _write(agent, "zone-0", b"k")
+    agent.write("zone-0", b"k")
     agent.pass_time(LOG_CHECK_MS)
     assert role.copy.log_from == role.copy.lwm > 0
 
@@ -572,8 +447,8 @@ def test_a_log_that_became_too_long_is_cut_soon_and_ages_are_noted_at_rest(
 def test_a_digest_that_nobody_asks_for_any_more_is_forgotten_at_rest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    agent = OneAgent(1, monkeypatch)
-    zone, role = agent.core.zones["zone-0"], _role(agent)
+    agent = LoneAgent(1, monkeypatch)
+    zone, role = agent.core.zones["zone-0"], agent.role()
     zone.upkeep.count_digest(role.copy, 100)
 
     agent.pass_time(DIGEST_KEPT_MS - TICK_MS)
@@ -586,8 +461,8 @@ def test_a_digest_that_nobody_asks_for_any_more_is_forgotten_at_rest(
 def test_what_becomes_durable_late_is_looked_at_by_the_next_tick(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    agent = OneAgent(1, monkeypatch)
-    role = _role(agent)
+    agent = LoneAgent(1, monkeypatch)
+    role = agent.role()
     role.write(((b"k", b"value", 0),))
     agent.core.zones["zone-0"].commands_wrote(role)
     turns = agent.core.flush(agent.now).turns
@@ -601,7 +476,7 @@ def test_what_becomes_durable_late_is_looked_at_by_the_next_tick(
 
 
 def test_nothing_wakes_a_zone_that_was_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
-    agent = OneAgent(2, monkeypatch)
+    agent = LoneAgent(2, monkeypatch)
     zone = agent.core.zones["zone-0"]
     assert agent.core.receive_from_master(ZoneGone(1, "zone-0"), agent.now)
 
