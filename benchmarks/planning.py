@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable, Sequence
 from heapq import nlargest
 
-from quorate.planning.choose_migrations import QueuedMigration, StartLimits, choose_migrations
-from quorate.planning.distribute_partitions import DataNode, distribute_partitions
-from quorate.planning.plan_migrations import plan_migrations
-from quorate.planning.plan_staged import plan_staged
-from quorate.planning.retries import Retries
+from quorate.planning.queue.choose_migrations import QueuedMigration, StartLimits, choose_migrations
+from quorate.planning.queue.retries import Retries
+from quorate.planning.steps.plan_migrations import plan_migrations
+from quorate.planning.steps.plan_staged import plan_staged
+from quorate.planning.target.distribute_partitions import DataNode, distribute_partitions
 
 Rows = Sequence[tuple[str, ...]]
 Planner = Callable[[Rows, list[DataNode], int], Rows]

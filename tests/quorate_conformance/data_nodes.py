@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 from quorate.facts.zone import NEVER_MS, ZoneRecord
-from quorate.planning.data_nodes import TimerKind
+from quorate.planning.target.data_nodes import TimerKind
 from quorate_conformance.case_files import Case
 from quorate_lone_master.world import LoneMaster
 

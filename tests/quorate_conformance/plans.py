@@ -10,13 +10,13 @@ from itertools import product
 from random import Random
 from typing import Any, Protocol
 
-from quorate.planning.plan_migrations import (
+from quorate.planning.steps.plan_migrations import (
     PlannedMigration,
     check_plan,
     is_reached,
     plan_migrations,
 )
-from quorate.planning.plan_staged import plan_staged, reachable_target
+from quorate.planning.steps.plan_staged import plan_staged, reachable_target
 from quorate_conformance.case_files import Case
 from quorate_conformance.stages import copies_come_first, reference_counts, stages_are_as_told
 

@@ -7,7 +7,7 @@ of any planner, by `plans`.
 from collections.abc import Sequence
 from typing import Any
 
-from quorate.planning.stage_migrations import (
+from quorate.planning.steps.stage_migrations import (
     PlannedStage,
     Row,
     StageKind,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from quorate.planning.disruption import AgentDisruption, Disruption
+from quorate.planning.absence.disruption import AgentDisruption, Disruption
 from quorate.wire.resource import API_VERSION
 from quorate.wire.storage_cluster import StorageCluster
 

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 from quorate.facts.partition_row import majority
 from quorate.facts.zone import ZoneRecord
-from quorate.planning.choose_leavers import ClusterLoad
-from quorate.planning.disruption import Disruption
+from quorate.planning.absence.choose_leavers import ClusterLoad
+from quorate.planning.absence.disruption import Disruption
 from quorate.protocol.master.disruption import cluster_load
 from quorate.protocol.messages.events import Event
 from quorate.protocol.status import ClusterStatus

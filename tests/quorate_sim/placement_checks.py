@@ -1,7 +1,8 @@
 """Where copies must lie when all is quiet: over the failure domains, by weight, as the target says.
 
-Shares are computed here in another way than `quorate.planning.quotas` does it, and from what the
-simulator gave its agents, not from what the master has heard: so neither can hide its own mistake.
+Shares are computed here in another way than `quorate.planning.target.quotas` does it, and from what
+the simulator gave its agents, not from what the master has heard: so neither can hide its own
+mistake.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import TYPE_CHECKING
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import Planner, ZoneRecord
-from quorate.planning.plan_migrations import is_reached
-from quorate.planning.plan_staged import reachable_target
+from quorate.planning.steps.plan_migrations import is_reached
+from quorate.planning.steps.plan_staged import reachable_target
 from quorate.protocol.metastore import NodeKey
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import Planner, ZoneRecord
-from quorate.planning.distribute_partitions import DataNode
-from quorate.planning.plan_migrations import PlannedMigration, named_step
-from quorate.planning.plan_step import plan_step
+from quorate.planning.steps.plan_migrations import PlannedMigration, named_step
+from quorate.planning.steps.plan_step import plan_step
+from quorate.planning.target.distribute_partitions import DataNode
 from quorate.protocol.master.node_registry import NodeRegistry
 from quorate.protocol.members.membership import KnownAgent
 from quorate.protocol.zone_master import rebalance

@@ -8,7 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from quorate.planning.preview import Preview, PreviewStep
+from quorate.planning.steps.preview import Preview, PreviewStep
 from quorate_cli.commands.objects import ServerOption
 from quorate_cli.dev.commands import FolderOption, dev_cluster
 from quorate_cli.objects.operator_api import parse_server

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from quorate.planning.distribute_partitions import DataNode
+from quorate.planning.target.distribute_partitions import DataNode
 from quorate.protocol.zone_master.preview import zone_preview
 from quorate_cli.commands import objects as embedded
 from quorate_cli.commands import plan as embedded_plan

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.zone import ZoneRecord
-from quorate.planning.lost_stores import lost_without
+from quorate.planning.absence.lost_stores import lost_without
 from quorate.wire.partition_table import PartitionTable, partition_row, zone_record
 from quorate.wire.storage_cluster import StorageCluster
 from quorate_cli.kubectl.kube_api import KubeApi, core_path, objects_path

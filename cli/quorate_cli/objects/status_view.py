@@ -10,7 +10,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from quorate.planning.data_nodes import TimerKind
+from quorate.planning.target.data_nodes import TimerKind
 from quorate.protocol.status import MigrationStatus, NodeStatus, TimerStatus, ZoneStatus
 from quorate_cli.objects.cluster_state import ClusterState
 from quorate_cli.terminal.problem import Problem

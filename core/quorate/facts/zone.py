@@ -28,7 +28,7 @@ class SyncWrites(enum.StrEnum):
 
 
 class Planner(enum.StrEnum):
-    """The planner that finds the steps from a row to its target (planning/plan_step.py)."""
+    """The planner that finds the steps from a row to its target (planning/steps/plan_step.py)."""
 
     MINIMAL = "Minimal"
     STAGED = "Staged"

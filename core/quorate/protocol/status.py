@@ -2,8 +2,8 @@
 
 import msgspec
 
-from quorate.planning.data_nodes import TimerKind
-from quorate.planning.retries import StuckMigration
+from quorate.planning.queue.retries import StuckMigration
+from quorate.planning.target.data_nodes import TimerKind
 
 
 class NodeStatus(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from quorate.facts.zone import (
     SyncWrites,
     ZoneRecord,
 )
-from quorate.planning.data_nodes import TimerKind
+from quorate.planning.target.data_nodes import TimerKind
 from quorate.wire.resource import (
     API_VERSION,
     Conditions,

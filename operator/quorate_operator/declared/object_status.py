@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from quorate.facts.addresses import join_address
 from quorate.facts.zone import StorageKind
-from quorate.planning.retries import StuckMigration
+from quorate.planning.queue.retries import StuckMigration
 from quorate.protocol.status import ClusterStatus, TimerStatus
 from quorate.protocol.status import ZoneStatus as Observed
 from quorate.wire.resource import Condition

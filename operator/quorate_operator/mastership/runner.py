@@ -30,9 +30,9 @@ import msgspec
 from quorate.facts.errors import InvariantError
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
-from quorate.planning.choose_leavers import ClusterLoad
-from quorate.planning.disruption import Disruption
-from quorate.planning.preview import Preview
+from quorate.planning.absence.choose_leavers import ClusterLoad
+from quorate.planning.absence.disruption import Disruption
+from quorate.planning.steps.preview import Preview
 from quorate.protocol.master.disruption import cluster_load
 from quorate.protocol.master.master import Master
 from quorate.protocol.messages.events import ROUTINE, Event, Reason, ToldEvent

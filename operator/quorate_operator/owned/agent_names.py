@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection
 from typing import NamedTuple
 
-from quorate.planning.choose_leavers import AgentLoad, ClusterLoad, choose_leavers
+from quorate.planning.absence.choose_leavers import AgentLoad, ClusterLoad, choose_leavers
 
 PEER_PORT = 7100
 EXTERNAL_PORT_OFFSET = 1000

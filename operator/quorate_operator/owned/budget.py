@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from quorate.planning.disruption import Disruption
+from quorate.planning.absence.disruption import Disruption
 from quorate.wire.storage_cluster import StorageCluster
 from quorate_operator.kube.api import ApiRefused
 from quorate_operator.owned.apply import Applier

@@ -10,7 +10,7 @@ deleted with it.
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from quorate.planning.disruption import Disruption
+from quorate.planning.absence.disruption import Disruption
 from quorate.wire.managed_agents import AgentStorage, ManagedAgents
 from quorate.wire.resource import API_VERSION
 from quorate.wire.storage_cluster import StorageCluster

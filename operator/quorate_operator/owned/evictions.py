@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from quorate.planning.disruption import Disruption
+from quorate.planning.absence.disruption import Disruption
 from quorate_operator.owned.agent_names import pod_name, stateful_set_name
 from quorate_operator.owned.pod_states import Trouble, ending, is_ending, trouble
 

@@ -16,7 +16,7 @@ from contextlib import aclosing, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
-from quorate.planning.disruption import Disruption
+from quorate.planning.absence.disruption import Disruption
 from quorate.protocol.messages.events import Event, Reason
 from quorate.wire.managed_agents import COPIED_LABELS
 from quorate.wire.storage_cluster import PodProblem, StorageCluster, StorageClusterSpec

@@ -8,7 +8,7 @@ again, and every partition keeps its majority without it.  So a bad image stops 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
-from quorate.planning.disruption import Disruption
+from quorate.planning.absence.disruption import Disruption
 from quorate_operator.owned.pod_states import is_ending, is_ready, is_running
 
 REVISION_LABEL = "controller-revision-hash"

@@ -8,11 +8,11 @@ from pathlib import Path
 CORE = Path(__file__).parents[3] / "core"
 PROGRAM = """
 import hashlib
-from quorate.planning.choose_migrations import QueuedMigration, StartLimits, choose_migrations
-from quorate.planning.distribute_partitions import DataNode, distribute_partitions
-from quorate.planning.plan_migrations import plan_migrations
-from quorate.planning.plan_staged import plan_staged
-from quorate.planning.retries import Retries
+from quorate.planning.queue.choose_migrations import QueuedMigration, StartLimits, choose_migrations
+from quorate.planning.target.distribute_partitions import DataNode, distribute_partitions
+from quorate.planning.steps.plan_migrations import plan_migrations
+from quorate.planning.steps.plan_staged import plan_staged
+from quorate.planning.queue.retries import Retries
 
 def nodes(first, last, domains):
     return [

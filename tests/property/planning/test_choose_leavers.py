@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from quorate.facts.partition_row import majority
 from quorate.facts.zone import ZoneRecord
-from quorate.planning.choose_leavers import NEARLY_BYTES, AgentLoad, choose_leavers
+from quorate.planning.absence.choose_leavers import NEARLY_BYTES, AgentLoad, choose_leavers
 from quorate.protocol.master.disruption import cluster_load
 from quorate_lone_master.world import LoneMaster
 

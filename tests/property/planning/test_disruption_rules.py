@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow, majority
 from quorate.facts.topology import Holder, NodeRecord, Voter
-from quorate.planning.disruption import AgentNow, ZoneNow, disruption
+from quorate.planning.absence.disruption import AgentNow, ZoneNow, disruption
 
 NAMES = [f"agent-{at}" for at in range(1, 8)]
 

@@ -6,7 +6,11 @@ from math import ceil, floor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quorate.planning.distribute_partitions import DataNode, Distribution, distribute_partitions
+from quorate.planning.target.distribute_partitions import (
+    DataNode,
+    Distribution,
+    distribute_partitions,
+)
 
 Rows = list[tuple[str | None, ...]]
 

@@ -13,13 +13,13 @@ from itertools import product
 import pytest
 
 from quorate.facts.partition_row import MigrationKind
-from quorate.planning.plan_migrations import (
+from quorate.planning.steps.plan_migrations import (
     PlannedMigration,
     check_plan,
     is_reached,
     plan_migrations,
 )
-from quorate.planning.plan_staged import plan_staged, reachable_target
+from quorate.planning.steps.plan_staged import plan_staged, reachable_target
 
 Row = tuple[str | None, ...]
 Planner = Callable[..., tuple[PlannedMigration, ...]]

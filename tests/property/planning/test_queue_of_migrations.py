@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quorate.planning.choose_migrations import QueuedMigration, StartLimits, choose_migrations
-from quorate.planning.retries import Retries
+from quorate.planning.queue.choose_migrations import QueuedMigration, StartLimits, choose_migrations
+from quorate.planning.queue.retries import Retries
 
 NODES = st.sampled_from("ABCDE")
 LIMITS = StartLimits(

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from quorate.planning.preview import Preview, PreviewNode, PreviewStep
+from quorate.planning.steps.preview import Preview, PreviewNode, PreviewStep
 from quorate.protocol.status import MigrationStatus, NodeStatus, ZoneStatus
 from quorate_cli.dev.json_output import dev_status_json, status_json
 from quorate_cli.objects.cluster_state import ClusterState

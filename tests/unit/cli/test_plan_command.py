@@ -4,8 +4,8 @@ import io
 
 from rich.console import Console
 
-from quorate.planning.distribute_partitions import DataNode
-from quorate.planning.preview import PresentRow, preview
+from quorate.planning.steps.preview import PresentRow, preview
+from quorate.planning.target.distribute_partitions import DataNode
 from quorate_cli.commands.plan import STEPS_SHOWN, render
 
 ROWS = [PresentRow(p, ("a", "b"), ("a", "b"), 5_000_000) for p in range(60)]

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from quorate.planning.data_nodes import TimerKind
-from quorate.planning.retries import StuckMigration
+from quorate.planning.queue.retries import StuckMigration
+from quorate.planning.target.data_nodes import TimerKind
 from quorate.protocol.status import MigrationStatus, NodeStatus, TimerStatus, ZoneStatus
 from quorate_cli.objects.cluster_state import ClusterState
 from quorate_cli.objects.object_view import print_description, print_list, print_whole, value_at

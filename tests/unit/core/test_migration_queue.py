@@ -6,7 +6,7 @@ import msgspec
 
 from quorate.facts.partition_row import Migration, PartitionRow
 from quorate.facts.zone import ZoneRecord
-from quorate.planning.retries import FIRST_WAIT_MS
+from quorate.planning.queue.retries import FIRST_WAIT_MS
 from quorate.protocol.messages.master import AgentReport
 from quorate.protocol.settings import DEFAULTS
 from quorate_lone_master.world import LoneMaster

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from quorate.facts.zone import NEVER_MS, ZoneRecord
-from quorate.planning.data_nodes import TimerKind
+from quorate.planning.target.data_nodes import TimerKind
 from quorate.protocol.metastore import NodeKey, ZoneKey
 from quorate_lone_master.world import LoneMaster
 

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quorate.planning.choose_leavers import AgentLoad, ClusterLoad
+from quorate.planning.absence.choose_leavers import AgentLoad, ClusterLoad
 from quorate_operator.owned.agent_names import Agents, address, choose_agents
 
 NOBODY = ClusterLoad()

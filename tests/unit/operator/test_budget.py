@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from quorate.planning.disruption import Disruption
+from quorate.planning.absence.disruption import Disruption
 from quorate_loopback.memory_api import MemoryApi
 from quorate_operator.kube.api import ApiRefused, ApiUnclear
 from quorate_operator.owned import budget

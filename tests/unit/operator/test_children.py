@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from quorate.planning.disruption import Disruption
+from quorate.planning.absence.disruption import Disruption
 from quorate_operator.owned.agent_names import Agents
 from quorate_operator.owned.children import budget_of, desired_children
 from quorate_operator.owned.external_listener import ZonePort

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from quorate.planning.disruption import Disruption
+from quorate.planning.absence.disruption import Disruption
 from quorate_operator.mastership.runner import Runner
 from quorate_operator.owned import owned_objects
 from quorate_operator.owned.kube_nodes import KubeNodes

@@ -1,6 +1,6 @@
 """Why no pod may be evicted: by the rows, and by pods that are not ready."""
 
-from quorate.planning.disruption import Disruption, EvictionBlock, NoEviction
+from quorate.planning.absence.disruption import Disruption, EvictionBlock, NoEviction
 from quorate_operator.owned.evictions import no_eviction_now
 from quorate_owned.facts import Json, pod
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from quorate.facts.zone import ZoneRecord
-from quorate.planning.retries import StuckMigration
+from quorate.planning.queue.retries import StuckMigration
 from quorate.protocol.messages.events import Event, Reason
 from quorate.protocol.status import ClusterStatus, NodeStatus
 from quorate.protocol.status import ZoneStatus as Observed

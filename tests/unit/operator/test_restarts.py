@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection
 
-from quorate.planning.disruption import Disruption
+from quorate.planning.absence.disruption import Disruption
 from quorate_operator.owned.restarts import Restart, gone_agents, next_restart
 from quorate_owned.facts import Json, pod, stateful_set, verdict, waiting
 

@@ -4,8 +4,8 @@ from heapq import heappop, heappush
 
 import pytest
 
-from quorate.planning.choose_migrations import QueuedMigration, StartLimits, choose_migrations
-from quorate.planning.retries import FIRST_WAIT_MS, LONGEST_WAIT_MS, Retries
+from quorate.planning.queue.choose_migrations import QueuedMigration, StartLimits, choose_migrations
+from quorate.planning.queue.retries import FIRST_WAIT_MS, LONGEST_WAIT_MS, Retries
 
 
 def transfer(

@@ -4,7 +4,7 @@ import pytest
 
 from quorate.facts.topology import Happening
 from quorate.facts.zone import NEVER_MS, DataNodes
-from quorate.planning.data_nodes import Member, Timer, TimerKind, first_data_nodes, settle
+from quorate.planning.target.data_nodes import Member, Timer, TimerKind, first_data_nodes, settle
 
 AB = DataNodes(("A", "B"), joined=2)
 

@@ -4,7 +4,13 @@ import msgspec
 
 from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
 from quorate.facts.topology import Holder, NodeRecord, Voter
-from quorate.planning.disruption import AgentNow, EvictionBlock, NoEviction, ZoneNow, disruption
+from quorate.planning.absence.disruption import (
+    AgentNow,
+    EvictionBlock,
+    NoEviction,
+    ZoneNow,
+    disruption,
+)
 
 
 def agent(name: str, *, online: bool = True, gone: bool = False, draining: bool = False,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from quorate.planning.distribute_partitions import (
+from quorate.planning.target.distribute_partitions import (
     DataNode,
     Distribution,
     distribute_partitions,

@@ -4,13 +4,13 @@ from collections import Counter
 
 import pytest
 
-from quorate.planning.distribute_partitions import (
+from quorate.planning.steps.plan_migrations import check_plan, plan_migrations
+from quorate.planning.steps.plan_staged import plan_staged, reachable_target
+from quorate.planning.target.distribute_partitions import (
     DataNode,
     Distribution,
     distribute_partitions,
 )
-from quorate.planning.plan_migrations import check_plan, plan_migrations
-from quorate.planning.plan_staged import plan_staged, reachable_target
 
 
 def cluster(*sizes: int) -> list[DataNode]:

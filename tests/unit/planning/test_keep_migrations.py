@@ -4,9 +4,9 @@ import pytest
 
 from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
 from quorate.facts.topology import Holder, Voter
-from quorate.planning.distribute_partitions import DataNode, distribute_partitions
-from quorate.planning.keep_migrations import row_when_done, still_serves
-from quorate.planning.plan_migrations import plan_migrations
+from quorate.planning.queue.keep_migrations import row_when_done, still_serves
+from quorate.planning.steps.plan_migrations import plan_migrations
+from quorate.planning.target.distribute_partitions import DataNode, distribute_partitions
 
 
 def holder(node: str) -> Holder:

@@ -4,7 +4,7 @@ import msgspec
 
 from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
 from quorate.facts.topology import Holder, NodeRecord, Voter
-from quorate.planning.lost_stores import lost_without
+from quorate.planning.absence.lost_stores import lost_without
 
 
 def nodes(names: str, left: str = "", replaced: str = "") -> dict[str, NodeRecord]:

@@ -4,7 +4,7 @@ import pytest
 
 from quorate.facts.errors import InvariantError
 from quorate.facts.partition_row import MigrationKind
-from quorate.planning.plan_migrations import (
+from quorate.planning.steps.plan_migrations import (
     PlannedMigration,
     check_plan,
     is_reached,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from quorate.planning.plan_migrations import PlannedMigration, check_plan
-from quorate.planning.plan_staged import plan_staged, reachable_target
+from quorate.planning.steps.plan_migrations import PlannedMigration, check_plan
+from quorate.planning.steps.plan_staged import plan_staged, reachable_target
 
 Row = tuple[str | None, ...]
 

@@ -7,10 +7,10 @@ import pytest
 from quorate.facts.partition_row import Migration, PartitionRow
 from quorate.facts.topology import Holder, Voter
 from quorate.facts.zone import Planner
-from quorate.planning.keep_migrations import still_serves
-from quorate.planning.plan_migrations import PlannedMigration
-from quorate.planning.plan_staged import reachable_target
-from quorate.planning.plan_step import plan_step
+from quorate.planning.queue.keep_migrations import still_serves
+from quorate.planning.steps.plan_migrations import PlannedMigration
+from quorate.planning.steps.plan_staged import reachable_target
+from quorate.planning.steps.plan_step import plan_step
 
 Row = tuple[str | None, ...]
 ROW = ("A", "B", "C")

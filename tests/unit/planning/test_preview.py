@@ -2,8 +2,8 @@
 
 import pytest
 
-from quorate.planning.distribute_partitions import DataNode, distribute_partitions
-from quorate.planning.preview import PresentRow, Preview, preview
+from quorate.planning.steps.preview import PresentRow, Preview, preview
+from quorate.planning.target.distribute_partitions import DataNode, distribute_partitions
 
 NODES = [DataNode(name) for name in "abc"]
 

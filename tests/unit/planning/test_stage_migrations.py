@@ -3,7 +3,7 @@
 import pytest
 
 from quorate.facts.errors import InvariantError
-from quorate.planning.stage_migrations import (
+from quorate.planning.steps.stage_migrations import (
     PlannedStage,
     StageKind,
     stage_migrations,

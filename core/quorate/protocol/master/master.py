@@ -17,7 +17,7 @@ from quorate.facts.partition_row import PartitionRow, check_row
 from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
-from quorate.planning.disruption import Disruption
+from quorate.planning.absence.disruption import Disruption
 from quorate.protocol.master.disruption import cluster_disruption, disruption_facts
 from quorate.protocol.master.migration_queue import MigrationQueue
 from quorate.protocol.master.node_registry import NodeRegistry

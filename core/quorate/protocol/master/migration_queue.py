@@ -1,11 +1,11 @@
 """The one queue of migrations for all zones of a cluster.
 
-The zones supply what waits (rebalance.py) and note failures (planning/retries.py);
-planning/choose_migrations.py has the order and the limits.
+The zones supply what waits (rebalance.py) and note failures (planning/queue/retries.py);
+planning/queue/choose_migrations.py has the order and the limits.
 """
 
 from quorate.facts.time import Now
-from quorate.planning.choose_migrations import QueuedMigration, StartLimits, choose_migrations
+from quorate.planning.queue.choose_migrations import QueuedMigration, StartLimits, choose_migrations
 from quorate.protocol.members.cluster import PLANS_MAX, Cluster
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.zone_master.zone_master import ZoneMaster

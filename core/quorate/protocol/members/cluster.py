@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
-from quorate.planning.retries import Retries
+from quorate.planning.queue.retries import Retries
 from quorate.protocol.members.membership import KnownAgent
 from quorate.protocol.members.newer_rows import NewerRows
 from quorate.protocol.messages.events import Event, Reason

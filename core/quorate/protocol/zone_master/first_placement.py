@@ -7,7 +7,7 @@ import msgspec
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Voter
-from quorate.planning.distribute_partitions import distribute_partitions, placed_voters
+from quorate.planning.target.distribute_partitions import distribute_partitions, placed_voters
 from quorate.protocol.members.cluster import Cluster
 from quorate.protocol.members.zone_ports import ZonePorts
 from quorate.protocol.zone_master.causes import Cause, Why

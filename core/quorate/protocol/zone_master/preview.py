@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.zone import ZoneRecord
-from quorate.planning.distribute_partitions import DataNode
-from quorate.planning.preview import PresentRow, Preview, preview
+from quorate.planning.steps.preview import PresentRow, Preview, preview
+from quorate.planning.target.distribute_partitions import DataNode
 
 
 def zone_preview(

@@ -11,17 +11,17 @@ from quorate.facts.partition_row import Migration, PartitionRow, is_committed
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, Voter
 from quorate.facts.zone import Planner, ZoneRecord
-from quorate.planning.choose_migrations import QueuedMigration
-from quorate.planning.distribute_partitions import (
+from quorate.planning.queue.choose_migrations import QueuedMigration
+from quorate.planning.queue.keep_migrations import row_when_done, still_serves
+from quorate.planning.queue.retries import Retries
+from quorate.planning.steps.plan_migrations import PlannedMigration
+from quorate.planning.steps.plan_staged import reachable_target
+from quorate.planning.steps.plan_step import plan_step
+from quorate.planning.target.distribute_partitions import (
     DataNode,
     Distribution,
     distribute_partitions,
 )
-from quorate.planning.keep_migrations import row_when_done, still_serves
-from quorate.planning.plan_migrations import PlannedMigration
-from quorate.planning.plan_staged import reachable_target
-from quorate.planning.plan_step import plan_step
-from quorate.planning.retries import Retries
 from quorate.protocol.members.membership import KnownAgent, ZoneNodes
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.zone_master import ownership

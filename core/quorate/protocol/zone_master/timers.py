@@ -1,6 +1,6 @@
 """The timers of one zone, which change its data nodes when agents join and leave.
 
-The rules are in planning/data_nodes.py; what timers count from, the ages of joins and leaves, is
+The rules are in planning/target/data_nodes.py; what timers count from, the ages of joins and leaves, is
 stored with the agents' registrations (node_registry.py).
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from quorate.facts.time import Now
 from quorate.facts.zone import DataNodes
-from quorate.planning.data_nodes import Member, Timer, first_data_nodes, settle
+from quorate.planning.target.data_nodes import Member, Timer, first_data_nodes, settle
 from quorate.protocol.members.cluster import Cluster
 from quorate.protocol.messages.events import Reason
 from quorate.protocol.status import TimerStatus

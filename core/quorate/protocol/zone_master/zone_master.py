@@ -6,9 +6,9 @@ from zlib import crc32
 from quorate.facts.partition_row import PartitionRow, check_row, is_committed
 from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
-from quorate.planning.choose_migrations import QueuedMigration
-from quorate.planning.preview import Preview
-from quorate.planning.retries import Retries
+from quorate.planning.queue.choose_migrations import QueuedMigration
+from quorate.planning.queue.retries import Retries
+from quorate.planning.steps.preview import Preview
 from quorate.protocol.members.cluster import Cluster
 from quorate.protocol.members.full_storages import FullStorages
 from quorate.protocol.members.zone_ports import ZonePorts

@@ -17,7 +17,7 @@ If the target would have owners change places in a cycle, they stay: the row rea
 from collections.abc import Collection, Sequence
 
 from quorate.facts.partition_row import REPLICAS_MAX
-from quorate.planning.plan_migrations import (
+from quorate.planning.steps.plan_migrations import (
     Goal,
     PlannedMigration,
     Replicas,
@@ -25,7 +25,7 @@ from quorate.planning.plan_migrations import (
     owners_in_place,
     owners_of,
 )
-from quorate.planning.stage_migrations import (
+from quorate.planning.steps.stage_migrations import (
     PlannedStage,
     StageKind,
     stage_migrations,

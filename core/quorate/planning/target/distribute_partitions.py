@@ -23,9 +23,9 @@ from itertools import pairwise
 import msgspec
 
 from quorate.facts.partition_row import REPLICAS_MAX
-from quorate.planning.choose_primaries import choose_primaries
-from quorate.planning.place_copies import Placement
-from quorate.planning.quotas import copy_shares, even_spread, rounded_shares, shares_within
+from quorate.planning.target.choose_primaries import choose_primaries
+from quorate.planning.target.place_copies import Placement
+from quorate.planning.target.quotas import copy_shares, even_spread, rounded_shares, shares_within
 
 
 class DataNode(msgspec.Struct, frozen=True):

@@ -10,8 +10,12 @@ import msgspec
 
 from quorate.facts.partition_row import MigrationKind
 from quorate.facts.zone import Planner
-from quorate.planning.distribute_partitions import DataNode, distribute_partitions, placed_voters
-from quorate.planning.plan_step import plan_step
+from quorate.planning.steps.plan_step import plan_step
+from quorate.planning.target.distribute_partitions import (
+    DataNode,
+    distribute_partitions,
+    placed_voters,
+)
 
 STEPS_MAX = 32
 

@@ -7,7 +7,7 @@ same copies again where balance permits, and transferred data is not thrown away
 from collections.abc import Collection, Sequence
 
 from quorate.facts.partition_row import PartitionRow
-from quorate.planning.distribute_partitions import placed_voters
+from quorate.planning.target.distribute_partitions import placed_voters
 
 
 def row_when_done(row: PartitionRow, online: Collection[str]) -> tuple[str | None, ...]:

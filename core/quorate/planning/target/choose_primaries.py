@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 
-from quorate.planning.find_chain import NOBODY
+from quorate.planning.target.find_chain import NOBODY
 
 
 def choose_primaries(

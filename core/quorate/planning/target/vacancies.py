@@ -9,7 +9,7 @@ over the other domains.
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 
-from quorate.planning.find_chain import NOBODY
+from quorate.planning.target.find_chain import NOBODY
 
 NEARLY = 3
 """Nodes whose due differs by at most this many copies are due nearly the same: enough to have a

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from math import gcd
 
-from quorate.planning.find_chain import NOBODY, Chain, Effort, Link, Network
-from quorate.planning.quotas import Spread
-from quorate.planning.vacancies import Vacancies
+from quorate.planning.target.find_chain import NOBODY, Chain, Effort, Link, Network
+from quorate.planning.target.quotas import Spread
+from quorate.planning.target.vacancies import Vacancies
 
 
 class Placement:

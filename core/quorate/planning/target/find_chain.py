@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from quorate.facts.errors import InvariantError
-from quorate.planning.quotas import Spread
+from quorate.planning.target.quotas import Spread
 
 NOBODY = -1
 

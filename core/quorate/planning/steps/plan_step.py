@@ -8,8 +8,8 @@ Source: Ignite 3, IGNITE-16668 (switch.reduce, switch.append); docs/protocol.md,
 from collections.abc import Collection, Sequence
 
 from quorate.facts.zone import Planner
-from quorate.planning.plan_migrations import PlannedMigration, named_step, plan_migrations
-from quorate.planning.plan_staged import plan_staged
+from quorate.planning.steps.plan_migrations import PlannedMigration, named_step, plan_migrations
+from quorate.planning.steps.plan_staged import plan_staged
 
 _PLANS = {Planner.MINIMAL: plan_migrations, Planner.STAGED: plan_staged}
 

@@ -17,7 +17,7 @@ from heapq import heapify, heappop, heappush
 
 import msgspec
 
-from quorate.planning.retries import Retries
+from quorate.planning.queue.retries import Retries
 
 
 class QueuedMigration(msgspec.Struct, frozen=True):

@@ -1,0 +1,1 @@
+"""Which agents may be absent: restart, leave, be given up."""

@@ -1,0 +1,1 @@
+"""The steps by which one row gets to its target; a preview of all of them."""

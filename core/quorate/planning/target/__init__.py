@@ -1,0 +1,1 @@
+"""The target: where the copies and primaries of each partition should be."""
