@@ -13,7 +13,7 @@ from quorate.protocol.messages.clients import Forward, Forwarded
 from quorate_agent.commands import endpoint
 from quorate_agent.commands.endpoint import ZoneEndpoint
 from quorate_agent.commands.execution import CommandExecution
-from quorate_agent.commands.forwards import Forwards
+from quorate_agent.commands.routing.forwards import Forwards
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,7 +2,7 @@
 
 import pytest
 
-from quorate_agent.commands import forwards
+from quorate_agent.commands.routing import forwards
 from quorate_sim_endpoints.story import play
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(600)]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.primary import Primary
 from quorate_agent.clients.connection import ClientConnection, Slot
-from quorate_agent.commands.alike import shows_expiry
+from quorate_agent.commands.pipeline.alike import shows_expiry
 from quorate_agent.machine.clock import Clock
 from quorate_agent.metrics import AgentMetrics
 from quorate_agent.notices.tracking import Tracking

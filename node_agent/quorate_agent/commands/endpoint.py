@@ -23,18 +23,18 @@ from quorate_agent.clients.connection import ClientConnection, Slot
 from quorate_agent.clients.listener import Listener
 from quorate_agent.clients.memory import ClientMemory
 from quorate_agent.clients.turn_share import QUANTUM, TurnShare
-from quorate_agent.commands.across import Across
 from quorate_agent.commands.answers import Answers
 from quorate_agent.commands.execution import CommandExecution
-from quorate_agent.commands.forwards import Forwards
-from quorate_agent.commands.joined_reads import read_one
-from quorate_agent.commands.key_lists import KeyLists
 from quorate_agent.commands.large_commands import LARGE_BYTES, LargeCommands, is_exec
 from quorate_agent.commands.outcomes import Outcomes
-from quorate_agent.commands.overview import ZoneOverview
-from quorate_agent.commands.parking import Parking
-from quorate_agent.commands.redirects import Redirects
+from quorate_agent.commands.pipeline.joined_reads import read_one
+from quorate_agent.commands.routing.across import Across
+from quorate_agent.commands.routing.forwards import Forwards
+from quorate_agent.commands.routing.parking import Parking
+from quorate_agent.commands.routing.redirects import Redirects
 from quorate_agent.commands.waits import Waits
+from quorate_agent.commands.zone.key_lists import KeyLists
+from quorate_agent.commands.zone.overview import ZoneOverview
 from quorate_agent.machine.clock import Clock
 from quorate_agent.machine.descriptors import Descriptors
 from quorate_agent.metrics import AgentMetrics

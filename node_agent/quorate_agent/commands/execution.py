@@ -14,16 +14,16 @@ from quorate.protocol.copies.primary import Primary
 from quorate.protocol.storage import Operation
 from quorate_agent.clients.connection import ClientConnection, Slot
 from quorate_agent.clients.turn_share import TurnShare
-from quorate_agent.commands.across import Across
 from quorate_agent.commands.answers import Answers
-from quorate_agent.commands.flush import flush_all, may_flush
-from quorate_agent.commands.joined_reads import join_reads
-from quorate_agent.commands.joined_writes import join_puts, join_writes
-from quorate_agent.commands.key_lists import KeyLists, may_list
-from quorate_agent.commands.overview import ZoneOverview
-from quorate_agent.commands.parking import Parking
-from quorate_agent.commands.redirects import Redirects
+from quorate_agent.commands.pipeline.joined_reads import join_reads
+from quorate_agent.commands.pipeline.joined_writes import join_puts, join_writes
+from quorate_agent.commands.routing.across import Across
+from quorate_agent.commands.routing.parking import Parking
+from quorate_agent.commands.routing.redirects import Redirects
 from quorate_agent.commands.waits import Waits
+from quorate_agent.commands.zone.flush import flush_all, may_flush
+from quorate_agent.commands.zone.key_lists import KeyLists, may_list
+from quorate_agent.commands.zone.overview import ZoneOverview
 from quorate_agent.resp import replies
 from quorate_agent.resp.command import Command, command_slot
 from quorate_agent.resp.commands.cluster import TABLES

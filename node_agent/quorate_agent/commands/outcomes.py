@@ -8,7 +8,7 @@ from quorate.protocol.copies.primary import Waiter
 from quorate.protocol.transactions.parts import Telling
 from quorate_agent.clients.connection import ClientConnection, Slot
 from quorate_agent.commands.answers import Answers
-from quorate_agent.commands.flush import PartOfFlush
+from quorate_agent.commands.zone.flush import PartOfFlush
 from quorate_agent.metrics import AgentMetrics
 from quorate_agent.resp import replies
 from quorate_agent.resp.transaction import Watching

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from quorate_agent.commands.overview import TAKE_OVER_MS
+from quorate_agent.commands.zone.overview import TAKE_OVER_MS
 from quorate_differential.kept_client import KeptClient
 from quorate_lone_agent.agent import OTHER, Agent
 

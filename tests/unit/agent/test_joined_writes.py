@@ -8,7 +8,7 @@ import pytest
 from quorate.facts.keyspace import key_partition
 from quorate.protocol.copies.copy import decode_update
 from quorate_agent.clients.connection import Slot
-from quorate_agent.commands.joined_writes import JOINED_BYTES_MAX
+from quorate_agent.commands.pipeline.joined_writes import JOINED_BYTES_MAX
 from quorate_agent.resp.tables.table import DISPATCH
 from quorate_agent.resp.values.value import MARKER
 from quorate_differential.kept_client import KeptClient

@@ -5,8 +5,8 @@ import itertools
 import pytest
 
 from quorate.facts.keyspace import RESERVED
-from quorate_agent.commands import key_lists
-from quorate_agent.commands.key_lists import STEP_ROWS, STEP_S
+from quorate_agent.commands.zone import key_lists
+from quorate_agent.commands.zone.key_lists import STEP_ROWS, STEP_S
 from quorate_differential.kept_client import KeptClient
 from quorate_lone_agent.agent import OTHER, Agent, key_in
 

@@ -14,7 +14,7 @@ from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.primary import Primary, Stage
 from quorate_agent.clients.addresses import ClientAddresses
 from quorate_agent.clients.connection import ClientConnection
-from quorate_agent.commands.process_facts import (
+from quorate_agent.commands.zone.process_facts import (
     human_bytes,
     memory_facts,
     processor_facts,

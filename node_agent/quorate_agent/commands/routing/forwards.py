@@ -19,7 +19,7 @@ from quorate.protocol.messages.clients import Forward, Forwarded
 from quorate.protocol.messages.message import Message
 from quorate_agent.clients.connection import ClientConnection, ClientEndpoint, Slot
 from quorate_agent.commands.answers import Answers
-from quorate_agent.commands.parking import Parking
+from quorate_agent.commands.routing.parking import Parking
 from quorate_agent.resp import replies
 from quorate_agent.resp.command import Command
 from quorate_agent.resp.commands.scan import PartOfScan, run_inside

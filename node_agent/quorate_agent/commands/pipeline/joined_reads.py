@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from quorate.facts.keyspace import FIRST_UNRESERVED, TAG, key_slot
 from quorate.protocol.copies.primary import Primary
-from quorate_agent.commands.alike import is_served, partitions_of, shows_expiry
+from quorate_agent.commands.pipeline.alike import is_served, partitions_of, shows_expiry
 from quorate_agent.resp.replies import LongReplies
 from quorate_agent.resp.session import Connection
 from quorate_agent.resp.tables.table import DISPATCH

@@ -17,7 +17,7 @@ from quorate.protocol.transactions.coordinator import Ended, Outcome, PartWanted
 from quorate.protocol.transactions.parts import Evaluated
 from quorate_agent.clients.connection import ClientConnection, Slot
 from quorate_agent.commands.answers import Answers
-from quorate_agent.commands.parking import Parking
+from quorate_agent.commands.routing.parking import Parking
 from quorate_agent.metrics import AgentMetrics
 from quorate_agent.resp import replies
 from quorate_agent.resp.command import Command

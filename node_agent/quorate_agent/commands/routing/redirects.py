@@ -11,11 +11,11 @@ from __future__ import annotations
 from quorate.facts.keyspace import is_reserved, slot_shift
 from quorate.protocol.copies.copy import Copy
 from quorate_agent.clients.connection import ClientConnection, Slot
-from quorate_agent.commands.across import Across
 from quorate_agent.commands.answers import Answers
-from quorate_agent.commands.forwards import Forwards
-from quorate_agent.commands.overview import ZoneOverview
-from quorate_agent.commands.parking import Parking
+from quorate_agent.commands.routing.across import Across
+from quorate_agent.commands.routing.forwards import Forwards
+from quorate_agent.commands.routing.parking import Parking
+from quorate_agent.commands.zone.overview import ZoneOverview
 from quorate_agent.metrics import AgentMetrics
 from quorate_agent.resp import replies
 from quorate_agent.resp.command import Command, command_slot

@@ -1,0 +1,1 @@
+"""Commands that cannot just be executed here: redirected, forwarded, parked, spread over parts."""
