@@ -26,8 +26,8 @@ from quorate_agent.commands.zone.key_lists import KeyLists, may_list
 from quorate_agent.commands.zone.overview import ZoneOverview
 from quorate_agent.resp import replies
 from quorate_agent.resp.command import Command, command_slot
-from quorate_agent.resp.commands.cluster import TABLES
-from quorate_agent.resp.commands.pubsub import refused_while_subscribed
+from quorate_agent.resp.commands.agent.cluster import TABLES
+from quorate_agent.resp.commands.session.pubsub import refused_while_subscribed
 from quorate_agent.resp.session import KeysRequest, WaitRequest
 from quorate_agent.resp.tables.table import DISPATCH, resolve
 from quorate_agent.resp.transaction import Call

@@ -23,7 +23,7 @@ from quorate.protocol.messages.events import (
 from quorate_agent.clients.connection import ClientConnection
 from quorate_agent.machine.clock import Clock
 from quorate_agent.notices.pushes import push_in_order
-from quorate_agent.resp.commands.pubsub import EVENTS, messages
+from quorate_agent.resp.commands.session.pubsub import EVENTS, messages
 
 STATE_S = 0.1
 

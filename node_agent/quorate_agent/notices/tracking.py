@@ -20,7 +20,7 @@ from quorate.protocol.storage import Operation
 from quorate_agent.clients.connection import ClientConnection, Slot
 from quorate_agent.notices.pushes import push, push_in_order
 from quorate_agent.resp.command import Command
-from quorate_agent.resp.commands.pubsub import INVALIDATIONS
+from quorate_agent.resp.commands.session.pubsub import INVALIDATIONS
 from quorate_agent.resp.replies import array, bulk, bulks, integer, null
 from quorate_agent.resp.session import Connection
 from quorate_agent.resp.tables.table import resolve

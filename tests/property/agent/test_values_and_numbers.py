@@ -6,7 +6,7 @@ from zlib import crc32
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from quorate_agent.resp.commands.member_scan import PAGE_MIN, member_page
+from quorate_agent.resp.commands.types.member_scan import PAGE_MIN, member_page
 from quorate_agent.resp.reading.floats import INFINITE, add_floats, float_text, parse_float
 from quorate_agent.resp.tables.table import resolve
 from quorate_agent.resp.values.value import (

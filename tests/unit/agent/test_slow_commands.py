@@ -6,8 +6,8 @@ from collections import deque
 import pytest
 
 from quorate_agent.clients.turn_share import TURN_S
-from quorate_agent.resp.commands.pubsub import SUBSCRIPTIONS_MAX
-from quorate_agent.resp.commands.tracking import PREFIXES_MAX
+from quorate_agent.resp.commands.session.pubsub import SUBSCRIPTIONS_MAX
+from quorate_agent.resp.commands.session.tracking import PREFIXES_MAX
 from quorate_agent.resp.reading.glob import PATTERN_BYTES_MAX
 from quorate_lone_agent.agent import Agent
 

@@ -15,7 +15,7 @@ from quorate.protocol.transactions.parts import INDEX_KEY, part_key
 from quorate.wire.frames import encode_frame
 from quorate_agent.commands.routing import across
 from quorate_agent.process.farewell import see_transactions_end
-from quorate_agent.resp.commands import transactions
+from quorate_agent.resp.commands.session import transactions
 from quorate_lone_agent.agent import OTHER, Agent, key_in
 
 

@@ -1,6 +1,6 @@
 """The commands for hashes, sets and lists: facts of Redis 7.0, as in keyed.py."""
 
-from quorate_agent.resp.commands import hashes, lists, sets
+from quorate_agent.resp.commands.types import hashes, lists, sets
 from quorate_agent.resp.tables.keyed_row import (
     CHANGE,
     GROW,

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from quorate_agent.resp.command import Command, Scope
-from quorate_agent.resp.commands import expiry, keys, numbers, objects, strings
+from quorate_agent.resp.commands.keyspace import expiry, keys, objects
+from quorate_agent.resp.commands.types import numbers, strings
 from quorate_agent.resp.tables.collections import HASH_ROWS, LIST_ROWS, SET_ROWS
 from quorate_agent.resp.tables.keyed_row import (
     ALL,

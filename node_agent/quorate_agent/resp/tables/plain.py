@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from quorate_agent.resp.command import Command, Handler, Scope
-from quorate_agent.resp.commands import cluster, connection, pubsub, server, tracking, transactions
-from quorate_agent.resp.commands.introspection import Introspection
-from quorate_agent.resp.commands.scan import scan
+from quorate_agent.resp.commands.agent import cluster, server
+from quorate_agent.resp.commands.agent.introspection import Introspection
+from quorate_agent.resp.commands.keyspace.scan import scan
+from quorate_agent.resp.commands.session import connection, pubsub, tracking, transactions
 from quorate_agent.resp.replies import wrong_arity
 
 

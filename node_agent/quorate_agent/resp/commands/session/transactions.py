@@ -3,7 +3,7 @@
 from functools import partial
 
 from quorate.facts.keyspace import key_slot
-from quorate_agent.resp.commands.scan import run_inside
+from quorate_agent.resp.commands.keyspace.scan import run_inside
 from quorate_agent.resp.replies import OK, array, error
 from quorate_agent.resp.session import Session
 from quorate_agent.resp.transaction import Call, Execution, Transaction, Watching

@@ -2,7 +2,7 @@
 
 import random
 
-from quorate_agent.resp.commands.connection import SERVED_VERSION
+from quorate_agent.resp.commands.session.connection import SERVED_VERSION
 from quorate_agent.resp.reading.glob import TOO_LONG, are_too_long, glob_matcher
 from quorate_agent.resp.reading.integers import parse_integer
 from quorate_agent.resp.replies import (

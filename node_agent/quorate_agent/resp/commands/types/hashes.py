@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from quorate_agent.resp.commands.member_scan import scan_members
+from quorate_agent.resp.commands.types.member_scan import scan_members
 from quorate_agent.resp.reading.floats import add_floats, float_text, is_infinite, parse_float
 from quorate_agent.resp.reading.integers import INTEGER_MAX, INTEGER_MIN, parse_integer
 from quorate_agent.resp.replies import (

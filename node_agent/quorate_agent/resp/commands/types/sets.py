@@ -5,7 +5,7 @@ SPOP draws at the primary only; the other copies get the row that is left.
 
 import random
 
-from quorate_agent.resp.commands.member_scan import scan_members
+from quorate_agent.resp.commands.types.member_scan import scan_members
 from quorate_agent.resp.reading.integers import INTEGER_MAX, parse_count, parse_integer
 from quorate_agent.resp.replies import (
     NOT_AN_INTEGER,

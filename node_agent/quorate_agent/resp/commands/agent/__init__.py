@@ -1,0 +1,1 @@
+"""The commands about the whole agent: INFO and CONFIG, CLUSTER, COMMAND."""

@@ -1,0 +1,1 @@
+"""The commands about keys of any type: their existence, expiry, storage; SCAN."""

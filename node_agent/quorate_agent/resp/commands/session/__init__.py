@@ -1,0 +1,1 @@
+"""The commands that concern one connection: its settings, subscriptions, cached keys, MULTI."""
