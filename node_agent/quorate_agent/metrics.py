@@ -153,7 +153,7 @@ class AgentMetrics:
         self.disk_free.set(disk.free)
         self.disk_reserve.set(disk.reserve)
         for replicas in zones:
-            name = replicas.zone.name
+            name = replicas.record.name
             self.primaries.labels(name).set(len(replicas.roles))
             self.copies.labels(name).set(copy_count(replicas))
             self.delta_copies.labels(name).set(replicas.delta_copies)

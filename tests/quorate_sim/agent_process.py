@@ -155,7 +155,7 @@ class AgentProcess:
             storage = self.store.storages.get(uid)
             self.cluster.checks.flushed(self, uid, turn)
             # What need not be synced becomes durable with what must be, or by and by.
-            must = self._must_sync(self.core.zones[uid].zone, turn)
+            must = self._must_sync(self.core.zones[uid].record, turn)
             batches = storage.written if storage is not None and must else 0
             self._turns.setdefault(uid, []).append((turn, batches, False))
             delay = self.cluster.sync_us(self) if must else 0

@@ -76,6 +76,6 @@ class Answers:
 
     def full(self) -> bytes:
         """Return the error reply to commands that need room while there is none."""
-        if not self.replicas.zone.persistent:
+        if not self.replicas.record.persistent:
             return replies.OOM
         return replies.misconf(self.replicas.me.node, self.why_full())

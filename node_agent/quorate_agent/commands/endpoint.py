@@ -73,7 +73,7 @@ class ZoneEndpoint:
         self.overview = ZoneOverview(replicas, node, nodes, is_up, self._clients, process, clock)
         self._tracking = self.overview.tracking
         self._metrics = metrics
-        self._shift = slot_shift(replicas.zone.partitions)
+        self._shift = slot_shift(replicas.record.partitions)
         self._primaries = replicas.primaries
         self._view = View()
         self._next_id = 1

@@ -57,7 +57,7 @@ class CommandExecution:
         replicas = answers.replicas
         self._replicas = replicas
         self._primaries = replicas.primaries
-        self._shift = slot_shift(replicas.zone.partitions)
+        self._shift = slot_shift(replicas.record.partitions)
         self._answers = answers
         self._overview = overview
         self._tracking = overview.tracking

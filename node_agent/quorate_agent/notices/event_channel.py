@@ -67,7 +67,7 @@ class EventChannel:
 
     def tell(self, events: Sequence[ToldEvent]) -> None:
         """Send the master's events of this zone, in order; others are left out."""
-        name = self._replicas.zone.name
+        name = self._replicas.record.name
         ours = [event for event in events if event.zone in (name, "")]
         if events:
             self._sequence = events[-1].sequence
@@ -99,14 +99,14 @@ class EventChannel:
             push_in_order(client, b"".join(frames))
 
     def _encoded(self, kind: str, reason: str, message: str, state: ZoneState | None) -> bytes:
-        zone, now = self._replicas.zone.name, time_text(self._clock.wall_ms())
+        zone, now = self._replicas.record.name, time_text(self._clock.wall_ms())
         told = ToldEvent(self._sequence, now, kind, reason, message, zone, state=state)
         return msgspec.json.encode(told)
 
 
 def zone_state(replicas: Replicas) -> ZoneState:
     """Return the zone's state by its rows; a partition without a known row is unavailable."""
-    zone = replicas.zone
+    record = replicas.record
     degraded = migrations = unavailable = 0
     lost: list[int] = []
     for partition, row in enumerate(replicas.table):
@@ -116,7 +116,7 @@ def zone_state(replicas: Replicas) -> ZoneState:
         migrations += row.active is not None
         if row.replicas[0] is None:
             unavailable += 1
-        elif len(row.owners) < zone.replicas:
+        elif len(row.owners) < record.replicas:
             degraded += 1
         if _is_lost(row, replicas.stores):
             lost.append(partition)
@@ -128,8 +128,8 @@ def zone_state(replicas: Replicas) -> ZoneState:
         phase = "Degraded" if degraded else "Available"
     return ZoneState(
         phase=phase,
-        partitions=zone.partitions,
-        available=zone.partitions - unavailable - degraded,
+        partitions=record.partitions,
+        available=record.partitions - unavailable - degraded,
         degraded=degraded,
         unavailable=unavailable,
         lost=len(lost),

@@ -38,7 +38,7 @@ class HandOvers:
         self._clients = clients
         self._nodes = nodes
         self._clock = clock
-        self._shift = slot_shift(replicas.zone.partitions)
+        self._shift = slot_shift(replicas.record.partitions)
         self._begun: set[int] = set()  # told to clients as SMIGRATING
         self._beginning: list[int] = []
         self._ended: dict[int, str] = {}  # partition -> its new primary

@@ -111,7 +111,7 @@ class Tracking:
         for key in _reads(state, args):
             if mode is not None and mode.broadcast and not mode.covers(key):
                 continue
-            partition = key_partition(key, self._replicas.zone.partitions)
+            partition = key_partition(key, self._replicas.record.partitions)
             role = self._replicas.primaries[partition]
             if mode is None:
                 self._untracked.append(key)

@@ -547,7 +547,7 @@ class Agent(BaseHandler):
             node=self.settings.name,
             turn=self._turn,
             nodes=lambda external: client_addresses(
-                self.core.zones[record.uid].zone, self.core.members, external
+                self.core.zones[record.uid].record, self.core.members, external
             ),
             is_up=self._peers.is_up,
             metrics=self.metrics,

@@ -37,7 +37,7 @@ def answer_tool(
 ) -> Message | None:
     """Return the answer to a tool's question; None if the message is not one."""
     name = getattr(message, "zone_name", None)
-    zone = next((zone for zone in zones if zone.zone.name == name), None)
+    zone = next((zone for zone in zones if zone.record.name == name), None)
     problem = "" if zone is not None else f"zone {name}: not on agent {node}"
     match message:
         case AskCopies():
@@ -132,7 +132,7 @@ def _buckets(ask: AskBuckets, node: str, zone: Replicas | None, problem: str) ->
 
 
 def _damage(message: Damage, node: str, zone: Replicas) -> str:
-    partition = key_partition(message.key, zone.zone.partitions)
+    partition = key_partition(message.key, zone.record.partitions)
     copy = zone.copies.get(partition)
     row = copy.get(message.key) if copy is not None else None
     if copy is None or row is None:

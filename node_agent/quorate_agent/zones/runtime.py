@@ -59,7 +59,7 @@ class ZoneRuntime:
             loop = asyncio.get_running_loop()
             storage.write_in(threads, partial(loop.call_soon_threadsafe, turn))
         self.closed = False
-        if replicas.zone.persistent and replicas.zone.sync_writes is SyncWrites.INTERVAL:
+        if replicas.record.persistent and replicas.record.sync_writes is SyncWrites.INTERVAL:
             self._interval = asyncio.get_running_loop().create_task(self._sync_by_interval())
 
     def take(self, turn: Turn) -> bool:
@@ -73,10 +73,10 @@ class ZoneRuntime:
         return False
 
     def _must_sync(self, turn: Turn) -> bool:
-        zone = self.replicas.zone
-        if not zone.persistent or not turn.wrote:
+        record = self.replicas.record
+        if not record.persistent or not turn.wrote:
             return False
-        if zone.sync_writes is SyncWrites.ALWAYS:
+        if record.sync_writes is SyncWrites.ALWAYS:
             return True
         return bool(turn.after_sync or turn.adopted)
 
@@ -98,12 +98,12 @@ class ZoneRuntime:
             return
         error = done.exception()
         if isinstance(error, StorageFull):
-            _log.debug("zone %s: no room to sync, trying again", self.replicas.zone.name)
+            _log.debug("zone %s: no room to sync, trying again", self.replicas.record.name)
             self._syncing = True
             asyncio.get_running_loop().call_later(FULL_RETRY_S, self._start_sync)
             return
         if error is not None:
-            self._broken(f"zone {self.replicas.zone.name}: {error}")
+            self._broken(f"zone {self.replicas.record.name}: {error}")
             return
         for _ in range(covered):
             self._synced(self.replicas.uid, self._queue.popleft())
@@ -120,7 +120,7 @@ class ZoneRuntime:
             except StorageFull:
                 continue
             except StorageBroken as error:
-                self._broken(f"zone {self.replicas.zone.name}: {error}")
+                self._broken(f"zone {self.replicas.record.name}: {error}")
                 return
 
     @property

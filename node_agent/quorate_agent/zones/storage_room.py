@@ -43,7 +43,7 @@ class RoomWatch:
         """Look once; `now_s` is monotonic."""
         replicas, why = self._replicas, self._storage.full_reason[:WHY_LENGTH_MAX]
         replicas.set_short_of_room(self._storage.is_short)
-        who = (replicas.me.node, replicas.zone.name)
+        who = (replicas.me.node, replicas.record.name)
         if why:
             if not replicas.why_full:
                 _log.warning(

@@ -14,7 +14,7 @@ from quorate_lone_agent.agent import Agent
 def test_what_is_kept_on_disk_is_said_as_it_is(
     agent: Agent, storage: StorageKind, said: bytes, aof: bytes
 ) -> None:
-    agent.replicas.zone = msgspec.structs.replace(agent.replicas.zone, storage=storage)
+    agent.replicas.record = msgspec.structs.replace(agent.replicas.record, storage=storage)
     client = agent.writer()
 
     for pattern in (b"appendonly", b"append*"):

@@ -346,7 +346,7 @@ class AgentCore:
             else:
                 self._open_next(now)
             return
-        zone.zone = record
+        zone.record = record
         zone.set_rows(message.rows, now)
         self._keep_zone(record)
         ready = self._ports.get(record.uid)
@@ -466,7 +466,7 @@ class AgentCore:
                 self._sends.append((MASTER, copy_summaries(uid, zone.copies.values())))
 
     def _send_inventory(self, zone: Replicas, rows: bool) -> None:
-        record = zone.zone if rows else None
+        record = zone.record if rows else None
         message = Inventory(zone.uid, inventory(zone, rows), False, record, rows)
         zone.out.send_durable(MASTER, message)
 

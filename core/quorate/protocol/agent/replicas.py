@@ -68,14 +68,14 @@ class Replicas(ZoneCopies):
 
     def __init__(
         self,
-        zone: ZoneRecord,
+        record: ZoneRecord,
         me: Holder,
         storage: Storage,
         leases: Leases,
         settings: ProtocolSettings,
         now: Now,
     ) -> None:
-        super().__init__(zone, me, storage, leases, settings, now)
+        super().__init__(record, me, storage, leases, settings, now)
         self.busy_ms = now.boot_ms  # when a tick last saw something in progress
         # Whether the shell has something to settle for the zone's clients.
         self.clients_have_work: Callable[[], bool] = _no_client_has
@@ -98,7 +98,7 @@ class Replicas(ZoneCopies):
         self.registered = {node.name: node.incarnation for node in nodes}
         self.online = frozenset([node.name for node in nodes if node.left_since_ms is None])
         for node in nodes:
-            store = node.zone_store(self.zone.persistent)
+            store = node.zone_store(self.record.persistent)
             known = (self.stores.get(node.name), self._incarnations.get(node.name))
             self.stores[node.name] = store
             self._incarnations[node.name] = node.incarnation

@@ -45,15 +45,15 @@ class ZoneCopies:
 
     def __init__(
         self,
-        zone: ZoneRecord,
+        record: ZoneRecord,
         me: Holder,
         storage: Storage,
         leases: Leases,
         settings: ProtocolSettings,
         now: Now,
     ) -> None:
-        self.zone = zone
-        self.uid = zone.uid
+        self.record = record
+        self.uid = record.uid
         self.me = me
         self.storage = storage
         self.leases = leases
@@ -63,9 +63,9 @@ class ZoneCopies:
         self.in_progress = True  # when the last tick ended
         self.at_rest = False  # the end of a turn does not visit the zone
         self.awake = {}
-        self.table: list[PartitionRow | None] = [None] * zone.partitions
+        self.table: list[PartitionRow | None] = [None] * record.partitions
         self.copies: dict[int, Copy] = {}
-        self.primaries: list[Primary | None] = [None] * zone.partitions
+        self.primaries: list[Primary | None] = [None] * record.partitions
         self.roles: dict[int, Primary] = {}
         self.own_leases: dict[int, Primary] = {}  # roles that share their lease with no other
         self.lost_primary: dict[int, int] = {}

@@ -150,7 +150,7 @@ class Parts:
             )
             self._tell(role, ask.keys, node, told)
             return
-        count = 0 if zone.zone.persistent else len(found.operations)
+        count = 0 if zone.record.persistent else len(found.operations)
         room = bytes(ROW_OVERHEAD_BYTES * count)
         state = Part(ask.home, ask.coordinator, ask.keys, found.operations, found.answers, room)
         term, counter = role.term, role.copy.lwm + 1

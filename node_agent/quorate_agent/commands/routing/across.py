@@ -41,9 +41,9 @@ class Across:
         self._parking = parking
         self._transactions = answers.replicas.transactions
         self._transactions.parts.evaluate = self._evaluate
-        zone = answers.replicas.zone
-        self._shift = slot_shift(zone.partitions)
-        self._row_overhead = 0 if zone.persistent else ROW_OVERHEAD_BYTES
+        record = answers.replicas.record
+        self._shift = slot_shift(record.partitions)
+        self._row_overhead = 0 if record.persistent else ROW_OVERHEAD_BYTES
         self._view = View()
         self._metrics = metrics
 

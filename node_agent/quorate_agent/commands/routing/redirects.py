@@ -41,7 +41,7 @@ class Redirects:
         self._overview = overview
         self._replicas = answers.replicas
         self._boot_ms = answers.clock.boot_ms
-        self._shift = slot_shift(answers.replicas.zone.partitions)
+        self._shift = slot_shift(answers.replicas.record.partitions)
         self._metrics = metrics
 
     def readable(self, client: ClientConnection, command: Command, partition: int) -> Copy | None:

@@ -73,7 +73,7 @@ class ZoneOverview:
         self._is_up = is_up
         self._gone: dict[str, int] = {}
         """Agents whose process has ended, and until when others may take over (boot ms)."""
-        self._shift = slot_shift(replicas.zone.partitions)
+        self._shift = slot_shift(replicas.record.partitions)
         self._cluster: ClusterView | None = None
         self._external_cluster: ClusterView | None = None
         self._named: list[int] | None = None  # partitions whose rows name this node as primary
@@ -209,7 +209,7 @@ class ZoneOverview:
             | {
                 "run_id": self._run_id,
                 "quorate_node": self.node,
-                "quorate_zone": replicas.zone.name,
+                "quorate_zone": replicas.record.name,
             },
             "Clients": {
                 "blocked_clients": sum(client.blocked > 0 for client in clients.values()),
@@ -218,8 +218,8 @@ class ZoneOverview:
             "Memory": memory_facts()
             | {
                 "used_memory_dataset": sum(copy.space.byte_count() for copy in live),
-                "maxmemory": replicas.zone.max_memory_bytes,
-                "maxmemory_human": human_bytes(replicas.zone.max_memory_bytes),
+                "maxmemory": replicas.record.max_memory_bytes,
+                "maxmemory_human": human_bytes(replicas.record.max_memory_bytes),
                 "maxmemory_policy": "noeviction",
             },
             "Persistence": {"aof_enabled": int(self.is_persistent())},
@@ -264,11 +264,11 @@ class ZoneOverview:
 
     def is_persistent(self) -> bool:
         """Return whether the zone is kept on disk."""
-        return self.replicas.zone.persistent
+        return self.replicas.record.persistent
 
     def partition_count(self) -> int:
         """Return how many partitions the zone has."""
-        return self.replicas.zone.partitions
+        return self.replicas.record.partitions
 
     def is_here(self, partition: int) -> bool:
         """Return whether this agent serves the partition and is not about to hand it over."""
