@@ -1,7 +1,7 @@
 """The timers of one zone, which change its data nodes when agents join and leave.
 
-The rules are in planning/target/data_nodes.py; what timers count from, the ages of joins and leaves, is
-stored with the agents' registrations (node_registry.py).
+The rules are in planning/target/data_nodes.py. What timers count from, the ages of joins and
+leaves, is stored with the agents' registrations (node_registry.py).
 """
 
 from collections.abc import Sequence
