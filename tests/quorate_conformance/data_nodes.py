@@ -1,4 +1,4 @@
-"""What a zone's data nodes owe to a case about its timers.  A real master leads the zone.
+"""What a zone's data nodes owe to a case about its timers or its filter.  A real master leads it.
 
 Ours departs in one thing: what the data nodes were at an earlier time is not kept.
 """
@@ -9,11 +9,11 @@ import msgspec
 
 from quorate.facts.zone import NEVER_MS, ZoneRecord
 from quorate.planning.target.data_nodes import TimerKind
+from quorate.planning.target.node_filter import node_filter
 from quorate_conformance.case_files import Case
 from quorate_lone_master.world import LoneMaster
 
 HISTORY = "earlier data nodes are not kept: nothing reads them"
-FILTERS = "data nodes chosen by a filter are not built yet"
 QUORUM = "the quorum is a majority of the voters: a zone has no number of its own"
 
 SETTLED_MS = 2_000
@@ -24,10 +24,14 @@ def judge_of(case: Case) -> Callable[[Case], None] | str:
     """The judge, or why there is none."""
     if case.section == "alter_quorum":
         return QUORUM
-    events = " ".join(case.facts.get("events", ()))
-    if case.section != "data_nodes" or "filter" in events:
-        return FILTERS
-    return HISTORY if "read" in events else _timers
+    if case.section == "filters":
+        return _filter
+    return HISTORY if "read" in " ".join(case.facts["events"]) else _timers
+
+
+def _filter(case: Case) -> None:
+    matches = node_filter(case.facts["filter"]).matches(case.facts["attributes"])
+    assert matches == case.facts["match"]
 
 
 def _timers(case: Case) -> None:
@@ -35,10 +39,15 @@ def _timers(case: Case) -> None:
     record = ZoneRecord(
         "uid", "zone", 2, 1, scale_up_ms=_ms(zone["up"]), scale_down_ms=_ms(zone["down"])
     )
-    world = LoneMaster(record, nodes=tuple(case.facts["initial"]))
+    attributes = {
+        key.removesuffix("_attr"): dict([value.split("=")])
+        for key, value in zone.items()
+        if key.endswith("_attr")
+    }
+    world = LoneMaster(record, nodes=tuple(case.facts["initial"]), attributes=attributes)
     began_ms = world.ms
     for event in case.facts["events"]:
-        for word in event.split():
+        for word in event.replace("filter ", "filter:").split():
             record = _happen(world, record, word, began_ms)
         world.pass_time(SETTLED_MS)
     expected = case.facts["expect"]
@@ -56,13 +65,17 @@ def _timers(case: Case) -> None:
 
 
 def _happen(world: LoneMaster, record: ZoneRecord, word: str, began_ms: int) -> ZoneRecord:
-    """Do one event: +C joins, -A leaves, down=0 changes a time, t10 passes until ten seconds."""
+    """Do one event: +C joins, -A leaves, down=0 changes a time, t10 passes until ten seconds,
+    filter:a=b changes the filter."""
     if word.startswith("+"):
         world.connect(word[1:].rstrip("'"))
     elif word.startswith("-"):
         world.kill(word[1:])
     elif word.startswith("t"):
         world.pass_time(int(word[1:]) * 1000 - (world.ms - began_ms))
+    elif word.startswith("filter:"):
+        record = msgspec.structs.replace(record, filter=word.removeprefix("filter:"))
+        world.master.set_zone(record, world.now)
     else:
         timer, _, seconds = word.partition("=")
         record = msgspec.structs.replace(record, **{f"scale_{timer}_ms": int(seconds) * 1000})

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
+from quorate.facts.topology import STORAGE_PROFILES
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.master.master import Master
 from quorate.protocol.messages.events import Event
@@ -44,7 +45,8 @@ class LoneMaster:
     `rebuilds`: see Master; its agents then tell the rows that they were told.  `same_processes`:
     agents that connect are those of before, after a break of their links.  `client_ports`: the
     ranges of agents that take their zones' client ports from the master; `external`: the external
-    hosts of agents that have an external listener, empty where the operator says them."""
+    hosts of agents that have an external listener, empty where the operator says them;
+    `attributes`, `profiles`: the attributes and the storage profiles of agents that have some."""
 
     def __init__(
         self,
@@ -55,6 +57,8 @@ class LoneMaster:
         rebuilds: bool = False,
         client_ports: Mapping[str, tuple[int, int]] | None = None,
         external: Mapping[str, str] | None = None,
+        attributes: Mapping[str, dict[str, str]] | None = None,
+        profiles: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
         self.ms = 0
         self.wall_off_ms = 0  # how far the wall clock was set
@@ -73,6 +77,8 @@ class LoneMaster:
         self.settings = settings
         self.client_ports = dict(client_ports or {})
         self.external = dict(external or {})
+        self.attributes = dict(attributes or {})
+        self.profiles = dict(profiles or {})
         self.rebuilds = rebuilds
         self.same_processes = False
         self.knows: Callable[[str, str], bool] = lambda node, uid: True
@@ -118,7 +124,8 @@ class LoneMaster:
         return Hello(
             FORMAT_VERSION, "agent", "main", node, store or f"store-{node}", incarnation,
             process=f"{node}-{incarnation}", client_ports=self.client_ports.get(node),
-            external_host=self.external.get(node),
+            external_host=self.external.get(node), attributes=self.attributes.get(node, {}),
+            storage_profiles=self.profiles.get(node, STORAGE_PROFILES),
         )  # fmt: skip
 
     def follow(self) -> None:

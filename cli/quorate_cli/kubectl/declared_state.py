@@ -39,6 +39,7 @@ TOLD_WHEN_TRUE = (
     "SpreadViolated",
     "RebalanceStuck",
     "OwnershipDamaged",
+    "TooFewDataNodes",
 )
 TOLD_OF_BOTH = ("Paused", "Blocked")
 TOLD_WHEN_FALSE = ("Accepted", "AgentsUpdated", "AgentsDrained")
@@ -117,6 +118,8 @@ def _node(cluster: StorageCluster, name: str, nodes: Mapping[str, NodeRecord]) -
         member.owners if member is not None else 0,
         left,
         record.client_host if record is not None else "",
+        attributes=record.attributes if record is not None else {},
+        storage_profiles=record.storage_profiles if record is not None else (),
     )
 
 

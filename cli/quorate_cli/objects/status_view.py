@@ -191,6 +191,8 @@ def _sentences(state: ClusterState) -> list[RenderableType]:
             failed = f"partition {each.partition}{where} failed {each.attempts} times"
             lines.append(Text(f"zone {zone.name}: {failed}, last: {each.why}", BUSY))
         lines += [Text(f"zone {zone.name}: {timer_sentence(each)}", BUSY) for each in zone.timers]
+        if zone.misfits and zone.misfits not in zone.sentence:
+            lines.append(Text(f"zone {zone.name}: {zone.misfits}", BAD))
         for domain, count in zone.spread_violations:
             lines.append(
                 Text(

@@ -37,6 +37,10 @@ class Happening(msgspec.Struct, frozen=True, array_like=True):
     age_ms: int = 0
 
 
+STORAGE_PROFILES = ("disk", "memory")
+"""Kinds of storage that an agent offers if it is not told which."""
+
+
 class NodeRecord(msgspec.Struct, frozen=True, array_like=True):
     """The registration of one agent in the metastore.
 
@@ -48,6 +52,8 @@ class NodeRecord(msgspec.Struct, frozen=True, array_like=True):
     - `draining`: it is to hold no copies, until that is taken back or the record is removed.
     - `client_ports`: first and last of the ports from which the master gives each zone one; None:
       the agent chooses.
+    - `attributes`: names and values by which filters of zones choose nodes. `storage_profiles`: the
+      kinds of storage that it offers.
     """
 
     name: str
@@ -65,10 +71,14 @@ class NodeRecord(msgspec.Struct, frozen=True, array_like=True):
     external_host: str = ""
     joined: Happening | None = None
     left: Happening | None = None
+    attributes: dict[str, str] = {}
+    storage_profiles: tuple[str, ...] = STORAGE_PROFILES
 
     def as_told(self) -> "NodeRecord":
-        """Return the registration as agents are told it: they count no timers."""
-        return msgspec.structs.replace(self, joined=None, left=None)
+        """Return the registration as agents are told it: they choose no data nodes."""
+        return msgspec.structs.replace(
+            self, joined=None, left=None, attributes={}, storage_profiles=STORAGE_PROFILES
+        )
 
     def zone_store(self, persistent: bool) -> str:
         """Return the store id of this node's copies. Memory is a new store with every process."""

@@ -40,11 +40,14 @@ class DataNodes(msgspec.Struct, frozen=True, array_like=True):
     - `nodes`: their names, sorted. A node that left stays one until the scale-down timer fires; a
       node that joined becomes one when the scale-up timer fires.
     - `joined`, `left`: the revisions of the topology up to which joins and leaves were taken in.
+    - `filter`, `storage_profile`: those of the zone by which the nodes were chosen.
     """
 
     nodes: tuple[str, ...]
     joined: int = 0
     left: int = 0
+    filter: str = ""
+    storage_profile: str = ""
 
 
 class ZoneRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -63,7 +66,12 @@ class ZoneRecord(msgspec.Struct, frozen=True, array_like=True):
     - `scale_down_ms`: how long to wait for an agent that has left before a spare takes its place.
     - `scale_up_ms`: how long an agent must have been there before it gets copies.
     - `start_empty`: partitions whose every copy is lost begin again without data.
-    - `data_nodes`: None before the first placement. Only the master needs it; agents are not told.
+    - `data_nodes`: None before the first placement.
+    - `filter`: which nodes may be data nodes, by their attributes; empty: all
+      (planning/target/node_filter.py). `storage_profile`: the kind of storage that they must offer;
+      empty: any.
+
+    Agents are not told `data_nodes`, `filter` and `storage_profile`: only the master needs them.
     """
 
     uid: str
@@ -84,6 +92,8 @@ class ZoneRecord(msgspec.Struct, frozen=True, array_like=True):
     scale_up_ms: int = 0
     data_nodes: DataNodes | None = None
     start_empty: bool = False
+    filter: str = ""
+    storage_profile: str = ""
 
     @property
     def persistent(self) -> bool:

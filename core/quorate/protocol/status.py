@@ -23,6 +23,10 @@ class NodeStatus(msgspec.Struct, frozen=True):
     """The address or DNS name that clients are given."""
     external_host: str = ""
     """The same for clients of an external listener; empty: they cannot reach the agent."""
+    attributes: dict[str, str] = {}
+    """Names and values by which filters of zones choose it."""
+    storage_profiles: tuple[str, ...] = ()
+    """The kinds of storage that it offers."""
 
 
 class MigrationStatus(msgspec.Struct, frozen=True):
@@ -96,6 +100,9 @@ class ZoneStatus(msgspec.Struct, frozen=True):
     """Timers that run, and what they will do: add or remove these data nodes."""
     stuck: tuple[StuckMigration, ...] = ()
     """Steps that failed several times in succession, and are tried again."""
+    misfits: str = ""
+    """Why copies are on agents that the zone's filter or storage profile excludes; empty: they are
+    not, or move away."""
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):

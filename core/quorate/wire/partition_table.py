@@ -161,6 +161,10 @@ class StoredDataNodes(Part):
     """The revision of the topology up to which joins were taken in."""
     left: Natural = 0
     """The revision up to which leaves were taken in."""
+    filter: Text = ""
+    """`dataNodesFilter` of the Zone by which they were chosen."""
+    storage_profile: Text = ""
+    """`storageProfile` of the Zone by which they were chosen."""
 
 
 class AcceptedZone(Part):
@@ -197,6 +201,10 @@ class AcceptedZone(Part):
     """The zone's data nodes; absent before its first placement."""
     start_empty: bool = False
     """Partitions whose every copy is lost begin again without data."""
+    filter: Text = ""
+    """`dataNodesFilter` of the Zone; empty: all agents match."""
+    storage_profile: Text = ""
+    """`storageProfile` of the Zone; empty: any storage."""
 
 
 class ZoneRef(Part):
@@ -315,6 +323,8 @@ def accepted_zone(record: ZoneRecord) -> AcceptedZone:
         scale_up_seconds=record.scale_up_ms // 1000,
         data_nodes=_stored_data_nodes(record.data_nodes),
         start_empty=record.start_empty,
+        filter=record.filter,
+        storage_profile=record.storage_profile,
     )
 
 
@@ -338,6 +348,8 @@ def zone_record(zone: ZoneRef, accepted: AcceptedZone) -> ZoneRecord:
         scale_up_ms=_timer_ms(accepted.scale_up_seconds),
         data_nodes=_data_nodes(accepted.data_nodes),
         start_empty=accepted.start_empty,
+        filter=accepted.filter,
+        storage_profile=accepted.storage_profile,
     )
 
 
@@ -348,13 +360,21 @@ def _timer_ms(seconds: int) -> int:
 def _stored_data_nodes(known: DataNodes | None) -> StoredDataNodes | None:
     if known is None:
         return None
-    return StoredDataNodes(nodes=list(known.nodes), joined=known.joined, left=known.left)
+    return StoredDataNodes(
+        nodes=list(known.nodes),
+        joined=known.joined,
+        left=known.left,
+        filter=known.filter,
+        storage_profile=known.storage_profile,
+    )
 
 
 def _data_nodes(stored: StoredDataNodes | None) -> DataNodes | None:
     if stored is None:
         return None
-    return DataNodes(tuple(stored.nodes), stored.joined, stored.left)
+    return DataNodes(
+        tuple(stored.nodes), stored.joined, stored.left, stored.filter, stored.storage_profile
+    )
 
 
 def _stored_holder(holder: Holder | None) -> StoredHolder | None:

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from quorate.facts.topology import Happening, NodeRecord
+from quorate.facts.topology import STORAGE_PROFILES, Happening, NodeRecord
 from quorate.wire.resource import Integer, Part, Resource, Rule, Text, immutable
 from quorate.wire.zone import ObjectName
 
@@ -65,6 +65,11 @@ class StorageNodeSpec(Part):
     """The last time that it joined."""
     left: StoredHappening | None = None
     """The last time that it left; absent: never."""
+    attributes: dict[str, Text] = Field(default_factory=dict)
+    """Names and values by which `dataNodesFilter` of zones chooses agents: from the agent's command
+    line, and from the labels of its pod and of the node of Kubernetes that this is on."""
+    storage_profiles: list[Text] = Field(default_factory=lambda: [*STORAGE_PROFILES])
+    """The kinds of storage that it offers to zones with a `storageProfile`."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         immutable("node", "a registration belongs to one agent; create another StorageNode"),
@@ -125,6 +130,8 @@ def node_spec(cluster: str, record: NodeRecord) -> StorageNodeSpec:
         external_host=record.external_host,
         joined=_stored_happening(record.joined),
         left=_stored_happening(record.left),
+        attributes=record.attributes,
+        storage_profiles=[*record.storage_profiles],
     )
 
 
@@ -146,6 +153,8 @@ def node_record(spec: StorageNodeSpec) -> NodeRecord:
         spec.external_host,
         _happening(spec.joined),
         _happening(spec.left),
+        spec.attributes,
+        tuple(spec.storage_profiles),
     )
 
 

@@ -4,7 +4,7 @@ import enum
 import re
 from typing import Annotated, ClassVar
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from quorate.facts.keyspace import SLOT_COUNT, is_partition_count
 from quorate.facts.partition_row import REPLICAS_MAX
@@ -17,6 +17,7 @@ from quorate.facts.zone import (
     ZoneRecord,
 )
 from quorate.planning.target.data_nodes import TimerKind
+from quorate.planning.target.label_selector import FILTER_LENGTH_MAX, SELECTOR, label_selector
 from quorate.wire.resource import (
     API_VERSION,
     Conditions,
@@ -101,6 +102,18 @@ Timer = Annotated[
 ]
 
 
+def _checked_filter(value: str) -> str:
+    """Say where a label selector is wrong; JSONPath is read by the operator (acceptance.py)."""
+    if not value.startswith("$"):
+        label_selector(value)
+    return value
+
+
+Filter = Annotated[
+    Text, Field(min_length=1, max_length=FILTER_LENGTH_MAX), AfterValidator(_checked_filter)
+]
+
+
 def _timer_rule(field: str, attribute: str) -> Rule:
     is_seconds = f"type(self.{field}) == int ? self.{field} >= 0 && self.{field} <= "
     cel = f"!has(self.{field}) || ({is_seconds}{TIMER_SECONDS_MAX} : self.{field} == '{NEVER}')"
@@ -130,6 +143,12 @@ class ObjectName(Part):
 
 
 _HIGH = ConsistencyMode.HIGH_AVAILABILITY
+_PROFILE = "^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
+_FILTER = rf"^([$][.][.][*]|[$][.]?\[[?].+\]|{SELECTOR})$"
+_FILTER_WANTED = (
+    "write a label selector, for example region=EU,!spare, or a JSONPath query, for example "
+    "$[?(@.region == 'EU')]"
+)
 
 
 class ZoneSpec(Part):
@@ -179,14 +198,29 @@ class ZoneSpec(Part):
     zone were restarted.  StartEmpty: it begins again without data, once every data node has told
     what it has.  Wait: it stays LOST until a person decides.  Absent: StartEmpty for InMemory, Wait
     for Persistent."""
-    data_nodes_filter: Annotated[Text, Field(min_length=1, max_length=1024)] | None = None
-    """A JSONPath expression over node attributes; nodes it selects may hold the zone's data.
-    Absent: all nodes."""
+    data_nodes_filter: Filter | None = None
+    """Which agents may hold the zone's data, by their attributes.  Absent: all.  A JSONPath query
+    if it begins with `$`, as `$[?(@.region == 'EU' && @.size > 5)]`, else a label selector, as
+    `region=EU,disk in (ssd,nvme),!spare`.  A changed filter takes effect at once; copies leave
+    agents that no longer match as soon as others have them."""
+    storage_profile: Annotated[Text, Field(pattern=_PROFILE, max_length=63)] | None = None
+    """The kind of storage that the zone's agents must offer (`quorate-agent --storage-profile`):
+    disk, memory, or a class by its name.  Absent: any.  A change takes effect as that of
+    dataNodesFilter does."""
     write_mode: WriteMode | None = None
     """HIGH_AVAILABILITY only: FULL_SYNC (when absent) waits for every online owner, PRIMARY_SYNC
     for the primary alone."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "dataNodesFilter",
+            f"!has(self.dataNodesFilter) || self.dataNodesFilter.matches(r'{_FILTER}')",
+            _FILTER_WANTED,
+            lambda new, _: (
+                new.data_nodes_filter is None
+                or re.fullmatch(_FILTER, new.data_nodes_filter) is not None
+            ),
+        ),
         _timer_rule("dataNodesAutoAdjustScaleUpSeconds", "data_nodes_auto_adjust_scale_up_seconds"),
         _timer_rule(
             "dataNodesAutoAdjustScaleDownSeconds", "data_nodes_auto_adjust_scale_down_seconds"
@@ -370,6 +404,8 @@ def to_record(zone: Zone, ports: dict[str, int] | None = None) -> ZoneRecord:
         scale_down_ms=timer_ms(spec.data_nodes_auto_adjust_scale_down_seconds),
         scale_up_ms=timer_ms(spec.data_nodes_auto_adjust_scale_up_seconds),
         start_empty=_starts_empty(spec),
+        filter=spec.data_nodes_filter or "",
+        storage_profile=spec.storage_profile or "",
     )
 
 
@@ -399,6 +435,10 @@ def manifest_of(record: ZoneRecord, cluster: str) -> dict[str, object]:
     if record.start_empty is record.persistent:
         asked = OnAllCopiesLost.START_EMPTY if record.start_empty else OnAllCopiesLost.WAIT
         spec["onAllCopiesLost"] = asked.value
+    if record.filter:
+        spec["dataNodesFilter"] = record.filter
+    if record.storage_profile:
+        spec["storageProfile"] = record.storage_profile
     return {
         "apiVersion": API_VERSION,
         "kind": Zone.kind_name(),
@@ -414,8 +454,6 @@ def unsupported(zone: Zone) -> str:
     if spec.consistency_mode is not ConsistencyMode.STRONG_CONSISTENCY:
         way_out = "declare the Zone with consistencyMode: STRONG_CONSISTENCY"
         asked.append(("consistencyMode", spec.consistency_mode, way_out))
-    if spec.data_nodes_filter is not None:
-        asked.append(("dataNodesFilter", spec.data_nodes_filter, "remove the field"))
     return "; ".join(
         f"Zone {zone.metadata.name}: spec.{field} {value} is not supported yet: {way_out}"
         for field, value, way_out in asked

@@ -430,6 +430,12 @@ def _zone_facts(
             "CannotOpen" if refused else "AllOpen",
             refused or "every agent that should have copies can open the zone",
         ),
+        (
+            names.CONDITION_TOO_FEW_DATA_NODES,
+            bool(observed.misfits),
+            "TooFewMatch" if observed.misfits else "EnoughMatch",
+            observed.misfits or "enough agents match the zone's filter and storage profile",
+        ),
         _ownership(observed),
     ]
 

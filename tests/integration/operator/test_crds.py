@@ -125,6 +125,10 @@ BAD = {
     "no memory": (zone(storage="InMemory", maxMemory=0), "for example 512Mi"),
     "memory in words": (zone(storage="InMemory", maxMemory="plenty"), "for example 512Mi"),
     "empty filter": (zone(dataNodesFilter=""), "dataNodesFilter"),
+    "label selector without an end": (zone(dataNodesFilter="a in (b"), "write a label selector"),
+    "label selector with a blank": (zone(dataNodesFilter="a=b c"), "write a label selector"),
+    "path without a filter": (zone(dataNodesFilter="$.region"), "write a label selector"),
+    "storage profile of two words": (zone(storageProfile="fast disk"), "storageProfile"),
     "long zone name": (zone(name="z" * 51), "at most 50 characters"),
     "dotted zone name": (zone(name="a.b"), "lower-case letters, digits and '-'"),
     "cluster without agents": (
@@ -236,6 +240,8 @@ def test_a_forbidden_change_is_refused_with_a_readable_reason(
 def test_a_change_that_is_allowed_is_taken(kubectl: Kubectl, namespace: str) -> None:
     apply(kubectl, namespace, zone(replicas=3))
     apply(kubectl, namespace, zone(replicas=5, dataNodesAutoAdjustScaleDownSeconds=300))
+    apply(kubectl, namespace, zone(dataNodesFilter="a=b, x.io/c in (d,e),!f", storageProfile="b"))
+    apply(kubectl, namespace, zone(dataNodesFilter="$[?(@.region == 'EU' && @.size > 5)]"))
     apply(kubectl, namespace, cluster())
     everywhere = ["127.0.0.1:7100", "[::1]:7101", "a.example:1"]
     apply(kubectl, namespace, cluster(**external(everywhere)))

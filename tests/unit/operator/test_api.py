@@ -105,9 +105,14 @@ async def test_a_bad_manifest_is_refused_with_a_sentence(
             "spec.consistencyMode HIGH_AVAILABILITY is not supported yet",
         ),
         (
-            manifest("Zone", "z", clusterRef={"name": "main"}, dataNodesFilter="$..*"),
-            "spec.dataNodesFilter $..* is not supported yet: remove the field",
+            manifest("Zone", "z", clusterRef={"name": "main"}, dataNodesFilter="$[?@.a = 1]"),
+            "spec.dataNodesFilter is $[?@.a = 1]: at character 8: unexpected token '='",
         ),
+        (
+            manifest("Zone", "z", clusterRef={"name": "main"}, dataNodesFilter="a=b c"),
+            "spec.dataNodesFilter is a=b c: at character 5: a comma or the end is expected, not",
+        ),
+        (manifest("Zone", "z", clusterRef={"name": "main"}, dataNodesFilter="a=b,c"), ""),
         (
             manifest("Zone", "z", clusterRef={"name": "other"}),
             "spec.clusterRef.name is other, and there is no StorageCluster of that name",

@@ -121,6 +121,7 @@ def test_conditions_say_what_is_so(
         "RebalanceStuck": "False",
         "SpreadViolated": violated,
         "StorageFull": "False",
+        "TooFewDataNodes": "False",
         "RefusedByAgents": "False",
         "Blocked": "False",
         "OwnershipDamaged": "False",
@@ -325,14 +326,37 @@ def test_a_mode_that_is_not_supported_yet_is_not_led() -> None:
 def test_a_led_zone_that_asks_for_too_much_stays_led_as_it_was() -> None:
     led = ZoneRecord("u", "sessions", 16, 3)
 
-    acceptance = accept(zone(dataNodesFilter="$..*", replicas=5), True, led)
+    acceptance = accept(zone(consistencyMode="HIGH_AVAILABILITY", replicas=5), True, led)
 
     assert acceptance.record == led
     assert acceptance.reason == "NotSupportedYet"
 
 
+def test_a_filter_that_cannot_be_read_names_the_place_and_a_led_zone_stays_as_it_was() -> None:
+    led = ZoneRecord("u", "sessions", 16, 3)
+    wrong = "$[?(@.region = 'EU')]"
+
+    acceptance = accept(zone(dataNodesFilter=wrong, replicas=5), True, led)
+
+    assert acceptance.record == led
+    assert acceptance.reason == "Invalid"
+    assert acceptance.message == (
+        f"Zone sessions: spec.dataNodesFilter is {wrong}: at character 14: unexpected token '='"
+    )
+    assert accept(zone(dataNodesFilter=wrong, deleting=True), True, led).record is not None
+
+
+def test_agents_that_do_not_match_are_a_condition_only_if_too_few_do() -> None:
+    why = "of 4 agents 2 (a, b) match dataNodesFilter x, and the zone has 3 replicas: add agents"
+
+    made = status(observed(**SERVING, misfits=why))
+
+    condition = next(each for each in made.conditions if each.type == "TooFewDataNodes")
+    assert (condition.status, condition.message) == ("True", why)
+
+
 def test_a_zone_that_asks_for_too_much_can_still_be_deleted() -> None:
-    of = zone(deleting=True, dataNodesFilter="$..*")
+    of = zone(deleting=True, consistencyMode="HIGH_AVAILABILITY")
 
     acceptance = accept(of, True, None)
 

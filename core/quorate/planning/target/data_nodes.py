@@ -1,10 +1,13 @@
 """A zone's data nodes: which nodes may hold its copies, and when that changes.
 
+A node *fits* a zone if it offers the zone's storage profile and the zone's filter matches its
+attributes. No other node is a data node.
+
 Source: the scale-up and scale-down timers of IEP-131 and of Ignite 3's distribution zones;
 docs/protocol.md, section 7. A node that joins becomes a data node when the zone's scale-up timer
 fires, a node that leaves stops being one when the scale-down timer fires. A zone has one timer of
 each kind. A later join, or leave, starts it again, and when it fires it takes in all that happened
-until then, in one step.
+until then, in one step. A changed filter discards both timers.
 
 `settle` is stateless: it looks at what has happened, how long ago, and what was taken in before. So
 a changed time counts from what started the timer, and a new master goes on where the last one was.
@@ -13,6 +16,8 @@ a changed time counts from what started the timer, and a new master goes on wher
 import enum
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
+
+import msgspec
 
 from quorate.facts.topology import Happening
 from quorate.facts.zone import NEVER_MS, DataNodes
@@ -28,7 +33,7 @@ class TimerKind(enum.StrEnum):
 class Member(NamedTuple):
     """A registered node as a zone's timers see it; the ages of its `joined` and `left` are of now.
 
-    `is_there`: it has not left. `is_voter`: a row of the zone names it.
+    `is_there`: it has not left. `is_voter`: a row of the zone names it. `fits`: see above.
     """
 
     name: str
@@ -36,6 +41,7 @@ class Member(NamedTuple):
     is_voter: bool
     joined: Happening | None
     left: Happening | None
+    fits: bool = True
 
 
 class Timer(NamedTuple):
@@ -56,11 +62,31 @@ class Timer(NamedTuple):
         return self.left_ms < NEVER_MS
 
 
-def first_data_nodes(members: Collection[Member]) -> DataNodes:
-    """Return the first data nodes of a zone: all that are there, or that hold copies."""
-    names = sorted(member.name for member in members if member.is_there or member.is_voter)
+def first_data_nodes(
+    members: Collection[Member], node_filter: str = "", storage_profile: str = ""
+) -> DataNodes:
+    """Return the first data nodes of a zone: all that fit, and are there or hold copies."""
+    names = [each.name for each in members if each.fits and (each.is_there or each.is_voter)]
     joined = [member.joined.revision for member in members if member.joined is not None]
-    return DataNodes(tuple(names), max(joined, default=0))
+    taken = max(joined, default=0)
+    return DataNodes(tuple(sorted(names)), taken, 0, node_filter, storage_profile)
+
+
+def chosen_anew(members: Collection[Member], node_filter: str, storage_profile: str) -> DataNodes:
+    """Return the data nodes after a change of the filter: all that fit and are there.
+
+    All joins and leaves until now count as taken in, so that no timer runs.
+    """
+    names = [member.name for member in members if member.fits and member.is_there]
+    joined = [member.joined.revision for member in members if member.joined is not None]
+    left = [member.left.revision for member in members if member.left is not None]
+    return DataNodes(
+        tuple(sorted(names)),
+        max(joined, default=0),
+        max(left, default=0),
+        node_filter,
+        storage_profile,
+    )
 
 
 def settle(
@@ -68,16 +94,16 @@ def settle(
 ) -> tuple[DataNodes, tuple[Timer, ...]]:
     """Return the data nodes now, and the timers that run.
 
-    `members`: all registered nodes; a node that is no longer registered is no data node. `up_ms`,
-    `down_ms`: the zone's times, 0: at once, NEVER_MS: never. A node that holds copies, and is back,
-    is a data node without waiting.
+    `members`: all registered nodes; a node that is no longer registered, or does not fit, is no
+    data node. `up_ms`, `down_ms`: the zone's times, 0: at once, NEVER_MS: never. A node that holds
+    copies, and is back, is a data node without waiting.
     """
-    registered = {member.name for member in members}
-    back = {member.name for member in members if member.is_there and member.is_voter}
-    nodes = ({*known.nodes} & registered) | back
+    fitting = [member for member in members if member.fits]
+    back = {member.name for member in fitting if member.is_there and member.is_voter}
+    nodes = ({*known.nodes} & {member.name for member in fitting}) | back
     joins = {member.name: member.joined for member in members if member.joined is not None}
     leaves = {member.name: member.left for member in members if member.left is not None}
-    added = [each for each in members if each.is_there and each.name not in nodes]
+    added = [each for each in fitting if each.is_there and each.name not in nodes]
     removed = [each for each in members if not each.is_there and each.name in nodes]
     timers: list[Timer] = []
 
@@ -96,7 +122,8 @@ def settle(
         left = max(left, down.revision)
     elif down is not None:
         timers.append(down)
-    return DataNodes(tuple(sorted(nodes)), joined, left), tuple(timers)
+    settled = msgspec.structs.replace(known, nodes=tuple(sorted(nodes)), joined=joined, left=left)
+    return settled, tuple(timers)
 
 
 def _timer(

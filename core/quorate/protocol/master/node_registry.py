@@ -247,7 +247,7 @@ class NodeRegistry:
             for zone in self._zones.values():
                 left = [n for n in others if zone.is_data_node(n)]
                 if zone.record.replicas > len(left) and zone.names(node):
-                    waits = ", ".join(n for n in others if n not in left)
+                    waits = ", ".join(n for n in others if n not in left and self._fits(n, zone))
                     way_out = f"wait until it may use {waits}" if waits else "add an agent first"
                     return (
                         f"node {node}: zone {zone.record.name} needs {zone.record.replicas} agents "
@@ -256,6 +256,10 @@ class NodeRegistry:
         agent.drain_wanted = draining
         self._write_wishes(node, agent, agent.newest)
         return ""
+
+    def _fits(self, node: str, zone: ZoneMaster) -> bool:
+        record = self._agents[node].record
+        return record is not None and zone.fitting.fits(record, zone.record)
 
     def wishes_changed(self, node: str) -> None:
         """Write the registration of `node` again, because what is wanted of it has changed."""
@@ -367,8 +371,7 @@ class NodeRegistry:
         self.members_changed |= told != told_before
         if record is not None and record.client_ports:
             self._ports.give()
-        domains = {each.failure_domain for each in (before, record) if each is not None}
-        if agent.draining != was_draining or len(domains) > 1:
+        if agent.draining != was_draining or _is_elsewhere(before, record):
             for zone in self._zones.values():
                 zone.topology_changed()
 
@@ -445,6 +448,8 @@ class NodeRegistry:
                 agent.record.left_since_ms,
                 agent.record.client_host,
                 agent.record.external_host,
+                agent.record.attributes,
+                agent.record.storage_profiles,
             )
             for name, agent in sorted(self._agents.items())
             if agent.record is not None
@@ -460,6 +465,17 @@ def _with_wishes(record: NodeRecord, agent: KnownAgent) -> NodeRecord:
         failure_domain=agent.told_domain or agent.said_domain,
         joined=agent.joined.stored if agent.joined is not None else None,
         left=agent.left.stored if agent.left is not None else None,
+    )
+
+
+def _is_elsewhere(before: NodeRecord | None, after: NodeRecord | None) -> bool:
+    """Return whether other copies than before may be meant for the node."""
+    if before is None or after is None:
+        return False
+    return (before.failure_domain, before.attributes, before.storage_profiles) != (
+        after.failure_domain,
+        after.attributes,
+        after.storage_profiles,
     )
 
 

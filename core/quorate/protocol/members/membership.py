@@ -140,6 +140,8 @@ def record_of(hello: Hello) -> NodeRecord:
         process=hello.process,
         client_ports=hello.client_ports,
         external_host=hello.external_host or "",
+        attributes=hello.attributes,
+        storage_profiles=hello.storage_profiles,
     )
 
 

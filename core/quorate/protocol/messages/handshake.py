@@ -9,6 +9,8 @@ import enum
 
 import msgspec
 
+from quorate.facts.topology import STORAGE_PROFILES
+
 NONCE_BYTES = 32
 FORMAT_LOWEST = 2
 FORMAT_VERSION = 3
@@ -51,6 +53,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
     - `client_ports`: the port range of an agent whose zones get their client ports from the master.
     - `external_host`: the host at which clients reach the agent's external listener.  None: it has
       no such listener.  Empty: it has one, and the operator knows its addresses.
+    - `attributes`, `storage_profiles`: an agent's, by which zones choose their data nodes.
     """
 
     format_version: int
@@ -69,6 +72,8 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
     master_word: str = ""
     client_ports: tuple[int, int] | None = None
     external_host: str | None = None
+    attributes: dict[str, str] = {}
+    storage_profiles: tuple[str, ...] = STORAGE_PROFILES
 
 
 class RefusalCode(enum.StrEnum):

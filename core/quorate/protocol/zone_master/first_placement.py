@@ -51,9 +51,10 @@ class FirstPlacement:
         # named.
         online = [n for n in data_nodes if n.online and zone.nodes.holder(n.name) is not None]
         if len(online) < zone.record.replicas:
+            few = self._rebalance.misfits(zone.record)
             return (
                 f"waiting for agents: the zone needs {zone.record.replicas}, and {len(online)} are "
-                "online"
+                f"online{f'; {few}' if few else ''}"
             )
         if not self._cluster.may_pass():
             return "placing partitions"

@@ -22,29 +22,31 @@ from quorate.planning.target.distribute_partitions import (
     Distribution,
     distribute_partitions,
 )
+from quorate.protocol.members.cluster import Cluster
 from quorate.protocol.members.membership import KnownAgent, ZoneNodes
-from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.zone_master import ownership
 from quorate.protocol.zone_master.causes import Cause, Why
 from quorate.protocol.zone_master.decide_partition import PartitionState, is_cut_off
+from quorate.protocol.zone_master.fitting_nodes import FittingNodes
 
 
 class Rebalance:
-    """Target and queue of one zone. `parts` are the zone's own; `agents` the master's."""
+    """Target and queue of one zone. `nodes`, `parts` and `fitting` are the zone's own."""
 
     def __init__(
         self,
-        agents: dict[str, KnownAgent],
+        cluster: Cluster,
         nodes: ZoneNodes,
         parts: dict[int, PartitionState],
-        settings: ProtocolSettings,
+        fitting: FittingNodes,
     ) -> None:
         self.target: Distribution | None = None
         self.off_target: dict[int, None] = {}
-        self._agents = agents
+        self._agents = cluster.agents
         self._nodes = nodes
         self._parts = parts
-        self._settings = settings
+        self._settings = cluster.settings
+        self._fitting = fitting
         self._signature: object = None
         self._steps: dict[int, tuple[PartitionRow, PlannedMigration | None]] = {}
         self._queued: dict[int, QueuedMigration] = {}
@@ -58,7 +60,11 @@ class Rebalance:
     # --- who may hold copies ---------------------------------------------------------------------
 
     def data_nodes(self, record: ZoneRecord, now: Now) -> list[DataNode]:
-        """Return the agents that may hold copies; those that are waited for count as online."""
+        """Return the agents that may hold copies; those that are waited for count as online.
+
+        Those that do not fit the zone count as offline: they get nothing, and keep a copy only if
+        fewer agents are left than the zone has replicas.
+        """
         nodes: list[DataNode] = []
         voters = {
             voter for part in self._parts.values() for each in part.row.voter_sets for voter in each
@@ -84,12 +90,12 @@ class Rebalance:
             return "unregistered"
         if agent.draining:
             return "draining"
-        known = record.data_nodes
-        is_in = known is None or agent.record.name in known.nodes
+        known, fits = record.data_nodes, self._fitting.fits(agent.record, record)
+        is_in = fits if known is None else agent.record.name in known.nodes
         if not agent.online:
             return "waited" if is_in else "lost"
         if not is_in:
-            return "joining"
+            return "joining" if fits else "unfit"
         refusal = self._nodes.refusal(agent.record.name)
         if refusal is not None:
             refused_ms = now.boot_ms - refusal.since_ms
@@ -102,7 +108,7 @@ class Rebalance:
         That is so if every partition serves with all its copies in their places, and every agent
         was online at the last look. The zone's timers are for the caller to judge.
         """
-        if self.off_target or not set(self._states.values()) <= {"online", "joining"}:
+        if self.off_target or not set(self._states.values()) <= {"online", "joining", "unfit"}:
             return False
         return all(
             part.serves
@@ -123,6 +129,7 @@ class Rebalance:
             "new-store": "{} came back with a new store: the votes of its old store are given up, "
             "then it gets new copies",
             "draining": "{} is draining",
+            "unfit": "{} does not match dataNodesFilter or storageProfile",
             "joining": "{} has joined and becomes a data node when the scale-up timer fires",
         }
         return [
@@ -130,6 +137,27 @@ class Rebalance:
             for node, state in sorted(self._states.items())
             if state in words
         ]
+
+    def misfits(self, record: ZoneRecord) -> str:
+        """Return a sentence if fewer agents fit the zone than it has replicas, else "".
+
+        Copies on agents that do not fit then stay where they are.
+        """
+        fit = [node for node, agent in self._agents.items() if self._fits(agent, record)]
+        asked = [f"dataNodesFilter {record.filter}"] if record.filter else []
+        asked += [f"storageProfile {record.storage_profile}"] if record.storage_profile else []
+        if not asked or len(fit) >= record.replicas:
+            return ""
+        who = f"{len(fit)} ({', '.join(sorted(fit))})" if fit else "none"
+        return (
+            f"of {len(self._agents)} agents {who} match {' and '.join(asked)}, and the zone has "
+            f"{record.replicas} replicas: add agents that match, or change the Zone; copies on "
+            "others stay until then"
+        )
+
+    def _fits(self, agent: KnownAgent, record: ZoneRecord) -> bool:
+        is_member = agent.record is not None and not agent.removing and not agent.draining
+        return is_member and agent.record is not None and self._fitting.fits(agent.record, record)
 
     def is_lost(self, row: PartitionRow) -> bool:
         """Return whether the stores of all the row's voters are gone for good: its data is lost."""

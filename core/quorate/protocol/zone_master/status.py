@@ -112,6 +112,7 @@ class ZoneView:
             self._rebalance.target,
             len(self._rebalance.off_target),
             self._rebalance.missing(),
+            self._rebalance.misfits(record),
             self._nodes.refusals(),
             self._nodes.holders(),
             self._full.by_node(),
@@ -139,6 +140,7 @@ class ZoneView:
             ownership=ownership,
             timers=self._timers.running,
             stuck=self._retries.stuck(record.uid),
+            misfits=self._rebalance.misfits(record),
         )
 
     def roles(self) -> tuple[dict[str, int], dict[str, int]]:

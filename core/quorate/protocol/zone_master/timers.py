@@ -8,7 +8,13 @@ from collections.abc import Sequence
 
 from quorate.facts.time import Now
 from quorate.facts.zone import DataNodes
-from quorate.planning.target.data_nodes import Member, Timer, first_data_nodes, settle
+from quorate.planning.target.data_nodes import (
+    Member,
+    Timer,
+    chosen_anew,
+    first_data_nodes,
+    settle,
+)
 from quorate.protocol.members.cluster import Cluster
 from quorate.protocol.messages.events import Reason
 from quorate.protocol.status import TimerStatus
@@ -36,7 +42,8 @@ class ZoneTimers:
 
     def first(self, now: Now) -> DataNodes:
         """Return the data nodes of a zone that has none yet."""
-        return first_data_nodes(self._members(now, None))
+        record = self._zone.record
+        return first_data_nodes(self._members(now, None), record.filter, record.storage_profile)
 
     def settle(self, now: Now) -> None:
         """Let the timers fire that are due: the zone's record gets its data nodes of now."""
@@ -44,9 +51,11 @@ class ZoneTimers:
         known = record.data_nodes
         if known is None:  # rows of an earlier version, or rebuilt from agents
             known = self.first(now)
-        nodes, timers = settle(
-            known, self._members(now, known), record.scale_up_ms, record.scale_down_ms
-        )
+        wanted = (record.filter, record.storage_profile)
+        members, chosen = self._members(now, known), known
+        if (known.filter, known.storage_profile) != wanted:
+            chosen = chosen_anew(members, *wanted)
+        nodes, timers = settle(chosen, members, record.scale_up_ms, record.scale_down_ms)
         self.awaited = tuple(timer.revision for timer in timers if timer.is_set)
         self.running = tuple(self._shown(timer, now) for timer in timers)
         if nodes != record.data_nodes:
@@ -76,6 +85,7 @@ class ZoneTimers:
                 name in voters,
                 agent.joined.aged(now) if agent.joined is not None else None,
                 agent.left.aged(now) if agent.left is not None else None,
+                self._zone.fitting.fits(agent.record, self._zone.record),
             )
             for name, agent in agents.items()
             if agent.record is not None and not agent.removing

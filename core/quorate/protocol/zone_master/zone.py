@@ -8,6 +8,7 @@ from quorate.protocol.members.cluster import Cluster
 from quorate.protocol.members.membership import ZoneNodes
 from quorate.protocol.zone_master.causes import Why
 from quorate.protocol.zone_master.decide_partition import PartitionState
+from quorate.protocol.zone_master.fitting_nodes import FittingNodes
 
 
 class Parts(dict[int, PartitionState]):
@@ -39,6 +40,7 @@ class Zone:
         self.port_written = 0
         """The client port in the stored record."""
         self.nodes = ZoneNodes(cluster.agents, record.uid, record.persistent)
+        self.fitting = FittingNodes()
         self.parts = Parts()
         self.decided: dict[int, tuple[PartitionRow, Why]] = {}
         """Rows that wait for a write, by partition."""
@@ -62,4 +64,6 @@ class Zone:
     @property
     def told(self) -> ZoneRecord:
         """The zone's record as agents are told it: its client port only once it is written."""
-        return msgspec.structs.replace(self.record, port=self.port_written, data_nodes=None)
+        return msgspec.structs.replace(
+            self.record, port=self.port_written, data_nodes=None, filter="", storage_profile=""
+        )

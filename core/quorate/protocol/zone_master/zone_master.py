@@ -62,7 +62,7 @@ class ZoneMaster(Zone):
         self._writing: dict[int, dict[int, tuple[PartitionRow, Why]]] = {}
         self._pass_ms = -(1 << 40)
         self._is_quiet = False
-        self._rebalance = Rebalance(cluster.agents, self.nodes, self.parts, cluster.settings)
+        self._rebalance = Rebalance(cluster, self.nodes, self.parts, self.fitting)
         self.timers = ZoneTimers(cluster, self)
         self._empty_start = EmptyStart(cluster, self, self._rebalance)
         self._publisher = RowPublisher(cluster)

@@ -1,0 +1,196 @@
+"""A zone's filter and storage profile choose its data nodes, and its copies follow them."""
+
+import msgspec
+import pytest
+
+from quorate.facts.topology import NodeRecord
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.metastore import NodeKey, ZoneKey
+from quorate_lone_master.world import LoneMaster
+
+EU, US = {"region": "EU"}, {"region": "US"}
+MIXED = {"a": EU, "b": EU, "c": EU, "d": US, "e": US, "f": US}
+IN_EU = ZoneRecord("uid-1", "books", 8, 3, filter="region=EU", scale_down_ms=10_000)
+
+
+def changed(world: LoneMaster, zone: ZoneRecord, **fields: object) -> ZoneRecord:
+    zone = msgspec.structs.replace(zone, **fields)
+    world.master.set_zone(zone, world.now)
+    world.write()
+    return zone
+
+
+def data_nodes(world: LoneMaster, zone: ZoneRecord = IN_EU) -> str:
+    """The data nodes that are stored, so that they outlive the master."""
+    record = world.stored[ZoneKey(zone.uid)]
+    assert isinstance(record, ZoneRecord)
+    assert record.data_nodes is not None
+    return " ".join(record.data_nodes.nodes)
+
+
+def owners(world: LoneMaster) -> str:
+    return " ".join(sorted({node for row in world.rows(IN_EU).values() for node in row.owners}))
+
+
+def copies_at_least(world: LoneMaster, count: int) -> bool:
+    return all(len(row.owners) >= count for row in world.rows(IN_EU).values())
+
+
+def watched(world: LoneMaster, ms: int, copies: int) -> None:
+    """Let time pass; no partition ever has fewer copies."""
+    for _ in range(ms // 500):
+        world.pass_time(500)
+        assert copies_at_least(world, copies)
+
+
+def test_a_zone_is_placed_on_the_agents_that_match() -> None:
+    world = LoneMaster(IN_EU, nodes=tuple(MIXED), attributes=MIXED)
+    world.pass_time(10_000)
+
+    assert data_nodes(world) == owners(world) == "a b c"
+    assert world.status(IN_EU).misfits == ""
+
+
+def test_a_zone_waits_until_enough_agents_match() -> None:
+    world = LoneMaster(IN_EU, nodes=("a", "b", "d", "e"), attributes=MIXED)
+    assert world.rows(IN_EU) == {}
+    assert "of 4 agents 2 (a, b) match dataNodesFilter region=EU" in world.status(IN_EU).sentence
+
+    world.connect("c")
+    world.pass_time(2_000)
+
+    assert owners(world) == "a b c"
+
+
+def test_a_changed_filter_takes_effect_at_once_and_copies_move_without_a_gap() -> None:
+    world = LoneMaster(IN_EU, nodes=tuple(MIXED), attributes=MIXED)
+    changed(world, IN_EU, filter="$[?(@.region == 'US')]")
+    world.pass_time(500)
+    assert data_nodes(world) == "d e f"
+
+    watched(world, 60_000, copies=3)
+
+    assert owners(world) == "d e f"
+    assert world.said("DataNodesChanged") == [
+        "added d, e, f; removed a, b, c: data nodes are now d, e, f"
+    ]
+
+
+def test_a_changed_filter_discards_both_timers() -> None:
+    world = LoneMaster(
+        zone := msgspec.structs.replace(IN_EU, filter="", scale_up_ms=60_000, replicas=2),
+        nodes=("a", "b", "d"),
+        attributes=MIXED,
+    )
+    world.kill("a")
+    world.connect("c", "e")
+    world.pass_time(1_000)
+    assert len(world.status(zone).timers) == 2
+
+    changed(world, zone, filter="region")
+    world.pass_time(1_000)
+
+    assert data_nodes(world) == "b c d e"
+    assert world.status(zone).timers == ()
+
+
+@pytest.mark.parametrize(("wanted", "kept"), [("disk=ssd", 1), ("nothing", 0)])
+def test_too_few_matching_agents_cost_no_copy(wanted: str, kept: int) -> None:
+    attributes = {**MIXED, "d": {"disk": "ssd"}}
+    world = LoneMaster(IN_EU, nodes=tuple("abcd"), attributes=attributes)
+    changed(world, IN_EU, filter=wanted)
+
+    watched(world, 60_000, copies=3)
+
+    assert data_nodes(world) == ("d" if kept else "")
+    assert all(("d" in row.owners) == bool(kept) for row in world.rows(IN_EU).values())
+    status = world.status(IN_EU)
+    assert f"match dataNodesFilter {wanted}, and the zone has 3 replicas" in status.misfits
+    assert "copies on others stay until then" in status.misfits
+    assert status.migrations_running == status.migrations_queued == 0
+
+    for node in "xyz":
+        world.attributes[node] = {"disk": "ssd", "nothing": ""}
+    world.connect("x", "y", "z")
+    watched(world, 60_000, copies=3)
+
+    assert not {*"abc"} & {*owners(world).split()}
+    assert world.status(IN_EU).misfits == ""
+
+
+def test_an_agent_that_restarts_with_other_attributes_comes_or_goes() -> None:
+    world = LoneMaster(IN_EU, nodes=tuple("abcde"), attributes=MIXED)
+    world.attributes["d"] = EU
+    world.attributes["a"] = US
+    for node in "da":
+        world.kill(node)
+        world.connect(node)
+        watched(world, 20_000, copies=2)
+
+    assert data_nodes(world) == owners(world) == "b c d"
+    assert copies_at_least(world, 3)
+
+
+def test_an_agent_that_comes_to_match_waits_for_the_scale_up_timer() -> None:
+    world = LoneMaster(
+        zone := msgspec.structs.replace(IN_EU, scale_up_ms=30_000),
+        nodes=tuple("abcd"),
+        attributes=MIXED,
+    )
+    world.attributes["d"] = EU
+    world.kill("d")
+    world.connect("d")
+    world.pass_time(25_000)
+    assert data_nodes(world) == "a b c"
+    assert [timer.nodes for timer in world.status(zone).timers] == [("d",)]
+
+    world.pass_time(10_000)
+
+    assert data_nodes(world) == "a b c d"
+
+
+def test_the_next_master_knows_attributes_and_filter() -> None:
+    world = LoneMaster(IN_EU, nodes=tuple(MIXED), attributes=MIXED)
+    record = world.stored[NodeKey("d")]
+    assert isinstance(record, NodeRecord)
+    assert record.attributes == US
+    world.follow()
+    world.same_processes = True
+    world.connect(*MIXED)
+
+    world.pass_time(60_000)
+
+    assert data_nodes(world) == owners(world) == "a b c"
+    assert world.said("DataNodesChanged") == []
+
+
+def test_a_storage_profile_chooses_the_agents_that_offer_it() -> None:
+    zone = msgspec.structs.replace(IN_EU, filter="", storage_profile="nvme")
+    profiles = dict.fromkeys("def", ("disk", "nvme"))
+    world = LoneMaster(zone, nodes=tuple(MIXED), profiles=profiles)
+    assert owners(world) == "d e f"
+
+    zone = changed(world, zone, storage_profile="memory")
+    watched(world, 60_000, copies=3)
+
+    assert owners(world) == "a b c", "d, e and f do not offer it"
+
+    zone = changed(world, zone, storage_profile="tape")
+    watched(world, 10_000, copies=3)
+
+    assert data_nodes(world) == ""
+    assert "none match storageProfile tape" in world.status(zone).misfits
+
+
+def test_agents_are_told_nothing_of_it() -> None:
+    world = LoneMaster(IN_EU, nodes=tuple(MIXED), attributes=MIXED, profiles={"a": ("x",)})
+    told = world.master.zones[IN_EU.uid].told
+    assert (told.filter, told.storage_profile) == ("", "")
+
+    record = world.stored[NodeKey("a")]
+    assert isinstance(record, NodeRecord)
+
+    assert record.storage_profiles == ("x",)
+    assert record.as_told() == msgspec.structs.replace(
+        NodeRecord("a", record.store, record.incarnation, "", 0, ""), process=record.process
+    )
