@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 from pathlib import Path
 
 from quorate.facts.addresses import (
@@ -13,6 +14,8 @@ from quorate.facts.addresses import (
     is_ip,
     read_address,
 )
+from quorate.facts.topology import STORAGE_PROFILES
+from quorate.planning.target.label_selector import NAME, VALUE
 from quorate_agent.clients.memory import SETTING
 from quorate_agent.process.settings import (
     CLIENT_MEMORY_SHARE,
@@ -22,6 +25,9 @@ from quorate_agent.process.settings import (
 )
 
 PORT_MAX = 65535
+LABEL_LENGTH_MAX = 63
+ATTRIBUTES_BYTES_MAX = 4096
+"""They are sent before the other side has proven itself, in a frame of 8 KiB."""
 WHAT_IT_DOES = "`quorate-agent`: one agent process."
 
 
@@ -44,7 +50,7 @@ def read_arguments(words: list[str] | None) -> argparse.Namespace:
                 f"{listens} {bracketed(told)} means every address of this machine, and others have"
                 f" to be told one: add {way_out} with an address or a DNS name"
             )
-    if problem := _external_problem(given):
+    if problem := _external_problem(given) or _attributes_problem(given):
         parser.error(problem)
     return given
 
@@ -69,6 +75,17 @@ def _external_problem(given: argparse.Namespace) -> str:
             f"--external-port-offset {offset} leads from client port {last} above {PORT_MAX}:"
             " write a smaller one"
         )
+    return ""
+
+
+def _attributes_problem(given: argparse.Namespace) -> str:
+    """Return what is wrong with all attributes together; empty if nothing is."""
+    names = [name for name, _ in given.attribute]
+    if twice := [name for name in names if names.count(name) > 1]:
+        return f"--attribute {twice[0]} is given twice: write each attribute once"
+    told = [*(f"{name}={value}" for name, value in given.attribute), *given.storage_profile]
+    if len("".join(told)) > ATTRIBUTES_BYTES_MAX:
+        return f"--attribute and --storage-profile have more than {ATTRIBUTES_BYTES_MAX} bytes"
     return ""
 
 
@@ -98,6 +115,8 @@ def settings_of(given: argparse.Namespace) -> AgentSettings:
         disk_reserve=given.disk_reserve,
         external_port_offset=given.external_port_offset,
         told_external_host=given.announce_external_host or "",
+        attributes=dict(given.attribute),
+        storage_profiles=tuple(sorted({*given.storage_profile})) or STORAGE_PROFILES,
     )
 
 
@@ -148,6 +167,22 @@ def _offset(text: str) -> int:
     raise argparse.ArgumentTypeError(f"{text!r}: write a number of ports, for example 1000")
 
 
+def _attribute(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    is_label = sign and re.fullmatch(NAME, name) and re.fullmatch(VALUE, value)
+    if is_label and max(len(name.rpartition("/")[2]), len(value)) <= LABEL_LENGTH_MAX:
+        return name, value
+    raise argparse.ArgumentTypeError(
+        f"{text!r}: write NAME=VALUE as in a label of Kubernetes, for example region=EU"
+    )
+
+
+def _profile(text: str) -> str:
+    if text and len(text) <= LABEL_LENGTH_MAX and re.fullmatch(VALUE, text):
+        return text
+    raise argparse.ArgumentTypeError(f"{text!r}: write a name of letters and digits, as nvme")
+
+
 def _share(text: str) -> float:
     try:
         share = float(text)
@@ -195,6 +230,23 @@ def _parser() -> argparse.ArgumentParser:
     _add_addresses(parser)
     parser.add_argument("--failure-domain", default="")
     parser.add_argument("--weight", type=int, default=1)
+    parser.add_argument(
+        "--attribute",
+        type=_attribute,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="by its attributes a zone's dataNodesFilter chooses an agent; once for each",
+    )
+    parser.add_argument(
+        "--storage-profile",
+        type=_profile,
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="kind of storage that the agent offers to zones with this storageProfile; once for"
+        f" each (default: {' and '.join(STORAGE_PROFILES)})",
+    )
     parser.add_argument(
         "--grace-seconds",
         type=_seconds,

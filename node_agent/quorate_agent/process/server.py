@@ -299,6 +299,8 @@ class Agent(BaseHandler):
             master_word=self.folder.master_word,
             client_ports=settings.client_ports,
             external_host=settings.told_external_host if settings.external_port_offset else None,
+            attributes=settings.attributes,
+            storage_profiles=settings.storage_profiles,
         )
 
     def _accept(self, hello: Hello) -> Refused | None:

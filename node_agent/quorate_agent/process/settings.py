@@ -1,7 +1,9 @@
 """The settings of an agent process."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from quorate.facts.topology import STORAGE_PROFILES
 
 CLIENT_MEMORY_SHARE = 0.2
 """Leaves most to data, the engine, and what large values need besides on their way to disk."""
@@ -31,6 +33,7 @@ class AgentSettings:
       if the operator tells them.
     - `grace_s`: seconds the process may take to end after a SIGTERM.
     - `linger_s`: seconds it accepts clients after that, at least.
+    - `attributes`, `storage_profiles`: by these zones choose their data nodes.
     """
 
     name: str
@@ -56,3 +59,5 @@ class AgentSettings:
     disk_reserve: int | None = None
     external_port_offset: int = 0
     told_external_host: str = ""
+    attributes: dict[str, str] = field(default_factory=dict)
+    storage_profiles: tuple[str, ...] = STORAGE_PROFILES

@@ -142,6 +142,41 @@ def test_an_external_listener_that_cannot_be_is_refused(
     assert sentence in capsys.readouterr().err
 
 
+def test_attributes_and_storage_profiles_are_given_one_by_one() -> None:
+    given = settings(
+        *("--attribute", "region=EU", "--attribute", "x.io/disk.size=10", "--attribute", "spare="),
+        *("--storage-profile", "nvme", "--storage-profile", "disk"),
+    )
+
+    assert given.attributes == {"region": "EU", "x.io/disk.size": "10", "spare": ""}
+    assert given.storage_profiles == ("disk", "nvme")
+    assert (settings().attributes, settings().storage_profiles) == ({}, ("disk", "memory"))
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--attribute", "region"], "write NAME=VALUE as in a label of Kubernetes"),
+        (["--attribute", "=EU"], "write NAME=VALUE"),
+        (["--attribute", "region=E U"], "write NAME=VALUE"),
+        (["--attribute", f"region={'E' * 64}"], "write NAME=VALUE"),
+        (["--attribute", "a=1", "--attribute", "a=2"], "--attribute a is given twice"),
+        (
+            [word for at in range(99) for word in ("--attribute", f"a{at}={'E' * 50}")],
+            "have more than 4096 bytes",
+        ),
+        (["--storage-profile", ""], "write a name of letters and digits"),
+        (["--storage-profile", "fast disk"], "write a name of letters and digits"),
+    ],
+)
+def test_other_attributes_are_refused(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        settings(*words)
+    assert sentence in capsys.readouterr().err
+
+
 def test_an_agent_lingers_for_clients_of_a_service_where_it_runs_in_a_pod(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
