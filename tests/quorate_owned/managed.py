@@ -10,6 +10,7 @@ from quorate.facts.zone import ZoneRecord
 from quorate.planning.absence.choose_leavers import ClusterLoad
 from quorate.planning.absence.disruption import Disruption
 from quorate.protocol.master.disruption import cluster_load
+from quorate.protocol.master.told_places import PodLabels
 from quorate.protocol.messages.events import Event
 from quorate.protocol.status import ClusterStatus
 from quorate_lone_master.world import LoneMaster
@@ -44,9 +45,15 @@ class LoneRunner:
     def set_external(self, hosts: dict[str, str], ports: dict[str, dict[str, int]]) -> None:
         self._world.master.places.tell(hosts, ports)
 
-    def take_node_facts(self, cordoned: Collection[str], domains: Mapping[str, str]) -> None:
+    def take_node_facts(
+        self,
+        cordoned: Collection[str],
+        domains: Mapping[str, str],
+        labels: Mapping[str, PodLabels],
+    ) -> None:
         self._world.master.keep_primaries_off(cordoned, self._world.now)
         self._world.master.places.tell_domains(domains)
+        self._world.master.places.tell_labels(labels)
 
     def load(self) -> ClusterLoad:
         return cluster_load(self._world.master.agents, self._world.master.zones.values())

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from quorate.protocol.master.told_places import PodLabels
 from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, MandateLost, find
 from quorate_operator.kube.watch import watch_revisions
 
@@ -106,6 +107,19 @@ def cordoned_agents(
     cordoned = {name for name, node in nodes.items() if node.cordoned}
     on = {agent: pod["spec"].get("nodeName") for agent, pod in pods.items() if pod is not None}
     return tuple(sorted(agent for agent, node in on.items() if node in cordoned))
+
+
+def pod_labels(
+    pods: Mapping[str, Json | None], nodes: Mapping[str, KubeNode]
+) -> dict[str, PodLabels]:
+    """Return the labels of each agent that has a pod.  `pods`: by agent; `nodes`: by name."""
+    found: dict[str, PodLabels] = {}
+    for agent, pod in sorted(pods.items()):
+        if pod is not None:
+            node = nodes.get(str(pod["spec"].get("nodeName", "")))
+            of_pod = dict(pod["metadata"].get("labels") or {})
+            found[agent] = PodLabels(of_pod, node.labels if node is not None else None)
+    return found
 
 
 class Domains(NamedTuple):

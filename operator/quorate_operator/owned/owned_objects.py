@@ -43,7 +43,12 @@ from quorate_operator.owned.children import (
 )
 from quorate_operator.owned.evictions import NoEvictionNow, no_eviction_now
 from quorate_operator.owned.external_listener import ZonePort, external_addresses
-from quorate_operator.owned.kube_nodes import KubeNodes, cordoned_agents, failure_domains
+from quorate_operator.owned.kube_nodes import (
+    KubeNodes,
+    cordoned_agents,
+    failure_domains,
+    pod_labels,
+)
 from quorate_operator.owned.pod_states import trouble
 from quorate_operator.owned.restarts import Restart, gone_agents, next_restart
 from quorate_operator.owned.volumes import Growth, growth, with_its_size
@@ -361,7 +366,8 @@ class OwnedObjects:
         registered = {node.name for node in seen.runner.status().nodes}
         nodes = self._nodes.known
         domains = failure_domains(managed.failure_domain_label, pods, nodes)
-        seen.runner.take_node_facts(cordoned_agents(pods, nodes), domains.known)
+        labels = pod_labels(pods, nodes)
+        seen.runner.take_node_facts(cordoned_agents(pods, nodes), domains.known, labels)
         gone = seen.gone = gone_agents(pods)
         disruption = seen.runner.disruption(gone)
         seen.looked = _facts(seen)

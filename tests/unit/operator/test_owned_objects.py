@@ -208,6 +208,30 @@ async def test_an_agent_on_a_cordoned_node_gives_its_primaries_away(
     await managed.until(primaries, "they are back")
 
 
+async def test_labels_of_pods_and_nodes_are_attributes_of_agents(
+    undeclared: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kube_nodes, "watch_revisions", _watch_nodes)
+    managed = undeclared
+    managed.world.client_ports = dict.fromkeys(("agent-1", "agent-2"), (7200, 7299))
+    managed.api.reads_nodes = True
+    name = "node-of-main-agent-2-0"
+    node = f"{kube_nodes.NODES}/{name}"
+    managed.api.put(node, {"metadata": {"name": name, "labels": {"disk": "ssd"}}, "spec": {}})
+    managed.declare(replicas=2)
+
+    def attributes(agent: str) -> dict[str, str]:
+        return next((e.attributes for e in managed.runner.status().nodes if e.name == agent), {})
+
+    await managed.until(lambda: attributes("agent-2").get("disk") == "ssd", "the node's label")
+    assert attributes("agent-2")["quorate.io/agent"] == "agent-2"
+    assert "disk" not in attributes("agent-1")
+    labels = {"name": name, "labels": {"disk": "hdd"}}
+    managed.api.put(node, {**managed.api.objects[node], "metadata": labels})
+
+    await managed.until(lambda: attributes("agent-2").get("disk") == "hdd", "its new value")
+
+
 async def _watch_nodes(
     api: KubeApi, paths: Sequence[str], selector: str
 ) -> AsyncIterator[tuple[str, Revisions, bool]]:

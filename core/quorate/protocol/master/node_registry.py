@@ -463,6 +463,7 @@ def _with_wishes(record: NodeRecord, agent: KnownAgent) -> NodeRecord:
         draining=agent.drain_wanted,
         external_host=agent.external_host,
         failure_domain=agent.told_domain or agent.said_domain,
+        attributes={**agent.told_attributes, **agent.said_attributes},
         joined=agent.joined.stored if agent.joined is not None else None,
         left=agent.left.stored if agent.left is not None else None,
     )

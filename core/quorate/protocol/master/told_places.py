@@ -1,4 +1,4 @@
-"""Facts about agents that the operator reads from Kubernetes: addresses, failure domains.
+"""Facts about agents that the operator reads from Kubernetes: addresses, failure domains, labels.
 
 An agent with an external listener announces its own external address (Hello, ZoneReady), or leaves
 that to the operator, which knows the Services in front of it. Hosts are registered with nodes,
@@ -8,15 +8,26 @@ new master has them. An address that the operator does not know at present stays
 The failure domain of an agent in a pod is that of the pod's node. If the operator can read the
 Node, it tells the master the domain, which takes precedence over the one that the agent was started
 with. It is written in the registration and holds through restarts, until the operator tells another
-one, or until the agent says another one than before: then its pod is on another node. Source:
-docs/protocol.md, section 7.
+one, or until the agent says another one than before: then its pod is on another node.
+
+The labels of an agent's pod, and of the node that this is on, are attributes of the agent. Of equal
+names the pod's label counts before the node's, and the agent's own attribute before both. Labels
+that the operator does not know at present stay as they were. Source: docs/protocol.md, section 7.
 """
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from quorate.protocol.members.membership import KnownAgent
 from quorate.protocol.messages.handshake import Hello
 from quorate.protocol.zone_master.zone_master import ZoneMaster
+
+
+class PodLabels(NamedTuple):
+    """The labels of an agent's pod, and of the pod's node; None: they are not known."""
+
+    of_pod: Mapping[str, str]
+    of_node: Mapping[str, str] | None
 
 
 class ToldPlaces:
@@ -36,6 +47,7 @@ class ToldPlaces:
         self._wishes_changed = wishes_changed
         self._hosts: dict[str, str] = {}
         self._domains: dict[str, str] = {}
+        self._labels: dict[str, dict[str, str]] = {}
         self._said: dict[str, str] = {}
         """Node -> the failure domain in its last Hello to this master."""
 
@@ -61,8 +73,19 @@ class ToldPlaces:
                 agent.told_domain = domain
                 self._wishes_changed(node)
 
+    def tell_labels(self, labels: Mapping[str, PodLabels]) -> None:
+        """Take the labels of agents in pods, by node. Idempotent."""
+        for node, told in labels.items():
+            agent = self._agents.get(node)
+            before = agent.told_attributes if agent is not None else self._labels.get(node, {})
+            of_node = told.of_node if told.of_node is not None else before
+            merged = self._labels[node] = {**of_node, **told.of_pod}
+            if agent is not None and agent.in_pod and agent.told_attributes != merged:
+                agent.told_attributes = merged
+                self._wishes_changed(node)
+
     def greeted(self, agent: KnownAgent, hello: Hello) -> None:
-        """Take an agent's external host and failure domain from its Hello.
+        """Take an agent's external host, failure domain and attributes from its Hello.
 
         The agent announces its external host, or leaves that to the operator, or has no external
         listener (any more). A failure domain that it says takes precedence over one that an earlier
@@ -77,6 +100,9 @@ class ToldPlaces:
         agent.said_domain = hello.failure_domain
         known = agent.told_domain if agent.in_pod and not hello.failure_domain else ""
         agent.told_domain = self._domains.get(hello.node, known) if agent.in_pod else ""
+        agent.said_attributes = hello.attributes
+        labels = self._labels.get(hello.node, agent.told_attributes)
+        agent.told_attributes = labels if agent.in_pod else {}
         agent.awaits_external = hello.external_host == ""
         if agent.awaits_external:
             agent.external_host = self._hosts.get(hello.node, agent.external_host)

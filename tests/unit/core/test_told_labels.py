@@ -1,0 +1,92 @@
+"""Labels of pods and nodes that the operator tells the master are attributes of agents."""
+
+from quorate.facts.topology import NodeRecord
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.master.told_places import PodLabels
+from quorate.protocol.metastore import NodeKey
+from quorate_lone_master.world import LoneMaster
+
+ON_SSD = ZoneRecord("uid-1", "cart", 8, 2, filter="disk=ssd", scale_up_ms=5_000)
+NODES = ("a", "b", "c", "d")
+IN_PODS = dict.fromkeys(NODES, (7200, 7299))
+SSD, HDD = {"disk": "ssd"}, {"disk": "hdd"}
+FAST = PodLabels({}, SSD)
+
+
+def tell(world: LoneMaster, **labels: PodLabels) -> None:
+    world.master.places.tell_labels(labels)
+    world.write()
+
+
+def registered(world: LoneMaster, node: str = "a") -> dict[str, str]:
+    record = world.stored[NodeKey(node)]
+    assert isinstance(record, NodeRecord)
+    return record.attributes
+
+
+def owners(world: LoneMaster) -> str:
+    return " ".join(sorted({node for row in world.rows(ON_SSD).values() for node in row.owners}))
+
+
+def test_the_agents_own_attribute_counts_before_the_pods_label_and_that_before_the_nodes() -> None:
+    own = {"a": {"tier": "agent"}}
+    world = LoneMaster(nodes=("a",), client_ports=IN_PODS, attributes=own)
+    of_node = {"tier": "node", "disk": "node", "rack": "r1"}
+
+    tell(world, a=PodLabels({"tier": "pod", "disk": "pod"}, of_node))
+
+    assert registered(world) == {"tier": "agent", "disk": "pod", "rack": "r1"}
+
+
+def test_copies_follow_a_label_that_is_set_on_a_node() -> None:
+    world = LoneMaster(ON_SSD, nodes=NODES, client_ports=IN_PODS)
+    assert world.rows(ON_SSD) == {}
+    tell(world, a=FAST, b=FAST, c=PodLabels({}, HDD))
+    world.pass_time(2_000)
+    assert owners(world) == "a b"
+
+    tell(world, a=PodLabels({}, HDD), d=FAST)
+    world.pass_time(30_000)
+
+    assert owners(world) == "b d"
+
+
+def test_what_was_told_holds_while_a_pod_or_its_node_cannot_be_read() -> None:
+    """Otherwise each restart of the operator would move all copies."""
+    world = LoneMaster(nodes=("a", "b"), client_ports=IN_PODS)
+    tell(world, a=PodLabels({"app": "x"}, SSD))
+    world.follow()
+    world.connect("a", "b")
+    assert registered(world) == {"app": "x", **SSD}
+
+    tell(world, a=PodLabels({"app": "y"}, None), b=PodLabels({"app": "z"}, None))
+
+    assert registered(world) == {"app": "y", **SSD}
+    assert registered(world, "b") == {"app": "z"}
+    tell(world, a=PodLabels({}, HDD))
+    assert registered(world) == HDD
+
+
+def test_one_that_is_told_of_before_it_greets_is_registered_so_at_once() -> None:
+    world = LoneMaster(nodes=(), client_ports=IN_PODS)
+    tell(world, a=FAST)
+    world.connect("a")
+
+    assert registered(world) == SSD
+
+
+def test_labels_count_only_of_agents_in_pods_that_are_managed() -> None:
+    world = LoneMaster(nodes=("a",), attributes={"a": {"own": "x"}})
+    tell(world, a=FAST)
+
+    assert registered(world) == {"own": "x"}
+
+
+def test_an_attribute_that_the_agent_no_longer_has_is_forgotten() -> None:
+    world = LoneMaster(nodes=("a",), client_ports=IN_PODS, attributes={"a": {"own": "x"}})
+    tell(world, a=FAST)
+    assert registered(world) == {"own": "x", **SSD}
+    world.attributes.clear()
+    world.connect("a")
+
+    assert registered(world) == SSD
