@@ -8,7 +8,8 @@ import sys
 from typing import Any
 
 from quorate.protocol.copies import shared_leases
-from quorate.protocol.copies.primary import Primary, Stage
+from quorate.protocol.copies.primary import Primary
+from quorate.protocol.copies.role_state import Stage
 
 _NEVER_MS = 1 << 62
 

@@ -13,7 +13,8 @@ from quorate.facts.topology import NodeRecord, Voter
 from quorate.facts.zone import SyncWrites
 from quorate.protocol.agent.turn import Turn
 from quorate.protocol.copies.copy import Copy
-from quorate.protocol.copies.primary import Primary, Stage
+from quorate.protocol.copies.primary import Primary
+from quorate.protocol.copies.role_state import Stage
 from quorate.protocol.messages.handshake import Hello
 from quorate.protocol.messages.master import PreparedRow, RowsStored
 from quorate.protocol.messages.message import Message

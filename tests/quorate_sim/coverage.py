@@ -14,7 +14,8 @@ import msgspec
 
 from migration_words import MOMENTS, Kind, Moment, Role, kind_of
 from quorate.facts.partition_row import Migration, PartitionRow, committed_row
-from quorate.protocol.copies.primary import Primary, Stage
+from quorate.protocol.copies.primary import Primary
+from quorate.protocol.copies.role_state import Stage
 from quorate.protocol.messages.master import (
     ActivationBlocked,
     CaughtUp,

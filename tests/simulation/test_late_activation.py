@@ -3,7 +3,7 @@
 import pytest
 
 from quorate.facts.errors import InvariantError
-from quorate.protocol.copies.primary import Stage
+from quorate.protocol.copies.role_state import Stage
 from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.transfer import Updates
 from quorate_sim.network import Link, Process

@@ -14,7 +14,8 @@ from quorate.facts.topology import Holder, Voter
 from quorate.facts.zone import StorageKind, ZoneRecord
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.leases import Leases
-from quorate.protocol.copies.primary import Primary, Stage
+from quorate.protocol.copies.primary import Primary
+from quorate.protocol.copies.role_state import Stage
 from quorate.protocol.copies.shared_leases import Grants
 from quorate.protocol.messages.replication import HeartbeatAck
 from quorate.protocol.settings import DEFAULTS

@@ -11,6 +11,7 @@ from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.leases import Leases
+from quorate.protocol.copies.role_state import Stage
 from quorate.protocol.settings import DEFAULTS
 from quorate_sim.disk import Image, SimStorage
 
@@ -49,6 +50,10 @@ def _promise_of_another(replicas: Replicas) -> None:
     replicas.copies[0].promise_holder = Holder("b", "store-b.1", 1)
 
 
+def _stage_set(replicas: Replicas) -> None:
+    replicas.roles[0].stage = Stage.WAITING
+
+
 def _role_of_nobody(replicas: Replicas) -> None:
     replicas.primaries[0] = None
 
@@ -59,6 +64,7 @@ def _role_of_nobody(replicas: Replicas) -> None:
         (_log_too_long, "log from"),
         (_durable_too_early, "durable LWM"),
         (_promise_of_another, "the copy promised"),
+        (_stage_set, "WAITING was not entered"),
         (_role_of_nobody, "misplaced"),
     ],
 )

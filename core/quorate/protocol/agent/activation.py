@@ -8,7 +8,8 @@ docs/protocol.md, sections 5 and 6.
 from quorate.facts.lineage import Lineage
 from quorate.facts.time import Now
 from quorate.protocol.copies.outbox import MASTER
-from quorate.protocol.copies.primary import GatherPlan, Peer, Primary, Stage
+from quorate.protocol.copies.primary import GatherPlan, Peer, Primary
+from quorate.protocol.copies.role_state import Stage
 from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate.protocol.messages.master import (
     Activated,
@@ -38,16 +39,16 @@ def step(zone: ZoneCopies, role: Primary, now: Now) -> None:
     _fence(zone, role, now)
     if role.stage <= Stage.GATHERING:
         # Checked each time: a voter's new process must answer again, so its report may be missing.
-        role.stage = Stage.GATHERING if role.has_quorum_promised() else Stage.FENCING
+        role.enter(Stage.GATHERING if role.has_quorum_promised() else Stage.FENCING)
     if role.stage is Stage.GATHERING:
         _gather(zone, role, now)
     if not role.persisted:
         return
     _sync(zone, role, now)
     if role.stage is Stage.ADOPTING and role.has_quorum_adopted():
-        role.stage = Stage.WAITING
+        role.enter(Stage.WAITING)
     if role.stage is Stage.WAITING and (role.hand_over or role.are_leases_over(now.boot_ms)):
-        role.stage = Stage.SERVING
+        role.enter(Stage.SERVING)
         zone.renew_lease(role)
         zone.survey(role.copy)
         parts.load(role, now.boot_ms)
@@ -122,7 +123,7 @@ def _take_over(zone: ZoneCopies, role: Primary) -> None:
 
 def _adopt_own(zone: ZoneCopies, role: Primary, plan: GatherPlan) -> None:
     role.adopt_own(plan)
-    role.stage = Stage.ADOPTING
+    role.enter(Stage.ADOPTING)
     zone.give_up(role.take_undone(plan.prefix))
     zone.touch(role.copy)
     zone.adopting.append(role)

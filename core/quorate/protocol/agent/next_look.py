@@ -16,7 +16,8 @@ from quorate.facts.time import Now
 from quorate.protocol.agent.activation import ready_due_ms
 from quorate.protocol.agent.refill import Refills
 from quorate.protocol.agent.upkeep import Upkeep
-from quorate.protocol.copies.primary import Primary, Stage
+from quorate.protocol.copies.primary import Primary
+from quorate.protocol.copies.role_state import Stage
 from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate.protocol.transactions.transactions import Transactions
 

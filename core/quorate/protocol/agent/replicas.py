@@ -24,7 +24,7 @@ from quorate.protocol.agent.turn import (
 )
 from quorate.protocol.copies.leases import Leases
 from quorate.protocol.copies.outbox import MASTER, Outbox
-from quorate.protocol.copies.primary import Stage
+from quorate.protocol.copies.role_state import Stage
 from quorate.protocol.copies.zone_copies import Finished, ZoneCopies
 from quorate.protocol.messages.master import (
     Freeze,

@@ -8,7 +8,7 @@ from quorate.protocol.agent import activation
 from quorate.protocol.copies.copy import Copy, decode_update
 from quorate.protocol.copies.fill import Fill
 from quorate.protocol.copies.outbox import MASTER
-from quorate.protocol.copies.primary import Stage
+from quorate.protocol.copies.role_state import Stage
 from quorate.protocol.copies.supply import supply_keys, supply_snapshot, supply_updates
 from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate.protocol.messages.replication import Rejected, Sync

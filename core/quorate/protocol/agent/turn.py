@@ -14,9 +14,10 @@ from typing import NamedTuple, TypeVar
 
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.outbox import MASTER, Outbox
-from quorate.protocol.copies.primary import Primary, Stage
+from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.record import record_names
 from quorate.protocol.copies.reports import inventory
+from quorate.protocol.copies.role_state import Stage
 from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate.protocol.messages.master import Inventory
 from quorate.protocol.messages.message import Message

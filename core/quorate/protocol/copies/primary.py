@@ -2,12 +2,12 @@
 
     FENCING --majority promised--> GATHERING --nothing missing--> ADOPTING
     ADOPTING --majority adopted--> WAITING (leases of earlier terms) --> SERVING --Freeze--> frozen
+    (all of them, with reasons: role_state)
 
 A role belongs to one term and one process incarnation.  It ends when a higher term is promised or a
 row says so, and never serves again after that.  Source: docs/protocol.md, sections 4 to 6.
 """
 
-import enum
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import ClassVar
@@ -20,19 +20,10 @@ from quorate.facts.topology import Holder, Voter
 from quorate.facts.update_counter import check_primary_counter, kept_under
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.open_part import OpenPart
+from quorate.protocol.copies.role_state import Stage, check_transition
 from quorate.protocol.copies.shared_leases import FOREVER, Grants, ServingUntil
 from quorate.protocol.messages.replication import Batch, FenceAck
 from quorate.protocol.storage import Operation, Row
-
-
-class Stage(enum.IntEnum):
-    """The stage of an activation."""
-
-    FENCING = 1
-    GATHERING = 2
-    ADOPTING = 3
-    WAITING = 4
-    SERVING = 5
 
 
 class Waiter:
@@ -133,6 +124,7 @@ class Primary:
     """The role of one copy in one term."""
 
     __slots__ = (
+        "_entered",
         "_registered",
         "acked",
         "announced",
@@ -183,7 +175,7 @@ class Primary:
         self.row = row
         self.holder = holder
         self.term = row.term
-        self.stage = Stage.FENCING
+        self.stage = self._entered = Stage.FENCING
         self.peers: dict[str, Peer] = {}
         self.stores: dict[str, str] = {}
         self.acked = 0
@@ -334,6 +326,11 @@ class Primary:
         value[self.holder.node] = FOREVER
         return self._quorum(value)
 
+    def enter(self, stage: Stage) -> None:
+        """Go on to another stage."""
+        check_transition(self.copy.partition, self.stage, stage)
+        self.stage = self._entered = stage
+
     def is_quiet(self) -> bool:
         """Return whether only an event can give the role something to do."""
         if self.stage is not Stage.SERVING or self.row.active is not None:
@@ -441,16 +438,26 @@ class Primary:
         return answered
 
     def check(self) -> None:
-        """Raise InvariantError unless the role is the one its copy promised (I-4)."""
-        copy = self.copy
+        """Raise InvariantError unless the role is the one its copy promised (I-4).
+
+        And unless its stage was entered by `enter`, and agrees with what the role has done.
+        """
+        copy, stage = self.copy, self.stage
         if copy.promise_term != self.term or copy.promise_holder != self.holder:
             raise self._broken(f"the copy promised {copy.promise_term} to {copy.promise_holder}")
-        if self.stage is Stage.SERVING:
-            check_primary_counter(copy)
+        if stage is not self._entered:
+            raise self._broken(f"{stage.name} was not entered from {self._entered.name}")
+        serves = stage is Stage.SERVING  # the usual case: the others need not be compared
+        if (self.lineage is None) is (serves or stage >= Stage.ADOPTING):
+            raise self._broken(f"{stage.name} with the lineage {self.lineage}")
         if self.persisted and not copy.adopted:
             raise self._broken(f"persisted, but the copy is in {copy.last_term}")
-        if self.stage is Stage.SERVING and not self.persisted:
-            raise self._broken("serves before its lineage entry is durable")
+        if not self.persisted and (serves or stage > Stage.ADOPTING):
+            raise self._broken(f"{stage.name} before its lineage entry is durable")
+        if serves:
+            check_primary_counter(copy)
+        elif self.joint is not None or self.frozen:
+            raise self._broken(f"{stage.name} in joint mode, or frozen")
         if self.waiters and self.waiters[-1].counter > copy.lwm:
             raise self._broken(f"a waiter waits for {self.waiters[-1].counter}")
 

@@ -17,8 +17,9 @@ from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.fill import Fill
 from quorate.protocol.copies.leases import Leases
 from quorate.protocol.copies.outbox import Outbox
-from quorate.protocol.copies.primary import Primary, Stage, Waiter
+from quorate.protocol.copies.primary import Primary, Waiter
 from quorate.protocol.copies.record import recorded_partitions
+from quorate.protocol.copies.role_state import Stage
 from quorate.protocol.messages.replication import Batch
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Storage

@@ -11,7 +11,8 @@ from hashlib import sha1
 from quorate.facts.keyspace import is_reserved, key_slot, slot_shift
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.copy import Copy
-from quorate.protocol.copies.primary import Primary, Stage
+from quorate.protocol.copies.primary import Primary
+from quorate.protocol.copies.role_state import Stage
 from quorate_agent.clients.addresses import ClientAddresses
 from quorate_agent.clients.connection import ClientConnection
 from quorate_agent.commands.zone.process_facts import (
