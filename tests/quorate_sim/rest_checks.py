@@ -92,7 +92,9 @@ def _role(role: Primary) -> tuple[object, ...]:
         len(role.waiters),
         len(role.turn),
         len(role.parts),
-        dict(role.asked),
+        role.has_reported,
+        role.announced_ms,
+        dict(role.retries._sent_ms),
     )
 
 

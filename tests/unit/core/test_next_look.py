@@ -19,7 +19,6 @@ from quorate.protocol.agent.upkeep import AGE_MARK_MS, DIGEST_KEPT_MS, LOG_CHECK
 from quorate.protocol.agent.zones_awake import CLOCK_SET_MS, REST_AFTER_MS
 from quorate.protocol.copies.outbox import Outbox
 from quorate.protocol.copies.primary import Peer, Primary, Waiter
-from quorate.protocol.copies.reports import inventory
 from quorate.protocol.messages.master import CopyReady, Members, TroubleKind, ZoneGone
 from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.replication import HeartbeatAck
@@ -208,7 +207,7 @@ def _lapse(role: Primary, now_ms: int) -> None:
 
 
 def _announced(role: Primary, now_ms: int) -> None:
-    role.asked["announce"] = now_ms - 100
+    role.announced_ms = now_ms - 100
     role.announced = (-1, -1)
 
 
@@ -240,7 +239,7 @@ def test_a_copy_that_is_ready_is_reported_ever_less_often(monkeypatch: pytest.Mo
     assert [ms - told[0] for ms in told] == [0, 500, 1000, 2000, 4000, 8000, 16_000, 24_000]
 
     told.clear()
-    inventory(zone)  # a new master asks
+    zone.repeat_reports()  # a new master asks
     agent.pass_time(TICK_MS)
     assert told == [agent.ms]
 

@@ -9,7 +9,7 @@ from quorate.facts.lineage import EMPTY_LINEAGE
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import Holder, Voter
 from quorate.protocol.copies.primary import Primary
-from quorate.protocol.copies.role_state import TRANSITIONS, Stage
+from quorate.protocol.copies.role_state import NEVER_MS, TRANSITIONS, Retries, Retry, Stage
 from quorate_lone_copies.copies import empty_copy
 
 ME = Holder("a", "store-a", 1)
@@ -94,3 +94,19 @@ def test_a_role_that_does_not_serve_is_not_frozen() -> None:
 
     with pytest.raises(InvariantError, match="FENCING in joint mode, or frozen"):
         role.check()
+
+
+def test_what_is_repeated_is_kept_by_what_it_is_and_for_whom() -> None:
+    retries = Retries()
+    retries.note_sent(Retry.UPDATES, 7, "b")
+    retries.note_sent(Retry.POSITION, 8, "b")
+    retries.note_sent(Retry.FROZEN, 9)
+
+    retries.note_answered(Retry.UPDATES, "b")
+    retries.note_answered(Retry.KEYS)
+
+    assert [retries.sent_ms(what, "b") for what in (Retry.UPDATES, Retry.POSITION)] == [NEVER_MS, 8]
+    assert retries.sent_ms(Retry.POSITION, "c") == NEVER_MS
+    assert retries.sent_ms(Retry.FROZEN) == 9
+    retries.forget()
+    assert retries.sent_ms(Retry.FROZEN) == NEVER_MS

@@ -9,7 +9,7 @@ from quorate.facts.lineage import Lineage
 from quorate.facts.time import Now
 from quorate.protocol.copies.outbox import MASTER
 from quorate.protocol.copies.primary import GatherPlan, Peer, Primary
-from quorate.protocol.copies.role_state import Stage
+from quorate.protocol.copies.role_state import Retry, Stage
 from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate.protocol.messages.master import (
     Activated,
@@ -53,23 +53,26 @@ def step(zone: ZoneCopies, role: Primary, now: Now) -> None:
         zone.survey(role.copy)
         parts.load(role, now.boot_ms)
     if role.stage is Stage.SERVING:
-        _report_activated(zone, role, now)
+        _report_activated(zone, role)
         _migrate(zone, role, now)
         # A row, or the loss of a store, may have changed the quorum, and no other event may follow.
         zone.finished.answered.extend(role.advance())
         _report_ready(zone, role, now)
 
 
-def _due(zone: ZoneCopies, role: Primary, what: str, now: Now) -> bool:
-    """Return whether `what` was not sent within the retry interval; if so, note that it is now."""
-    if now.boot_ms - role.asked.get(what, -(1 << 40)) < zone.settings.retry_ms:
+def _begin_try(zone: ZoneCopies, role: Primary, what: Retry, now: Now, node: str = "") -> bool:
+    """Note that `what` is sent now, unless it was sent within the retry interval.
+
+    Return whether it is to be sent.
+    """
+    if now.boot_ms - role.retries.sent_ms(what, node) < zone.settings.retry_ms:
         return False
-    role.asked[what] = now.boot_ms
+    role.retries.note_sent(what, now.boot_ms, node)
     return True
 
 
-def _to_master(zone: ZoneCopies, role: Primary, message: Message, now: Now) -> None:
-    if _due(zone, role, type(message).__name__, now):
+def _to_master(zone: ZoneCopies, role: Primary, what: Retry, message: Message, now: Now) -> None:
+    if _begin_try(zone, role, what, now):
         zone.out.send_durable(MASTER, message)
 
 
@@ -95,14 +98,14 @@ def _gather(zone: ZoneCopies, role: Primary, now: Now) -> None:
     copy = role.copy
     if plan.undo is None or role.blocked:
         message = ActivationBlocked(zone.uid, copy.partition, role.term, plan.supplier)
-        _to_master(zone, role, message, now)
+        _to_master(zone, role, Retry.BLOCKED, message, now)
         return
     keys = sorted(plan.undo - role.fetched_rows.keys())
-    if keys and _due(zone, role, "keys", now):
+    if keys and _begin_try(zone, role, Retry.KEYS, now):
         ask = FetchKeys(zone.uid, copy.partition, role.term, tuple(keys[:10_000]))
         zone.out.send(plan.supplier, ask)
     for node, ranges in plan.wanted.items():
-        if _due(zone, role, "updates " + node, now):
+        if _begin_try(zone, role, Retry.UPDATES, now, node):
             wanted = FetchUpdates(zone.uid, copy.partition, role.term, tuple(ranges[:200]))
             zone.out.send(node, wanted)
     if not keys and not plan.wanted:
@@ -134,7 +137,7 @@ def updates_came(zone: ZoneCopies, role: Primary, node: str, reaches_from: int) 
     if role.stage is not Stage.GATHERING or role.plan is None:
         return
     before = role.plan.wanted.get(node, [])
-    role.asked.pop("updates " + node, None)
+    role.retries.note_answered(Retry.UPDATES, node)
     if before and before[0][0] <= reaches_from:
         role.blocked = before == role.gather().wanted.get(node, [])
     step(zone, role, zone.now)
@@ -146,7 +149,7 @@ def keys_came(zone: ZoneCopies, role: Primary, node: str, answer: KeyRows) -> No
         return
     for key, counter, term, expires_at, value in answer.rows:
         role.fetched_rows[key] = Row(counter, term, expires_at, value) if counter else None
-    role.asked.pop("keys", None)
+    role.retries.note_answered(Retry.KEYS)
     step(zone, role, zone.now)
 
 
@@ -168,10 +171,11 @@ def _send_sync(zone: ZoneCopies, role: Primary, lineage: Lineage, node: str) -> 
     zone.out.send(node, Sync(zone.uid, copy.partition, role.term, lineage, copy.lwm))
 
 
-def _report_activated(zone: ZoneCopies, role: Primary, now: Now) -> None:
-    if "Activated" not in role.asked:
+def _report_activated(zone: ZoneCopies, role: Primary) -> None:
+    if not role.has_reported:
+        role.has_reported = True
         message = Activated(zone.uid, role.copy.partition, role.term, role.copy.lwm)
-        _to_master(zone, role, message, now)
+        zone.out.send_durable(MASTER, message)
 
 
 def _report_ready(zone: ZoneCopies, role: Primary, now: Now) -> None:
@@ -186,7 +190,7 @@ def _report_ready(zone: ZoneCopies, role: Primary, now: Now) -> None:
         peer.ready = node not in voters
         ready = node in voters and peer.adopted and peer.lwm >= role.acked
         if ready and now.boot_ms >= ready_due_ms(zone, role, node, peer):
-            role.asked["ready " + node] = now.boot_ms
+            role.retries.note_sent(Retry.READY, now.boot_ms, node)
             if peer.ready_ms < 0:
                 peer.ready_ms = now.boot_ms
             message = CopyReady(zone.uid, role.copy.partition, role.term, node, role.stores[node])
@@ -199,7 +203,7 @@ def ready_due_ms(zone: ZoneCopies, role: Primary, node: str, peer: Peer) -> int:
     Each time after twice as long: the row that answers it waits for those of thousands of other
     partitions when an agent returns.
     """
-    last_ms = role.asked.get("ready " + node, -(1 << 40))
+    last_ms = role.retries.sent_ms(Retry.READY, node)
     waited_ms = last_ms - peer.ready_ms if peer.ready_ms >= 0 else 0
     return last_ms + min(max(waited_ms, zone.settings.retry_ms), READY_AGAIN_MAX_MS)
 
@@ -224,10 +228,10 @@ def _migrate(zone: ZoneCopies, role: Primary, now: Now) -> None:
         message = CaughtUp(
             zone.uid, copy.partition, migration.migration_id, role.row.version, role.term
         )
-        _to_master(zone, role, message, now)
+        _to_master(zone, role, Retry.CAUGHT_UP, message, now)
     if role.frozen == migration.migration_id and role.acknowledged() == copy.lwm:
         frozen = Frozen(zone.uid, copy.partition, migration.migration_id, role.term, copy.lwm)
-        if _due(zone, role, "Frozen", now):
+        if _begin_try(zone, role, Retry.FROZEN, now):
             zone.out.send(MASTER, frozen)  # its content is already durable, and clients wait
 
 
@@ -241,7 +245,7 @@ def freeze(zone: ZoneCopies, role: Primary, migration_id: str, now: Now) -> None
     if not role.frozen:
         role.frozen = migration_id
         role.since_ms = now.boot_ms
-        role.asked.pop("Frozen", None)
+        role.retries.note_answered(Retry.FROZEN)
     step(zone, role, now)
 
 
@@ -295,19 +299,18 @@ def tick(zone: ZoneCopies, role: Primary, now: Now) -> None:
     if not role.persisted:
         return
     copy = role.copy
-    idle = "announce"
     news = False
-    if now.boot_ms - role.asked.get(idle, 0) >= settings.announce_ms:
+    if now.boot_ms - role.announced_ms >= settings.announce_ms:
         copy.settled = max(copy.settled, role.settled())
         news = (copy.majority, copy.settled) != role.announced
     for node, peer in role.peers.items():
         if not peer.adopted:
             continue
         behind = peer.lwm < copy.lwm and now.boot_ms - peer.progress_ms >= settings.repair_ms
-        if news or (behind and _due(zone, role, "behind " + node, now)):
+        if news or (behind and _begin_try(zone, role, Retry.POSITION, now, node)):
             zone.announce(node, role.batch([]))
     if news:
-        role.asked[idle] = now.boot_ms
+        role.announced_ms = now.boot_ms
         role.announced = (copy.majority, copy.settled)
         if copy.purge_tombstones():
             zone.touch(copy)

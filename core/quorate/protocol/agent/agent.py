@@ -467,6 +467,7 @@ class AgentCore:
 
     def _send_inventory(self, zone: Replicas, rows: bool) -> None:
         record = zone.record if rows else None
+        zone.repeat_reports()
         message = Inventory(zone.uid, inventory(zone, rows), False, record, rows)
         zone.out.send_durable(MASTER, message)
 

@@ -17,7 +17,7 @@ from quorate.protocol.agent.activation import ready_due_ms
 from quorate.protocol.agent.refill import Refills
 from quorate.protocol.agent.upkeep import Upkeep
 from quorate.protocol.copies.primary import Primary
-from quorate.protocol.copies.role_state import Stage
+from quorate.protocol.copies.role_state import Retry, Stage
 from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate.protocol.transactions.transactions import Transactions
 
@@ -99,7 +99,7 @@ def _role_due_ms(zone: ZoneCopies, role: Primary, now_ms: int) -> int:
                 dues.append(peer.asked_ms + settings.retry_ms if peer.asked_ms >= 0 else now_ms)
         elif role.persisted:
             if peer.lwm < copy.lwm:
-                told_ms = role.asked.get("behind " + node, -(1 << 40))
+                told_ms = role.retries.sent_ms(Retry.POSITION, node)
                 repair_ms = peer.progress_ms + settings.repair_ms
                 dues.append(max(repair_ms, told_ms + settings.retry_ms))
             if not peer.ready and node in voters and peer.lwm >= role.acked:
@@ -109,5 +109,5 @@ def _role_due_ms(zone: ZoneCopies, role: Primary, now_ms: int) -> int:
         dues += [end for end in (role.lease_until, *ends) if end > now_ms]
     position = (copy.majority, max(copy.settled, role.settled()))
     if role.persisted and (position != role.announced or position[1] != copy.settled):
-        dues.append(role.asked.get("announce", 0) + settings.announce_ms)
+        dues.append(role.announced_ms + settings.announce_ms)
     return min(dues, default=now_ms + IDLE_LOOK_MS)

@@ -162,11 +162,12 @@ def go_back(zone: ZoneCopies) -> None:
     zone.ack_due = {}
     zone.adopting = []
     for role in zone.roles.values():  # the master gives up a primary that never reports
-        role.asked.pop("Activated", None)
+        role.has_reported = False
     # Drop also messages that need no sync: rows and updates of this turn, whose counters are given
     # out again, may have been read for a transfer.  What is lost is requested again.
     asked = any(isinstance(message, Inventory) for _, message in zone.out.after_sync)
     zone.announcements = {}
     zone.out = Outbox()
     if asked:  # the master does not repeat this request
+        zone.repeat_reports()
         zone.out.send_durable(MASTER, Inventory(zone.uid, inventory(zone), last=False))

@@ -20,7 +20,7 @@ from quorate.facts.topology import Holder, Voter
 from quorate.facts.update_counter import check_primary_counter, kept_under
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.open_part import OpenPart
-from quorate.protocol.copies.role_state import Stage, check_transition
+from quorate.protocol.copies.role_state import Retries, Stage, check_transition
 from quorate.protocol.copies.shared_leases import FOREVER, Grants, ServingUntil
 from quorate.protocol.messages.replication import Batch, FenceAck
 from quorate.protocol.storage import Operation, Row
@@ -128,7 +128,7 @@ class Primary:
         "_registered",
         "acked",
         "announced",
-        "asked",
+        "announced_ms",
         "blocked",
         "changed",
         "copy",
@@ -137,6 +137,7 @@ class Primary:
         "frozen",
         "gave_up_ms",
         "hand_over",
+        "has_reported",
         "holder",
         "joint",
         "joint_hwm",
@@ -150,6 +151,7 @@ class Primary:
         "persisted",
         "plan",
         "quorum_index",
+        "retries",
         "row",
         "since_ms",
         "stage",
@@ -200,10 +202,12 @@ class Primary:
         self.plan: GatherPlan | None = None
         self.fetched_rows: dict[bytes, Row | None] = {}
         self.announced = (0, 0)
+        self.announced_ms = 0
         self.lineage: Lineage | None = None
         self.persisted = False
         self.blocked = False
-        self.asked: dict[str, int] = {}
+        self.retries = Retries()
+        self.has_reported = False
         self.voting: list[Peer] = []
         self.voting_nodes: list[str] = []
         self.votes = True
@@ -331,11 +335,17 @@ class Primary:
         check_transition(self.copy.partition, self.stage, stage)
         self.stage = self._entered = stage
 
+    def repeat_reports(self) -> None:
+        """Report and ask everything again, because the master may not have what was reported."""
+        self.retries.forget()
+        self.has_reported = False
+        self.announced_ms = 0
+
     def is_quiet(self) -> bool:
         """Return whether only an event can give the role something to do."""
         if self.stage is not Stage.SERVING or self.row.active is not None:
             return False
-        return "Activated" in self.asked and all(
+        return self.has_reported and all(
             peer.adopted and peer.ready for peer in self.peers.values()
         )
 

@@ -47,14 +47,11 @@ def report_with_row(copy: Copy, row: PartitionRow | None, role: Primary | None) 
 
 
 def inventory(zone: ZoneCopies, rows: bool = False) -> tuple[CopyReport, ...]:
-    """Return a report of every copy, for the master; roles repeat their earlier reports.
+    """Return a report of every copy, for the master.
 
     Evicted copies are included, because the row that evicted them may be newer than the master's.
     `rows`: include every row, for a master that has lost them.
     """
-    zone.wake()
-    for role in zone.roles.values():
-        role.asked.clear()
     if not rows:
         copies = [zone.copies[partition] for partition in sorted(zone.copies)]
         return tuple([report(copy) for copy in copies if copy.present or copy.evicted_by])

@@ -1,4 +1,4 @@
-"""The stages of a primary's role, and the allowed transitions between them.
+"""What a primary's role consists of: its stage, and what it repeats until it is answered.
 
 Source: docs/protocol.md, section 5.
 """
@@ -40,3 +40,54 @@ def check_transition(partition: int, before: Stage, after: Stage) -> None:
         raise InvariantError(
             f"partition {partition}: a role that is {before.name} becomes {after.name}"
         )
+
+
+NEVER_MS = -(1 << 40)
+"""A boot time before all others."""
+
+
+class Retry(enum.IntEnum):
+    """What a role sends again until it is answered, or has had its effect."""
+
+    UPDATES = 1
+    """`FetchUpdates`, to each node that holds some that are missing."""
+    KEYS = 2
+    """`FetchKeys`, to the one node that supplies rows."""
+    BLOCKED = 3
+    """`ActivationBlocked`, to the master."""
+    CAUGHT_UP = 4
+    """`CaughtUp`, to the master."""
+    FROZEN = 5
+    """`Frozen`, to the master."""
+    READY = 6
+    """`CopyReady`, to the master, for each node whose copy is ready."""
+    POSITION = 7
+    """The role's position, to each node whose copy is behind."""
+
+
+class Retries:
+    """When a role last sent what it repeats: by what it is, and by the node that it concerns.
+
+    What goes to the master, or to one node at a time, is kept under the empty node.
+    """
+
+    __slots__ = ("_sent_ms",)
+
+    def __init__(self) -> None:
+        self._sent_ms: dict[tuple[Retry, str], int] = {}
+
+    def sent_ms(self, what: Retry, node: str = "") -> int:
+        """Return when it was last sent (boot ms); NEVER_MS: not yet, or it was answered."""
+        return self._sent_ms.get((what, node), NEVER_MS)
+
+    def note_sent(self, what: Retry, now_ms: int, node: str = "") -> None:
+        """Note that it is sent now."""
+        self._sent_ms[what, node] = now_ms
+
+    def note_answered(self, what: Retry, node: str = "") -> None:
+        """Note that it was answered, or has changed: it is sent at once when it is needed again."""
+        self._sent_ms.pop((what, node), None)
+
+    def forget(self) -> None:
+        """Forget all of it, so that everything is sent at once."""
+        self._sent_ms.clear()

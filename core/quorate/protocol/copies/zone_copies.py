@@ -195,6 +195,12 @@ class ZoneCopies:
         role.pending.clear()
         role.serving_until = 0
 
+    def repeat_reports(self) -> None:
+        """Have all roles report everything again, because the master asks for an inventory."""
+        self.wake()
+        for role in self.roles.values():
+            role.repeat_reports()
+
     def give_up(self, waiters: Iterable[Waiter]) -> None:
         """Report these writes as unknown; reads that saw them are tried again."""
         for waiter in waiters:
