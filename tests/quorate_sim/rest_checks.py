@@ -9,7 +9,8 @@ from quorate.facts.time import Now
 from quorate.protocol.agent.agent import AgentCore
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.copy import Copy
-from quorate.protocol.copies.primary import Peer, Primary
+from quorate.protocol.copies.primary import Primary
+from quorate.protocol.copies.role_state import Peer
 
 
 def check_rest(core: AgentCore, now: Now) -> None:

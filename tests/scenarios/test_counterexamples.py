@@ -357,7 +357,7 @@ def _moving_a_backup() -> tuple[Scenario, str, str]:
     assert role is not None
     story.wait(lambda: role.joint is not None, "joint mode", step_ms=1)
     assert role.joint is not None
-    assert role.joint.source == leaver
+    assert role.joint.migration.source == leaver
     return story, leaver, "a4"
 
 

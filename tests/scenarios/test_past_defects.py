@@ -109,12 +109,14 @@ def test_what_was_asked_for_before_a_term_was_adopted_may_come_after_it() -> Non
     story = Scenario()
     former = story.primary
     story.written(former, b"k", b"1")
+    earlier = story.role(former)
+    assert earlier is not None
     story.crash(former)
     primary = story.wait_for_primary(former)
     role = story.role(primary)
     assert role is not None
-    assert role.plan is not None
-    late = encode((role.copy.lwm + 1, role.plan.lineage.last_term, ()))
+    assert earlier.term < role.term
+    late = encode((role.copy.lwm + 1, earlier.term, ()))
     agent, node = story.agent(primary), next(iter(role.peers))
     answer = Updates("zone", 0, role.term, (late,), 0)
     agent.run(lambda: agent.core.receive(node, answer, agent.now()))

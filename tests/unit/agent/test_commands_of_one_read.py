@@ -5,6 +5,7 @@ from itertools import count
 import pytest
 
 from quorate.facts.keyspace import key_partition
+from quorate.protocol.copies.role_state import FrozenFor
 from quorate_agent.clients.connection import ClientConnection
 from quorate_agent.resp.replies import UNKNOWN_OUTCOME
 from quorate_differential.kept_client import KeptClient
@@ -69,7 +70,7 @@ def test_a_copy_that_may_be_read_is_not_taken_for_the_next_key(
     client.ask(b"READONLY")
     role = agent.replicas.primaries[key_partition(ELSEWHERE, ZONE.partitions)]
     assert role is not None
-    role.frozen = "m-1"
+    role.frozen = FrozenFor("m-1", 0)
 
     assert client.send((b"GET", A), (b"GET", ELSEWHERE), (b"GET", A)) == [b"1", None, b"1"]
 

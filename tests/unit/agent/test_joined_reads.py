@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from quorate.facts.keyspace import key_partition
+from quorate.protocol.copies.role_state import FrozenFor
 from quorate.protocol.storage import Row
 from quorate_agent.commands import endpoint, execution
 from quorate_agent.resp.view import View, live_values
@@ -169,7 +170,7 @@ def test_a_partition_that_may_not_answer(
 ) -> None:
     role = agent.replicas.primaries[HOME]
     assert role is not None
-    value: dict[str, Any] = {"frozen": "m-1", "locks": {A: b"t"}, "serving_until": 0}
+    value: dict[str, Any] = {"frozen": FrozenFor("m-1", 0), "locks": {A: b"t"}, "serving_until": 0}
     setattr(role, what, value[what])
 
     assert client.send(*[(b"GET", key) for key in keys]) == []

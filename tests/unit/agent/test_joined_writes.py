@@ -7,6 +7,7 @@ import pytest
 
 from quorate.facts.keyspace import key_partition
 from quorate.protocol.copies.copy import decode_update
+from quorate.protocol.copies.role_state import FrozenFor
 from quorate_agent.clients.connection import Slot
 from quorate_agent.commands.pipeline.joined_writes import JOINED_BYTES_MAX
 from quorate_agent.resp.tables.table import DISPATCH
@@ -182,7 +183,7 @@ def test_what_comes_before_one_that_does_not_serve_is_executed(
     if shown == "moved":
         agent.give(OTHER, [1])
     elif shown == "frozen":
-        role.frozen = "1"
+        role.frozen = FrozenFor("1", 0)
     elif shown == "lapsed":
         role.serving_until = 0
     else:

@@ -7,6 +7,7 @@ import pytest
 
 from quorate.facts.keyspace import key_partition
 from quorate.facts.time import Now
+from quorate.protocol.copies.role_state import FrozenFor
 from quorate_agent.notices import tracking
 from quorate_differential.kept_client import KeptClient
 from quorate_lone_agent.agent import OTHER, Agent
@@ -210,7 +211,7 @@ def test_a_primary_that_must_not_serve_tells_that_it_will_hear_of_nothing(
     role = agent.replicas.primaries[key_partition(b"k", 4)]
     assert role is not None
     if how == "frozen":
-        role.frozen = "migration"
+        role.frozen = FrozenFor("migration", 0)
     else:
         role.serving_until = agent.clock.boot_ms()
     agent.endpoint.settle()

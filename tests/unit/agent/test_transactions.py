@@ -6,6 +6,7 @@ import pytest
 
 from quorate.facts.keyspace import RESERVED
 from quorate.facts.topology import Holder
+from quorate.protocol.copies.role_state import FrozenFor
 from quorate.protocol.messages.handshake import FRAME_BYTES_MAX
 from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.transactions import PartFinished, PartPrepared, PreparePart
@@ -39,7 +40,7 @@ def test_what_comes_behind_a_transaction_that_waits_waits_behind_it(
     agent.write(b"SET", free, b"old")
     held = agent.replicas.primaries[0]
     assert held is not None
-    held.frozen = "a migration" if len(partitions) == 1 else ""
+    held.frozen = FrozenFor("a migration", 0) if len(partitions) == 1 else None
     client, other = agent.writer(), agent.writer()
 
     said = client.send(
@@ -50,7 +51,7 @@ def test_what_comes_behind_a_transaction_that_waits_waits_behind_it(
         (b"GET", keys[-1]),
     )
     assert other.ask(b"GET", free) == [b"old"]
-    held.frozen = ""
+    held.frozen = None
     for _ in range(4):
         agent.turn()
 

@@ -175,9 +175,9 @@ def test_rows_fetched_for_an_older_history_are_not_used_for_a_newer_one() -> Non
     agent.hear("b", KeyRows("uid-1", 0, 7, 3, ((b"k", 2, 4, 0, b"of four"),)))
     asked = agent.hear("c", _promise("c", 7, five, 1))
 
-    assert agent.replicas.roles[0].fetched_rows == {}
+    assert agent.replicas.roles[0].gathering.rows == {}
     agent.hear("b", KeyRows("uid-1", 0, 7, 3, ((b"k", 2, 4, 0, b"of four"),)))
-    assert agent.replicas.roles[0].fetched_rows == {}
+    assert agent.replicas.roles[0].gathering.rows == {}
     asked += agent.wait(600)
     assert ("c", FetchKeys("uid-1", 0, 7, (b"k",))) in asked
 

@@ -18,7 +18,8 @@ from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.agent.upkeep import AGE_MARK_MS, DIGEST_KEPT_MS, LOG_CHECK_MS
 from quorate.protocol.agent.zones_awake import CLOCK_SET_MS, REST_AFTER_MS
 from quorate.protocol.copies.outbox import Outbox
-from quorate.protocol.copies.primary import Peer, Primary, Waiter
+from quorate.protocol.copies.primary import Primary, Waiter
+from quorate.protocol.copies.role_state import FrozenFor, Peer
 from quorate.protocol.messages.master import CopyReady, Members, TroubleKind, ZoneGone
 from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.replication import HeartbeatAck
@@ -150,8 +151,8 @@ BUSY = {
         lambda zone, role: role.parts.clear(),
     ),
     "a role that is frozen": _Put(
-        lambda zone, role: setattr(role, "frozen", True),
-        lambda zone, role: setattr(role, "frozen", False),
+        lambda zone, role: setattr(role, "frozen", FrozenFor("m-1", 0)),
+        lambda zone, role: setattr(role, "frozen", None),
     ),
 }
 

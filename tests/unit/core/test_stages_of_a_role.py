@@ -9,7 +9,14 @@ from quorate.facts.lineage import EMPTY_LINEAGE
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import Holder, Voter
 from quorate.protocol.copies.primary import Primary
-from quorate.protocol.copies.role_state import NEVER_MS, TRANSITIONS, Retries, Retry, Stage
+from quorate.protocol.copies.role_state import (
+    NEVER_MS,
+    TRANSITIONS,
+    FrozenFor,
+    Retries,
+    Retry,
+    Stage,
+)
 from quorate_lone_copies.copies import empty_copy
 
 ME = Holder("a", "store-a", 1)
@@ -90,7 +97,7 @@ def test_a_stage_that_was_set_beside_the_table_is_found() -> None:
 
 def test_a_role_that_does_not_serve_is_not_frozen() -> None:
     role = _role()
-    role.frozen = "migration-1"
+    role.frozen = FrozenFor("migration-1", 0)
 
     with pytest.raises(InvariantError, match="FENCING in joint mode, or frozen"):
         role.check()

@@ -8,8 +8,15 @@ docs/protocol.md, sections 5 and 6.
 from quorate.facts.lineage import Lineage
 from quorate.facts.time import Now
 from quorate.protocol.copies.outbox import MASTER
-from quorate.protocol.copies.primary import GatherPlan, Peer, Primary
-from quorate.protocol.copies.role_state import Retry, Stage
+from quorate.protocol.copies.primary import Primary
+from quorate.protocol.copies.role_state import (
+    FrozenFor,
+    GatherPlan,
+    JointMode,
+    Peer,
+    Retry,
+    Stage,
+)
 from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate.protocol.messages.master import (
     Activated,
@@ -34,7 +41,7 @@ JOINT_LAG_MAX = 1000
 
 def step(zone: ZoneCopies, role: Primary, now: Now) -> None:
     """Do everything the role can do now."""
-    if role.hand_over and role.stage is Stage.FENCING:
+    if role.handed_over and role.stage is Stage.FENCING:
         _take_over(zone, role)
     _fence(zone, role, now)
     if role.stage <= Stage.GATHERING:
@@ -47,7 +54,7 @@ def step(zone: ZoneCopies, role: Primary, now: Now) -> None:
     _sync(zone, role, now)
     if role.stage is Stage.ADOPTING and role.has_quorum_adopted():
         role.enter(Stage.WAITING)
-    if role.stage is Stage.WAITING and (role.hand_over or role.are_leases_over(now.boot_ms)):
+    if role.stage is Stage.WAITING and (role.handed_over or role.are_leases_over(now.boot_ms)):
         role.enter(Stage.SERVING)
         zone.renew_lease(role)
         zone.survey(role.copy)
@@ -91,16 +98,16 @@ def _fence(zone: ZoneCopies, role: Primary, now: Now) -> None:
 
 
 def _gather(zone: ZoneCopies, role: Primary, now: Now) -> None:
-    before, plan = role.plan, role.gather()
+    gathering, plan = role.gathering, role.gather()
+    before, gathering.plan = gathering.plan, plan
     if before is not None and before.lineage.last_term != plan.lineage.last_term:
-        role.fetched_rows.clear()  # rows of a history that is no longer the chosen one
-    role.plan = plan
+        gathering.rows.clear()  # rows of a history that is no longer the chosen one
     copy = role.copy
-    if plan.undo is None or role.blocked:
+    if plan.undo is None or gathering.is_blocked:
         message = ActivationBlocked(zone.uid, copy.partition, role.term, plan.supplier)
         _to_master(zone, role, Retry.BLOCKED, message, now)
         return
-    keys = sorted(plan.undo - role.fetched_rows.keys())
+    keys = sorted(plan.undo - gathering.rows.keys())
     if keys and _begin_try(zone, role, Retry.KEYS, now):
         ask = FetchKeys(zone.uid, copy.partition, role.term, tuple(keys[:10_000]))
         zone.out.send(plan.supplier, ask)
@@ -134,21 +141,23 @@ def _adopt_own(zone: ZoneCopies, role: Primary, plan: GatherPlan) -> None:
 
 def updates_came(zone: ZoneCopies, role: Primary, node: str, reaches_from: int) -> None:
     """Continue after an answer to our FetchUpdates, whose updates are held already."""
-    if role.stage is not Stage.GATHERING or role.plan is None:
+    plan = role.gathering.plan
+    if role.stage is not Stage.GATHERING or plan is None:
         return
-    before = role.plan.wanted.get(node, [])
+    before = plan.wanted.get(node, [])
     role.retries.note_answered(Retry.UPDATES, node)
     if before and before[0][0] <= reaches_from:
-        role.blocked = before == role.gather().wanted.get(node, [])
+        role.gathering.is_blocked = before == role.gather().wanted.get(node, [])
     step(zone, role, zone.now)
 
 
 def keys_came(zone: ZoneCopies, role: Primary, node: str, answer: KeyRows) -> None:
     """Take in the rows that replace what our own divergent updates touched."""
-    if role.stage is not Stage.GATHERING or role.plan is None or node != role.plan.supplier:
+    plan = role.gathering.plan
+    if role.stage is not Stage.GATHERING or plan is None or node != plan.supplier:
         return
     for key, counter, term, expires_at, value in answer.rows:
-        role.fetched_rows[key] = Row(counter, term, expires_at, value) if counter else None
+        role.gathering.rows[key] = Row(counter, term, expires_at, value) if counter else None
     role.retries.note_answered(Retry.KEYS)
     step(zone, role, zone.now)
 
@@ -221,15 +230,15 @@ def _migrate(zone: ZoneCopies, role: Primary, now: Now) -> None:
             held = zone.leases.held_until(destination.node)
             if role.serves(now.boot_ms) and held <= now.boot_ms:
                 return  # joint mode needs its lease, which comes with the next heartbeat
-        role.joint = migration
-        role.joint_hwm = copy.lwm
+        role.joint = JointMode(migration, copy.lwm)
         zone.renew_lease(role)
-    if role.acknowledged() >= role.joint_hwm:
+    if role.acknowledged() >= role.joint.hwm:
         message = CaughtUp(
             zone.uid, copy.partition, migration.migration_id, role.row.version, role.term
         )
         _to_master(zone, role, Retry.CAUGHT_UP, message, now)
-    if role.frozen == migration.migration_id and role.acknowledged() == copy.lwm:
+    is_frozen = role.frozen is not None and role.frozen.migration_id == migration.migration_id
+    if is_frozen and role.acknowledged() == copy.lwm:
         frozen = Frozen(zone.uid, copy.partition, migration.migration_id, role.term, copy.lwm)
         if _begin_try(zone, role, Retry.FROZEN, now):
             zone.out.send(MASTER, frozen)  # its content is already durable, and clients wait
@@ -240,11 +249,10 @@ def freeze(zone: ZoneCopies, role: Primary, migration_id: str, now: Now) -> None
     migration = role.row.active
     if migration is None or migration.migration_id != migration_id:
         return
-    if role.joint is None or role.acknowledged() < role.joint_hwm:
+    if role.joint is None or role.acknowledged() < role.joint.hwm:
         return  # not caught up in this term: the master relied on an old report
-    if not role.frozen:
-        role.frozen = migration_id
-        role.since_ms = now.boot_ms
+    if role.frozen is None:
+        role.frozen = FrozenFor(migration_id, now.boot_ms)
         role.retries.note_answered(Retry.FROZEN)
     step(zone, role, now)
 
@@ -319,11 +327,11 @@ def tick(zone: ZoneCopies, role: Primary, now: Now) -> None:
 def trouble(zone: ZoneCopies, role: Primary, now: Now) -> Trouble | None:
     """Return in what state the role is stuck, for the report to the master; None if it is not."""
     if role.stage is not Stage.SERVING:
-        kind, since = TroubleKind.ACTIVATING, role.since_ms
-    elif role.frozen:
-        kind, since = TroubleKind.FROZEN, role.since_ms
+        kind, since = TroubleKind.ACTIVATING, role.began_ms
+    elif role.frozen is not None:
+        kind, since = TroubleKind.FROZEN, role.frozen.since_ms
     elif role.serving_until <= now.boot_ms and role.lease.lapsed_ms:
-        kind, since = TroubleKind.NO_QUORUM, max(role.lease.lapsed_ms, role.since_ms)
+        kind, since = TroubleKind.NO_QUORUM, max(role.lease.lapsed_ms, role.began_ms)
     else:
         return None
     if now.boot_ms - since < TROUBLE_AFTER_MS:

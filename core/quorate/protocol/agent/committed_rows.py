@@ -72,7 +72,7 @@ def _begin_role(
     zone.drop_fill(row.partition)
     role = Primary(copy, row, zone.me, zone.stores, now.boot_ms)
     role.lease_until = copy.lease_until
-    role.hand_over = handed_over
+    role.handed_over = handed_over
     if carried is not None:
         # The same process in a new term: it holds everything that it has reserved, so the new term
         # keeps that, and what waits for acknowledgement goes on waiting.

@@ -150,8 +150,8 @@ def take_updates(zone: ZoneCopies, node: str, answer: Updates) -> None:
     lineage = copy.lineage
     if fill is not None:
         lineage = fill.lineage
-    elif role is not None and role.plan is not None and role.stage is Stage.GATHERING:
-        lineage = role.plan.lineage
+    elif role is not None and role.stage is Stage.GATHERING and role.gathering.plan is not None:
+        lineage = role.gathering.plan.lineage
     changed = False
     for raw in answer.updates:
         update = decode_update(raw)

@@ -142,7 +142,8 @@ def go_back(zone: ZoneCopies) -> None:
             continue
         role.turn = []
         role.flushed = min(role.flushed, copy.lwm)
-        role.joint_hwm = min(role.joint_hwm, copy.lwm)
+        if role.joint is not None:
+            role.joint.hwm = min(role.joint.hwm, copy.lwm)
         for waiter in role.take_undone(copy.lwm):
             # Reads are done again, because what they saw may be a refused write.
             finished = zone.finished

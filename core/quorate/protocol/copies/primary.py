@@ -15,15 +15,25 @@ from typing import ClassVar
 from quorate.facts.errors import InvariantError
 from quorate.facts.intervals import IntervalSet
 from quorate.facts.lineage import Entry, Lineage
-from quorate.facts.partition_row import Migration, PartitionRow, quorum
+from quorate.facts.partition_row import PartitionRow, quorum
 from quorate.facts.topology import Holder, Voter
 from quorate.facts.update_counter import check_primary_counter, kept_under
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.open_part import OpenPart
-from quorate.protocol.copies.role_state import Retries, Stage, check_transition
+from quorate.protocol.copies.role_state import (
+    CountedVoters,
+    FrozenFor,
+    Gathering,
+    GatherPlan,
+    JointMode,
+    Peer,
+    Retries,
+    Stage,
+    check_transition,
+)
 from quorate.protocol.copies.shared_leases import FOREVER, Grants, ServingUntil
 from quorate.protocol.messages.replication import Batch, FenceAck
-from quorate.protocol.storage import Operation, Row
+from quorate.protocol.storage import Operation
 
 
 class Waiter:
@@ -57,71 +67,56 @@ class Clientless(Waiter):
         self.counter = counter
 
 
-class Peer:
-    """Another copy as the primary sees it.
-
-    - `lwm` counts only once the copy has adopted the term.
-    - `told`: a Sync was sent with the last Fence.
-    - `ready_ms`: the boot time at which it was first reported as ready; -1: not, or it is an owner.
-    - `lease_until`: the boot time, in ms, at which every lease is over that the copy granted to
-      earlier primaries; -1 until it has reported.
-    """
-
-    __slots__ = (
-        "adopted",
-        "answer",
-        "asked_ms",
-        "lease_until",
-        "lwm",
-        "progress_ms",
-        "promised",
-        "ready",
-        "ready_ms",
-        "told",
-    )
-
-    def __init__(self) -> None:
-        self.promised = False
-        self.adopted = False
-        self.ready = False
-        self.ready_ms = -1
-        self.lwm = -1
-        self.answer: FenceAck | None = None
-        self.asked_ms = -1
-        self.lease_until = -1
-        self.progress_ms = 0
-        self.told = False
-
-
-class GatherPlan:
-    """The log entries and copies that an activation fetches before it adopts.
-
-    - `undo`: keys whose rows `supplier` gives; None: the own log cannot tell which keys
-    - `wanted`: node -> the counter ranges to fetch from it
-    - `top`: the LWM under `lineage` after that; `prefix`: up to it, own rows are valid
-    """
-
-    __slots__ = ("lineage", "prefix", "supplier", "top", "undo", "wanted")
-
-    def __init__(
-        self,
-        lineage: Lineage,
-        prefix: int,
-        top: int,
-        undo: set[bytes] | None,
-        supplier: str,
-        wanted: dict[str, list[tuple[int, int]]],
-    ) -> None:
-        self.lineage = lineage
-        self.prefix = prefix
-        self.top = top
-        self.undo = undo
-        self.supplier = supplier
-        self.wanted = wanted
-
-
 class Primary:
-    """The role of one copy in one term."""
+    """The role of one copy in one term.
+
+    Times are boot milliseconds.
+
+    Whose role it is:
+
+    - `copy`, `row`, `holder`, `term`: the copy, the newest row of the term, and what it promised
+    - `began_ms`: when the role began
+
+    Activation:
+
+    - `stage`: how far it is; changed by `enter` alone
+    - `handed_over`: the term began with a migration for which the earlier primary froze, so there
+      is nothing to gather and no lease to wait for
+    - `gathering`: what was fetched so far
+    - `lineage`: the copy's lineage with the entry of this term; None until the copy has adopted it
+    - `persisted`: that adoption is durable
+    - `lease_until`: when every lease is over that this agent granted to earlier primaries
+
+    Other copies:
+
+    - `peers`: node -> the copy of each other voter, and of the destination of a migration
+    - `stores`: node -> the store that the row names for it
+    - `voters`: how the row's voters are counted outside joint mode
+    - `joint`: the migration whose voters must agree, too; None outside joint mode
+    - `announced`: the acknowledged and the settled counter that were last announced, at
+      `announced_ms` (0: never, or it is to be repeated)
+
+    What the master was told:
+
+    - `has_reported`: that the role serves, since it began or the master last asked for everything
+    - `retries`: when something was last sent that is repeated until it is answered
+    - `frozen`: the migration for which the role has stopped serving for good; None: it has not
+
+    Clients:
+
+    - `lease`: until when a quorum lets the role serve; roles that depend on the same things share
+      it
+    - `gave_up_ms`: the `lapsed_ms` of the lease at which waiting clients were given up; 0: none
+      were
+    - `acked`: the counter up to which the quorum durably holds every update
+    - `waiters`: what waits for acknowledgement, in counter order
+    - `pending`: key -> the counter of its last write that is not acknowledged; `flushed`: that of
+      the last FLUSHALL
+    - `turn`: the updates of the present turn, encoded
+    - `changed`: called with the operations of each update as it is written; None: nobody listens
+    - `locks`, `parts`: locked key -> transaction; the parts and decisions that have a row
+      (transactions/parts.py)
+    """
 
     __slots__ = (
         "_entered",
@@ -129,18 +124,17 @@ class Primary:
         "acked",
         "announced",
         "announced_ms",
-        "blocked",
+        "began_ms",
         "changed",
         "copy",
-        "fetched_rows",
         "flushed",
         "frozen",
+        "gathering",
         "gave_up_ms",
-        "hand_over",
+        "handed_over",
         "has_reported",
         "holder",
         "joint",
-        "joint_hwm",
         "lease",
         "lease_until",
         "lineage",
@@ -149,18 +143,13 @@ class Primary:
         "peers",
         "pending",
         "persisted",
-        "plan",
-        "quorum_index",
         "retries",
         "row",
-        "since_ms",
         "stage",
         "stores",
         "term",
         "turn",
-        "votes",
-        "voting",
-        "voting_nodes",
+        "voters",
         "waiters",
     )
 
@@ -184,34 +173,25 @@ class Primary:
         self.waiters: deque[Waiter] = deque()
         self.pending: dict[bytes, int] = {}
         self.flushed = 0
-        # For transactions (transactions/parts.py): locked key -> transaction; the parts and
-        # decisions that have a row.
         self.locks: dict[bytes, bytes] = {}
         self.parts: dict[bytes, OpenPart] = {}
         self.turn: list[bytes] = []
-        # Called with the operations of each update as it is written.
         self.changed: Callable[[tuple[Operation, ...]], None] | None = None
-        self.joint: Migration | None = None
-        self.joint_hwm = 0
-        self.frozen = ""
-        self.hand_over = False
+        self.joint: JointMode | None = None
+        self.frozen: FrozenFor | None = None
+        self.handed_over = False
         self.lease = ServingUntil(0)
-        self.gave_up_ms = 0  # the lease's `lapsed_ms` at which its clients were given up
-        self.since_ms = now_ms
-        self.lease_until = 0  # like Peer.lease_until, of this agent
-        self.plan: GatherPlan | None = None
-        self.fetched_rows: dict[bytes, Row | None] = {}
+        self.gave_up_ms = 0
+        self.began_ms = now_ms
+        self.lease_until = 0
+        self.gathering = Gathering()
         self.announced = (0, 0)
         self.announced_ms = 0
         self.lineage: Lineage | None = None
         self.persisted = False
-        self.blocked = False
         self.retries = Retries()
         self.has_reported = False
-        self.voting: list[Peer] = []
-        self.voting_nodes: list[str] = []
-        self.votes = True
-        self.quorum_index = 0
+        self.voters = CountedVoters((), (), True, 0)
         self.follow(row)
 
     # --- voters and quorums ----------------------------------------------------------------------
@@ -237,20 +217,19 @@ class Primary:
             self.peers.setdefault(node, Peer())
         self.stores = stores
         if self.joint is not None and (
-            migration is None or migration.migration_id != self.joint.migration_id
+            migration is None or migration.migration_id != self.joint.migration.migration_id
         ):
             self.joint = None
         others = [voter for voter in row.voters if voter.node in self.peers]
-        self.voting_nodes = [voter.node for voter in others]
-        self.voting = [
-            self.peers[voter.node] if not self._is_dead(voter) else Peer() for voter in others
-        ]
-        self.votes = self.holder.node in row.voter_nodes
-        if self.votes and self._is_dead(self.holder):
-            self.votes = False  # our store was replaced: our own vote does not count
-            self.voting_nodes.append(self.holder.node)
-            self.voting.append(Peer())
-        self.quorum_index = len(row.voters) - self._needed(row.voters)
+        nodes = [voter.node for voter in others]
+        peers = [self.peers[voter.node] if not self._is_dead(voter) else Peer() for voter in others]
+        votes = self.holder.node in row.voter_nodes
+        if votes and self._is_dead(self.holder):
+            votes = False  # our store was replaced: our own vote does not count
+            nodes.append(self.holder.node)
+            peers.append(Peer())
+        quorum_index = len(row.voters) - self._needed(row.voters)
+        self.voters = CountedVoters(tuple(nodes), tuple(peers), votes, quorum_index)
 
     def _needed(self, voters: tuple[Voter, ...]) -> int:
         """Return how many of `voters` make a quorum; below a majority only if stores are gone."""
@@ -272,8 +251,9 @@ class Primary:
         """Like `_row_quorum`; in joint mode also over the new voters and the destination."""
         reached = self._row_quorum(value)
         if self.joint is not None:
-            reached = min(reached, self._count(self.joint.voters, value))
-            destination = self.joint.destination
+            migration = self.joint.migration
+            reached = min(reached, self._count(migration.voters, value))
+            destination = migration.destination
             if destination is not None:
                 holds = -1 if self._is_dead(destination) else value.get(destination.node, -1)
                 reached = min(reached, holds)
@@ -286,11 +266,12 @@ class Primary:
     def acknowledged(self) -> int:
         """Return the counter up to which the quorum durably holds every update."""
         if self.joint is None and not self.row.sets:
-            ranked = [peer.lwm if peer.adopted else -1 for peer in self.voting]
-            if self.votes:
+            voters = self.voters
+            ranked = [peer.lwm if peer.adopted else -1 for peer in voters.peers]
+            if voters.votes:
                 ranked.append(self.copy.durable_lwm)
             ranked.sort()
-            return ranked[self.quorum_index]
+            return ranked[voters.quorum_index]
         value = {n: peer.lwm for n, peer in self.peers.items() if peer.adopted}
         value[self.holder.node] = self.copy.durable_lwm
         return self._quorum(value)
@@ -316,8 +297,9 @@ class Primary:
         """
         if self.joint is not None or self.row.sets:
             return None
-        promised = tuple([peer.promised for peer in self.voting])
-        return Grants(tuple(self.voting_nodes), promised, self.votes, self.quorum_index)
+        voters = self.voters
+        promised = tuple([peer.promised for peer in voters.peers])
+        return Grants(voters.nodes, promised, voters.votes, voters.quorum_index)
 
     def granted_until(self, held_until: Mapping[str, int]) -> int:
         """Return until when the role serves (boot ms), by definition.
@@ -466,7 +448,7 @@ class Primary:
             raise self._broken(f"{stage.name} before its lineage entry is durable")
         if serves:
             check_primary_counter(copy)
-        elif self.joint is not None or self.frozen:
+        elif self.joint is not None or self.frozen is not None:
             raise self._broken(f"{stage.name} in joint mode, or frozen")
         if self.waiters and self.waiters[-1].counter > copy.lwm:
             raise self._broken(f"a waiter waits for {self.waiters[-1].counter}")
@@ -567,8 +549,9 @@ class Primary:
     def adopt_own(self, plan: GatherPlan) -> None:
         """Store the lineage entry of this term; this is done once and never computed again."""
         entry = Entry(self.term, plan.top + 1)
-        self.copy.adopt(plan.lineage.appended(entry), plan.prefix, dict(self.fetched_rows))
+        self.copy.adopt(plan.lineage.appended(entry), plan.prefix, self.gathering.rows)
         self.lineage = self.copy.lineage
+        self.gathering = Gathering()  # its rows are in the copy
         if self.copy.lwm != plan.top:
             raise InvariantError(
                 f"partition {self.copy.partition}: activated at {self.copy.lwm}, not {plan.top}"

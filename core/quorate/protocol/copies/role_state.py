@@ -1,11 +1,16 @@
-"""What a primary's role consists of: its stage, and what it repeats until it is answered.
+"""What a primary's role consists of: its stage, other copies, what it gathers and repeats.
 
 Source: docs/protocol.md, section 5.
 """
 
 import enum
+from typing import NamedTuple
 
 from quorate.facts.errors import InvariantError
+from quorate.facts.lineage import Lineage
+from quorate.facts.partition_row import Migration
+from quorate.protocol.messages.replication import FenceAck
+from quorate.protocol.storage import Row
 
 
 class Stage(enum.IntEnum):
@@ -91,3 +96,129 @@ class Retries:
     def forget(self) -> None:
         """Forget all of it, so that everything is sent at once."""
         self._sent_ms.clear()
+
+
+class Peer:
+    """Another copy as the primary sees it: of a voter, or of a migration's destination.
+
+    - `promised`, `adopted`: whether its present process and store have, in this term
+    - `answer`: its last report with a promise; None: none, or that of an earlier process
+    - `lwm`: its LWM, which counts only once it has adopted; -1: unknown
+    - `asked_ms`: the boot time at which a Fence or Sync was last sent; -1: one is sent at once
+    - `told`: a Sync was sent with the last Fence
+    - `progress_ms`: the boot time at which it last promised, adopted or raised its LWM
+    - `lease_until`: the boot time, in ms, at which every lease is over that the copy granted to
+      earlier primaries; -1 until it has reported
+    - `ready`: no CopyReady is due, because it is an owner or no voter
+    - `ready_ms`: the boot time at which it was first reported as ready; -1: not, or it is an owner
+    """
+
+    __slots__ = (
+        "adopted",
+        "answer",
+        "asked_ms",
+        "lease_until",
+        "lwm",
+        "progress_ms",
+        "promised",
+        "ready",
+        "ready_ms",
+        "told",
+    )
+
+    def __init__(self) -> None:
+        self.promised = False
+        self.adopted = False
+        self.ready = False
+        self.ready_ms = -1
+        self.lwm = -1
+        self.answer: FenceAck | None = None
+        self.asked_ms = -1
+        self.lease_until = -1
+        self.progress_ms = 0
+        self.told = False
+
+
+class CountedVoters:
+    """The row's voters as they are counted outside joint mode, where there is one set of them.
+
+    - `nodes`, `peers`: the other voters; one whose store is gone for good is a Peer that says
+      nothing
+    - `votes`: whether the role's own copy counts
+    - `quorum_index`: the index of the number that a quorum reaches, when the numbers of all voters
+      are in rising order
+    """
+
+    __slots__ = ("nodes", "peers", "quorum_index", "votes")
+
+    def __init__(
+        self, nodes: tuple[str, ...], peers: tuple[Peer, ...], votes: bool, quorum_index: int
+    ) -> None:
+        self.nodes = nodes
+        self.peers = peers
+        self.votes = votes
+        self.quorum_index = quorum_index
+
+
+class GatherPlan:
+    """The log entries and copies that an activation fetches before it adopts.
+
+    - `undo`: keys whose rows `supplier` gives; None: the own log cannot tell which keys
+    - `wanted`: node -> the counter ranges to fetch from it
+    - `top`: the LWM under `lineage` after that; `prefix`: up to it, own rows are valid
+    """
+
+    __slots__ = ("lineage", "prefix", "supplier", "top", "undo", "wanted")
+
+    def __init__(
+        self,
+        lineage: Lineage,
+        prefix: int,
+        top: int,
+        undo: set[bytes] | None,
+        supplier: str,
+        wanted: dict[str, list[tuple[int, int]]],
+    ) -> None:
+        self.lineage = lineage
+        self.prefix = prefix
+        self.top = top
+        self.undo = undo
+        self.supplier = supplier
+        self.wanted = wanted
+
+
+class Gathering:
+    """What an activation has fetched so far.
+
+    - `plan`: what was missing when it was last computed; None: not yet
+    - `rows`: key -> its row at the plan's supplier (None: it has none), for keys of `plan.undo`
+    - `is_blocked`: the last node that supplied updates had none of those that are missing
+    """
+
+    __slots__ = ("is_blocked", "plan", "rows")
+
+    def __init__(self) -> None:
+        self.plan: GatherPlan | None = None
+        self.rows: dict[bytes, Row | None] = {}
+        self.is_blocked = False
+
+
+class JointMode:
+    """A migration for which both sets of voters, and the destination, must agree.
+
+    `hwm`: the counter that was the highest when joint mode began.  Once they hold everything up to
+    it, they have caught up.
+    """
+
+    __slots__ = ("hwm", "migration")
+
+    def __init__(self, migration: Migration, hwm: int) -> None:
+        self.migration = migration
+        self.hwm = hwm
+
+
+class FrozenFor(NamedTuple):
+    """The migration for which a role has stopped serving, and the boot time in ms since when."""
+
+    migration_id: str
+    since_ms: int
