@@ -292,10 +292,10 @@ def test_the_zone_names_the_stores_whose_loss_leaves_no_quorum_of_a_set() -> Non
 def test_a_primary_of_which_it_is_only_known_that_it_never_serves_does_not_end_the_sets(
     has_served: bool,
 ) -> None:
-    """Both is noted as `activated`, so that the master does not wait."""
+    """In both cases the activation is over, and the master does not wait."""
     world = led()
     world.connect("a", "b", "c")
-    part = PartitionState(ROW, 0, resolved=True, activated=True, has_served=has_served)
+    part = PartitionState(ROW, 0, resolved=True, has_served=has_served, never_serves=not has_served)
 
     row = decide(part, world.master.zones[ZONE.uid].nodes, ZONE.uid, 2, DEFAULTS, 0).row
 
@@ -322,7 +322,7 @@ def test_nothing_is_moved_of_a_row_whose_primary_says_that_it_never_serves_in_it
     world.kill("b")  # without b there is no quorum, and d could take its place
     no_role = Trouble(ZONE.uid, 0, stored(world).term, TroubleKind.NO_ROLE, DEFAULTS.lease_ms)
     world.master.receive("a", AgentReport(1, troubles=(no_role,)), world.now)
-    assert world.master.zones[ZONE.uid].parts[0].activated
+    assert world.master.zones[ZONE.uid].parts[0].never_serves
     world.pass_time(ZONE.scale_down_ms + 5_000)
 
     assert not world.started

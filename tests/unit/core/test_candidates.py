@@ -16,7 +16,7 @@ def _copy(last_term: int, lwm: int) -> CopyReport:
 
 
 def _chosen(reports: dict[str, CopyReport]) -> str:
-    part = PartitionState(ROW, 0, resolved=True, activated=True)
+    part = PartitionState(ROW, 0, resolved=True, has_served=True)
     row = decide(part, Agents("b", "c", "d", reports=reports), "uid-1", 1, DEFAULTS, 10_000).row
     assert row is not None
     assert row.primary is not None

@@ -19,7 +19,7 @@ def _next_row(part: PartitionState, agents: Agents) -> PartitionRow | None:
 
 def test_a_primary_that_froze_gets_a_new_term_when_no_quorum_is_left() -> None:
     frozen = PartitionState(
-        ROW, 0, resolved=True, activated=True, caught_up_ms=4_000, freeze_ms=5_000
+        ROW, 0, resolved=True, has_served=True, caught_up_ms=4_000, freeze_ms=5_000
     )
 
     lost = _next_row(frozen, Agents())
@@ -33,7 +33,7 @@ def test_a_primary_that_froze_gets_a_new_term_when_no_quorum_is_left() -> None:
 
 
 def test_a_primary_that_was_not_asked_to_freeze_keeps_its_term() -> None:
-    running = PartitionState(ROW, 0, resolved=True, activated=True)
+    running = PartitionState(ROW, 0, resolved=True, has_served=True)
 
     lost = _next_row(running, Agents())
 

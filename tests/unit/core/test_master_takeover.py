@@ -34,7 +34,7 @@ def _settle(master: Master, now: Now) -> None:
     for uid, zone in master.zones.items():
         for partition, part in list(zone.parts.items()):
             row = part.row
-            if row.primary is not None and not part.activated:
+            if row.primary is not None and not part.is_activation_over:
                 message = Activated(uid, partition, row.term, 0)
                 master.receive(row.primary.node, message, now)
 

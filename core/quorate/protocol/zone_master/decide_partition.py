@@ -62,8 +62,8 @@ class PartitionState(msgspec.Struct, frozen=True):
     either.
 
     - `resolved`: this master started the active migration, or asked about it.
-    - `activated`: the primary serves in the row's term, or never will. `has_served`: it has
-      reported that it serves.
+    - `has_served`: the primary has reported that it serves in the row's term.
+    - `never_serves`: it has reported that it will not, or not any more.
     - `stored`: voters that have reported that they have this row, or a newer one, durably.
     - `unheard`: a new master has read the row and not yet heard which rows its voters have.
     - `progress_ms`: when the destination last had more than before.
@@ -74,7 +74,6 @@ class PartitionState(msgspec.Struct, frozen=True):
     row: PartitionRow
     since_ms: int
     resolved: bool = False
-    activated: bool = False
     tried: tuple[str, ...] = ()
     better: str = ""
     progress_ms: int = -1
@@ -92,6 +91,7 @@ class PartitionState(msgspec.Struct, frozen=True):
     stored: tuple[Voter, ...] = ()
     handed_over: bool = False
     has_served: bool = False
+    never_serves: bool = False
 
     @property
     def caught_up(self) -> bool:
@@ -99,18 +99,26 @@ class PartitionState(msgspec.Struct, frozen=True):
         return self.caught_up_ms >= 0
 
     @property
+    def is_activation_over(self) -> bool:
+        """Whether it is known that the primary serves in the row's term, or never will."""
+        return self.has_served or self.never_serves
+
+    @property
     def serves(self) -> bool:
-        """Whether the row has the primary at index 0, and it has reported that it serves."""
-        return self.activated and self.row.replicas[0] is not None
+        """Whether the row has the primary at index 0, and its activation is over.
+
+        If it never serves, `stuck` says why, until the row changes.
+        """
+        return (self.has_served or self.never_serves) and self.row.replicas[0] is not None
 
     @property
     def is_being_handed_over(self) -> bool:
         """Whether a planned new primary is about to serve: clients wait and are not refused.
 
-        This ends with `activated`, or with the row: after `activation_bound_ms` another voter is
+        This ends with the activation, or with the row: after `activation_bound_ms` another voter is
         made primary, and that is no hand-over.
         """
-        is_on_its_way = self.handed_over and not self.activated and not self.stuck
+        is_on_its_way = self.handed_over and not self.is_activation_over and not self.stuck
         return is_on_its_way and self.row.replicas[0] is not None
 
 
@@ -186,7 +194,7 @@ def decide(
     unseated = primary is not None and row.replicas[0] is None and primary.node not in left
     if primary is not None and unseated and nodes.holder(primary.node) == primary:
         return RowDecision(ownership.with_owner(row, primary.node), Why(Cause.PRIMARY_BACK))
-    if not part.activated:
+    if not part.is_activation_over:
         return _decide_activation(part, nodes, settings, now_ms, left)
     if part.stuck:
         return _decide_stuck(part, nodes, settings, now_ms, left)
@@ -377,7 +385,8 @@ def _decide_migration(
     for since, what in ((part.freeze_ms, "frozen"), (part.prepare_ms, "prepared")):
         if since >= 0 and now_ms - since > settings.migration_bound_ms:
             return _give_up(row, part, f"{what} for too long")
-    if not part.activated and now_ms - part.since_ms > settings.activation_bound_ms * 2:
+    activating_ms = 0 if part.is_activation_over else now_ms - part.since_ms
+    if activating_ms > settings.activation_bound_ms * 2:
         return _decide_primary(part, nodes, settings, now_ms, left, "the primary did not activate")
     if part.stuck and not part.frozen:
         return _decide_stuck(part, nodes, settings, now_ms, left)
@@ -395,7 +404,7 @@ def _decide_migration(
         return RowDecision(after, _left(left))
     if not part.caught_up:
         still_ms = now_ms - max(part.progress_ms, part.since_ms)
-        if part.activated and still_ms > settings.migration_stall_ms:
+        if part.is_activation_over and still_ms > settings.migration_stall_ms:
             return _give_up(row, part, f"no progress for {still_ms // 1000} s")
         return NOTHING
     if not is_known(part, nodes):

@@ -42,16 +42,16 @@ class PartitionReports:
     def activated(self, node: str, message: Activated, now: Now) -> None:
         """Note that the primary serves."""
         part = self._of_term(node, message.partition, message.term)
-        if part is not None and not part.activated:
+        if part is not None and not part.is_activation_over:
             self.note(
-                message.partition, activated=True, has_served=True, tried=(), better="",
-                stuck="", since_ms=now.boot_ms,
+                message.partition, has_served=True, tried=(), better="", stuck="",
+                since_ms=now.boot_ms,
             )  # fmt: skip
 
     def blocked(self, node: str, message: ActivationBlocked) -> None:
         """Note that the primary cannot activate because its log is too short, and `better` can."""
         part = self._of_term(node, message.partition, message.term)
-        if part is not None and not part.activated:
+        if part is not None and not part.is_activation_over:
             self.note(message.partition, better=message.better)
 
     def _of_migration(self, partition: int, migration_id: str) -> PartitionState | None:
@@ -96,6 +96,7 @@ class PartitionReports:
             return
         # Frozen for a migration that was given up: it can serve again only in a new term.
         forgotten = trouble.kind is TroubleKind.FROZEN and part.freeze_ms < 0
-        no_quorum = part.activated and trouble.kind is TroubleKind.NO_QUORUM
-        if trouble.kind is TroubleKind.NO_ROLE or forgotten or no_quorum:
-            self.note(trouble.partition, stuck=trouble.kind, activated=True)
+        if trouble.kind is TroubleKind.NO_ROLE or forgotten:
+            self.note(trouble.partition, stuck=trouble.kind, never_serves=True)
+        elif trouble.kind is TroubleKind.NO_QUORUM and part.is_activation_over:
+            self.note(trouble.partition, stuck=trouble.kind)
