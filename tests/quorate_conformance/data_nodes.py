@@ -11,7 +11,7 @@ from quorate.facts.zone import NEVER_MS, ZoneRecord
 from quorate.planning.target.data_nodes import TimerKind
 from quorate.planning.target.node_filter import node_filter
 from quorate_conformance.case_files import Case
-from quorate_lone_master.world import LoneMaster
+from quorate_lone_master.world import LoneMaster, placed_master
 
 HISTORY = "earlier data nodes are not kept: nothing reads them"
 QUORUM = "the quorum is a majority of the voters: a zone has no number of its own"
@@ -44,7 +44,7 @@ def _timers(case: Case) -> None:
         for key, value in zone.items()
         if key.endswith("_attr")
     }
-    world = LoneMaster(record, nodes=tuple(case.facts["initial"]), attributes=attributes)
+    world = placed_master(record, nodes=tuple(case.facts["initial"]), attributes=attributes)
     began_ms = world.ms
     for event in case.facts["events"]:
         for word in event.replace("filter ", "filter:").split():

@@ -5,6 +5,7 @@ with every migration to it unless that is held back, and stores what it is sent.
 """
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
@@ -36,6 +37,13 @@ from quorate.protocol.settings import DEFAULTS, ProtocolSettings
 from quorate.protocol.status import ZoneStatus
 
 STEP_MS = 100
+
+
+def placed_master(*zones: ZoneRecord, **options: Any) -> "LoneMaster":
+    """A master whose zones were placed long enough ago that an agent that joins is a newcomer."""
+    world = LoneMaster(*zones, **options)
+    world.pass_time(world.settings.failure_detection_ms)
+    return world
 
 
 class LoneMaster:
@@ -71,6 +79,7 @@ class LoneMaster:
         self.refuses: Callable[[str], bool] = lambda node: False
         self.mute: Callable[[str], bool] = lambda node: False
         self.serves: Callable[[str], bool] = lambda node: True
+        self.refused: Callable[[Key], bool] = lambda key: False  # whether a write is refused
         self.sizes: dict[str, int] = {}  # zone uid -> bytes of each copy, told when asked
         self.unreached: dict[str, tuple[str, ...]] = {}  # node -> members that it does not reach
         self.full: dict[str, dict[str, str]] = {}  # node -> why zones have no room on it, by uid
@@ -189,10 +198,14 @@ class LoneMaster:
 
     def write(self) -> None:
         """Do what the master wants written, answer what it sends."""
+        refused: list[Key] = []
         while True:
             outputs = self.master.take_outputs()
             self.events += outputs.events
             for key, value in outputs.writes:
+                if self.refused(key):
+                    refused.append(key)  # it is tried again in the next step
+                    continue
                 if value is None:
                     self.stored.pop(key, None)
                 else:
@@ -204,7 +217,9 @@ class LoneMaster:
             if self.master.told_newer:  # as the shell does
                 self.master.looked_again(dict(self.master.told_newer), dict(self.stored))
             if not outputs.writes and not outputs.sends:
-                return
+                break
+        for key in refused:
+            self.master.reloaded(key, self.stored.get(key), self.now)
 
     def _note_started(self, key: Key, value: Value | None) -> None:
         if not isinstance(value, tuple):

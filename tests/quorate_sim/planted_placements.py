@@ -71,11 +71,12 @@ def staged_removes_first() -> AbstractContextManager[None]:
 
 
 def timers_count_anew_under_each_master() -> AbstractContextManager[None]:
-    """A master does not take from registrations when agents joined and left."""
+    """A master takes an agent that joined or left before it for one that did so long ago."""
 
-    def take_happenings(
-        self: NodeRegistry, agent: KnownAgent, record: NodeRecord, now: Now
-    ) -> None:
-        return None
+    def take_since(self: NodeRegistry, agent: KnownAgent, record: NodeRecord, now: Now) -> None:
+        _take_since(self, agent, record, now)
+        assert agent.since is not None
+        agent.since = agent.since._replace(at_ms=now.boot_ms - 600_000)
 
-    return changed(NodeRegistry, "_take_happenings", take_happenings)
+    _take_since = NodeRegistry._take_since
+    return changed(NodeRegistry, "_take_since", take_since)

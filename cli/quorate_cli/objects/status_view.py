@@ -163,15 +163,13 @@ def _zones(state: ClusterState) -> Table:
 
 def timer_sentence(timer: TimerStatus) -> str:
     """Return what a zone's timer will do, and when."""
-    who = ", ".join(timer.nodes)
-    is_up = timer.kind is TimerKind.SCALE_UP
+    who, is_up = ", ".join(timer.nodes), timer.kind is TimerKind.SCALE_UP
+    happened = f"{who} {'joined' if is_up else 'left'}"
     if timer.due_ms is None:
-        stays = "gets no copies" if is_up else "remains a data node"
         field = f"dataNodesAutoAdjust{timer.kind.value}Seconds"
-        return f"{who} {'joined' if is_up else 'left'} and {stays}: {field} is Never"
-    at = datetime.fromtimestamp(timer.due_ms / 1000, UTC).strftime("%H:%M:%S UTC")
-    becomes = "becomes a data node" if is_up else "stops being a data node"
-    return f"{who} {'joined' if is_up else 'left'} and {becomes} at {at}"
+        return f"{happened}; {'no copies go there' if is_up else 'copies stay'}: {field} is Never"
+    at = datetime.fromtimestamp(timer.due_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return f"{happened}; {'copies go there' if is_up else 'copies are made elsewhere'} from {at} on"
 
 
 def _sentences(state: ClusterState) -> list[RenderableType]:

@@ -31,10 +31,13 @@ class Happening(msgspec.Struct, frozen=True, array_like=True):
     - `revision`: numbers the changes of a cluster; a later one has a higher number.
     - `age_ms`: how long ago it was when this was stored, counted on masters' boot clocks. The time
       without a master is not counted, so the age is never too high.
+    - `wall_ms`: of a leave, the registration's `left_since_ms` that belongs to it; 0: a join. A
+      version that does not know of revisions changes only that.
     """
 
     revision: int
     age_ms: int = 0
+    wall_ms: int = 0
 
 
 STORAGE_PROFILES = ("disk", "memory")
@@ -48,7 +51,8 @@ class NodeRecord(msgspec.Struct, frozen=True, array_like=True):
     - `client_host`: the host that clients are told. `external_host`: the one that clients of its
       external listener are told; empty: none.
     - `left_since_ms`: wall time at which it left; None while it is online.
-    - `joined`, `left`: the last time that it joined, and that it left; None: never.
+    - `since`: when it joined or, if it is away, when it left; None: a version wrote the record that
+      did not know of revisions.
     - `draining`: it is to hold no copies, until that is taken back or the record is removed.
     - `client_ports`: first and last of the ports from which the master gives each zone one; None:
       the agent chooses.
@@ -69,15 +73,14 @@ class NodeRecord(msgspec.Struct, frozen=True, array_like=True):
     draining: bool = False
     client_ports: tuple[int, int] | None = None
     external_host: str = ""
-    joined: Happening | None = None
-    left: Happening | None = None
+    since: Happening | None = None
     attributes: dict[str, str] = {}
     storage_profiles: tuple[str, ...] = STORAGE_PROFILES
 
     def as_told(self) -> "NodeRecord":
         """Return the registration as agents are told it: they choose no data nodes."""
         return msgspec.structs.replace(
-            self, joined=None, left=None, attributes={}, storage_profiles=STORAGE_PROFILES
+            self, since=None, attributes={}, storage_profiles=STORAGE_PROFILES
         )
 
     def zone_store(self, persistent: bool) -> str:

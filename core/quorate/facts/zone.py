@@ -39,13 +39,12 @@ class DataNodes(msgspec.Struct, frozen=True, array_like=True):
 
     - `nodes`: their names, sorted. A node that left stays one until the scale-down timer fires; a
       node that joined becomes one when the scale-up timer fires.
-    - `joined`, `left`: the revisions of the topology up to which joins and leaves were taken in.
+    - `revision`: of the topology that they came from.
     - `filter`, `storage_profile`: those of the zone by which the nodes were chosen.
     """
 
     nodes: tuple[str, ...]
-    joined: int = 0
-    left: int = 0
+    revision: int = 0
     filter: str = ""
     storage_profile: str = ""
 

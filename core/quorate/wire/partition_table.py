@@ -157,10 +157,8 @@ class StoredDataNodes(Part):
 
     nodes: list[Name]
     """Their names."""
-    joined: Natural = 0
-    """The revision of the topology up to which joins were taken in."""
-    left: Natural = 0
-    """The revision up to which leaves were taken in."""
+    revision: Natural = 0
+    """The revision of the topology that they came from."""
     filter: Text = ""
     """`dataNodesFilter` of the Zone by which they were chosen."""
     storage_profile: Text = ""
@@ -362,8 +360,7 @@ def _stored_data_nodes(known: DataNodes | None) -> StoredDataNodes | None:
         return None
     return StoredDataNodes(
         nodes=list(known.nodes),
-        joined=known.joined,
-        left=known.left,
+        revision=known.revision,
         filter=known.filter,
         storage_profile=known.storage_profile,
     )
@@ -372,9 +369,7 @@ def _stored_data_nodes(known: DataNodes | None) -> StoredDataNodes | None:
 def _data_nodes(stored: StoredDataNodes | None) -> DataNodes | None:
     if stored is None:
         return None
-    return DataNodes(
-        tuple(stored.nodes), stored.joined, stored.left, stored.filter, stored.storage_profile
-    )
+    return DataNodes(tuple(stored.nodes), stored.revision, stored.filter, stored.storage_profile)
 
 
 def _stored_holder(holder: Holder | None) -> StoredHolder | None:

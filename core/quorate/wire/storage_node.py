@@ -28,6 +28,8 @@ class StoredHappening(Part):
     """Numbers the joins and leaves of the cluster's agents; a later one has a higher number."""
     age_ms: Annotated[Integer, Field(ge=0)] = 0
     """Milliseconds from then until this was written, without the time when no operator led."""
+    wall_ms: Annotated[Integer, Field(ge=0)] = 0
+    """Of a leave: the `leftSinceMs` that belongs to it."""
 
 
 class StorageNodeSpec(Part):
@@ -61,10 +63,8 @@ class StorageNodeSpec(Part):
     """The master gives each zone a client port of these.  If absent, the agent chooses."""
     external_host: Text = ""
     """The host that clients of an external listener are told.  Empty: they cannot reach it."""
-    joined: StoredHappening | None = None
-    """The last time that it joined."""
-    left: StoredHappening | None = None
-    """The last time that it left; absent: never."""
+    since: StoredHappening | None = None
+    """When it joined or, if it is away, when it left."""
     attributes: dict[str, Text] = Field(default_factory=dict)
     """Names and values by which `dataNodesFilter` of zones chooses agents: from the agent's command
     line, and from the labels of its pod and of the node of Kubernetes that this is on."""
@@ -128,8 +128,7 @@ def node_spec(cluster: str, record: NodeRecord) -> StorageNodeSpec:
         draining=record.draining,
         client_ports=_stored_range(record.client_ports),
         external_host=record.external_host,
-        joined=_stored_happening(record.joined),
-        left=_stored_happening(record.left),
+        since=_stored_happening(record.since),
         attributes=record.attributes,
         storage_profiles=[*record.storage_profiles],
     )
@@ -151,8 +150,7 @@ def node_record(spec: StorageNodeSpec) -> NodeRecord:
         spec.draining,
         (spec.client_ports.first, spec.client_ports.last) if spec.client_ports else None,
         spec.external_host,
-        _happening(spec.joined),
-        _happening(spec.left),
+        _happening(spec.since),
         spec.attributes,
         tuple(spec.storage_profiles),
     )
@@ -161,11 +159,15 @@ def node_record(spec: StorageNodeSpec) -> NodeRecord:
 def _stored_happening(happening: Happening | None) -> StoredHappening | None:
     if happening is None:
         return None
-    return StoredHappening(revision=happening.revision, age_ms=happening.age_ms)
+    return StoredHappening(
+        revision=happening.revision, age_ms=happening.age_ms, wall_ms=happening.wall_ms
+    )
 
 
 def _happening(stored: StoredHappening | None) -> Happening | None:
-    return Happening(stored.revision, stored.age_ms) if stored is not None else None
+    if stored is None:
+        return None
+    return Happening(stored.revision, stored.age_ms, stored.wall_ms)
 
 
 def _stored_range(ports: tuple[int, int] | None) -> PortRange | None:

@@ -119,7 +119,7 @@ def test_where_nothing_can_be_moved_there_is_no_progress() -> None:
         ),
         (
             [_state(_zone(timers=(TimerStatus(TimerKind.SCALE_UP, ("agent-4",), 45_000),)))],
-            "agent-4 joined and becomes a data node at 00:00:45 UTC",
+            "agent-4 joined; copies go there from 1970-01-01 00:00:45 UTC on",
         ),
         (
             [_state(_zone(timers=(TimerStatus(TimerKind.SCALE_DOWN, ("b", "c"), None),)))],

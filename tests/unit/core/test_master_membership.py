@@ -5,7 +5,7 @@ import pytest
 
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
-from quorate.facts.topology import Holder, NodeRecord, Voter
+from quorate.facts.topology import Happening, Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.master.master import Master
 from quorate.protocol.members.membership import record_of
@@ -135,7 +135,8 @@ def test_a_process_that_another_has_followed_meanwhile_is_not_registered_over_it
     master.agent_connected(hello(1, "p"), at(0))
     assert [written for written, _ in master.take_outputs().writes] == [key]
 
-    master.reloaded(key, record_of(hello(2, "next")), at(100))
+    later = msgspec.structs.replace(record_of(hello(2, "next")), since=Happening(7, 30))
+    master.reloaded(key, later, at(100))
 
     outputs = master.take_outputs()
     assert outputs.writes == []

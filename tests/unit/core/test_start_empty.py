@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from quorate.facts.zone import StorageKind, ZoneRecord
-from quorate.protocol.messages.master import CopyReport, Inventory
+from quorate.protocol.messages.master import CopyReport, Inventory, ZoneReady
+from quorate.protocol.zone_master.recover_rows import RECOVERY_GAP
 from quorate_lone_master.world import LoneMaster
 
 CACHE = ZoneRecord("uid-1", "cache", 4, 3, storage=StorageKind.IN_MEMORY, start_empty=True)
@@ -61,7 +62,8 @@ def test_another_data_node_that_is_away_is_waited_for_too() -> None:
     world.connect("a", "b", "c")
     world.pass_time(3_000)
     assert world.rows(CACHE)[min(one)].voters == one[min(one)].voters
-    assert "they start empty once d told what they have" in world.status(CACHE).sentence
+    said = world.status(CACHE).sentence
+    assert "start empty once these agents have told what they have, or are removed: d" in said
 
     world.connect("d")
     world.pass_time(3_000)
@@ -74,6 +76,7 @@ def test_a_newer_row_that_an_agent_knows_is_no_loss() -> None:
     world = LoneMaster(CACHE, nodes=("a", "b", "c", "d"), rebuilds=True)
     partition = next(p for p, row in world.rows(CACHE).items() if "d" not in row.voter_nodes)
     row = world.rows(CACHE)[partition]
+    world.pass_time(world.settings.failure_detection_ms)
     world.kill("a", "b", "c", "d")
     world.connect("a", "b", "c")
     world.master.agent_connected(world.hello("d", 2), world.now)
@@ -81,7 +84,7 @@ def test_a_newer_row_that_an_agent_knows_is_no_loss() -> None:
     newer = CopyReport(partition, row.version + 5, None, "", row.term + 5, 7, 7, True, 100)
     world.master.receive("d", Inventory(CACHE.uid, (newer,), last=False), world.now)
     world.master.receive("d", Inventory("", ()), world.now)
-    world.ms += 1_000
+    world.ms += 600  # less than a stall, long enough for a look at everything
     world.master.tick(world.now)
     assert set(world.master.zones[CACHE.uid].decided) == set(range(4)) - {partition}
 
@@ -110,6 +113,9 @@ def test_a_new_master_starts_them_empty_as_well() -> None:
     world.kill("a", "b", "c")
     world.follow()
     world.connect("a", "b", "c")
+    world.pass_time(world.settings.failure_detection_ms - 500)
+    assert world.said("StartedEmpty") == [], "an agent that is not registered may still greet"
+
     world.pass_time(5_000)
 
     assert world.status(CACHE).available == 4
@@ -123,3 +129,30 @@ def test_a_minority_that_was_restarted_changes_nothing_for_the_others() -> None:
     assert world.status(CACHE).available == 4
     assert world.said("StartedEmpty") == []
     assert stores(world) == {("a", "store-a.1"), ("b", "store-b.1"), ("c", "store-c.2")}
+
+
+def test_an_agent_that_refuses_the_zone_has_told_nothing_of_it() -> None:
+    world = LoneMaster(one := msgspec.structs.replace(CACHE, replicas=1))
+    world.pass_time(5_000)
+    world.kill("a", "b", "c")
+    world.connect("a", "c")
+    refusal = ZoneReady(one.uid, 0, "its disk is not mounted yet")
+    world.master.agent_connected(world.hello("b", 2), world.now)
+    world.write()
+    world.master.receive("b", refusal, world.now)
+    world.master.receive("b", Inventory("", ()), world.now)
+    world.pass_time(5_000)
+
+    assert world.said("StartedEmpty") == []
+    assert "or are removed: b" in world.status(one).sentence
+
+
+def test_the_new_row_is_above_every_version_that_an_agent_may_know() -> None:
+    """After the metastore was put back another row may have the next numbers."""
+    world = LoneMaster(CACHE)
+    world.pass_time(5_000)
+    restart(world, "a", "b", "c")
+    world.pass_time(2_000)
+
+    assert {row.version for row in world.rows(CACHE).values()} == {RECOVERY_GAP}
+    assert {row.term for row in world.rows(CACHE).values()} == {RECOVERY_GAP}

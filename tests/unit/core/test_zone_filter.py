@@ -6,7 +6,7 @@ import pytest
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.metastore import NodeKey, ZoneKey
-from quorate_lone_master.world import LoneMaster
+from quorate_lone_master.world import LoneMaster, placed_master
 
 EU, US = {"region": "EU"}, {"region": "US"}
 MIXED = {"a": EU, "b": EU, "c": EU, "d": US, "e": US, "f": US}
@@ -44,7 +44,7 @@ def watched(world: LoneMaster, ms: int, copies: int) -> None:
 
 
 def test_a_zone_is_placed_on_the_agents_that_match() -> None:
-    world = LoneMaster(IN_EU, nodes=tuple(MIXED), attributes=MIXED)
+    world = placed_master(IN_EU, nodes=tuple(MIXED), attributes=MIXED)
     world.pass_time(10_000)
 
     assert data_nodes(world) == owners(world) == "a b c"
@@ -52,7 +52,7 @@ def test_a_zone_is_placed_on_the_agents_that_match() -> None:
 
 
 def test_a_zone_waits_until_enough_agents_match() -> None:
-    world = LoneMaster(IN_EU, nodes=("a", "b", "d", "e"), attributes=MIXED)
+    world = placed_master(IN_EU, nodes=("a", "b", "d", "e"), attributes=MIXED)
     assert world.rows(IN_EU) == {}
     assert "of 4 agents 2 (a, b) match dataNodesFilter region=EU" in world.status(IN_EU).sentence
 
@@ -63,7 +63,7 @@ def test_a_zone_waits_until_enough_agents_match() -> None:
 
 
 def test_a_changed_filter_takes_effect_at_once_and_copies_move_without_a_gap() -> None:
-    world = LoneMaster(IN_EU, nodes=tuple(MIXED), attributes=MIXED)
+    world = placed_master(IN_EU, nodes=tuple(MIXED), attributes=MIXED)
     changed(world, IN_EU, filter="$[?(@.region == 'US')]")
     world.pass_time(500)
     assert data_nodes(world) == "d e f"
@@ -77,7 +77,7 @@ def test_a_changed_filter_takes_effect_at_once_and_copies_move_without_a_gap() -
 
 
 def test_a_changed_filter_discards_both_timers() -> None:
-    world = LoneMaster(
+    world = placed_master(
         zone := msgspec.structs.replace(IN_EU, filter="", scale_up_ms=60_000, replicas=2),
         nodes=("a", "b", "d"),
         attributes=MIXED,
@@ -97,7 +97,7 @@ def test_a_changed_filter_discards_both_timers() -> None:
 @pytest.mark.parametrize(("wanted", "kept"), [("disk=ssd", 1), ("nothing", 0)])
 def test_too_few_matching_agents_cost_no_copy(wanted: str, kept: int) -> None:
     attributes = {**MIXED, "d": {"disk": "ssd"}}
-    world = LoneMaster(IN_EU, nodes=tuple("abcd"), attributes=attributes)
+    world = placed_master(IN_EU, nodes=tuple("abcd"), attributes=attributes)
     changed(world, IN_EU, filter=wanted)
 
     watched(world, 60_000, copies=3)
@@ -119,7 +119,7 @@ def test_too_few_matching_agents_cost_no_copy(wanted: str, kept: int) -> None:
 
 
 def test_an_agent_that_restarts_with_other_attributes_comes_or_goes() -> None:
-    world = LoneMaster(IN_EU, nodes=tuple("abcde"), attributes=MIXED)
+    world = placed_master(IN_EU, nodes=tuple("abcde"), attributes=MIXED)
     world.attributes["d"] = EU
     world.attributes["a"] = US
     for node in "da":
@@ -132,7 +132,7 @@ def test_an_agent_that_restarts_with_other_attributes_comes_or_goes() -> None:
 
 
 def test_an_agent_that_comes_to_match_waits_for_the_scale_up_timer() -> None:
-    world = LoneMaster(
+    world = placed_master(
         zone := msgspec.structs.replace(IN_EU, scale_up_ms=30_000),
         nodes=tuple("abcd"),
         attributes=MIXED,
@@ -150,7 +150,7 @@ def test_an_agent_that_comes_to_match_waits_for_the_scale_up_timer() -> None:
 
 
 def test_the_next_master_knows_attributes_and_filter() -> None:
-    world = LoneMaster(IN_EU, nodes=tuple(MIXED), attributes=MIXED)
+    world = placed_master(IN_EU, nodes=tuple(MIXED), attributes=MIXED)
     record = world.stored[NodeKey("d")]
     assert isinstance(record, NodeRecord)
     assert record.attributes == US
@@ -167,7 +167,7 @@ def test_the_next_master_knows_attributes_and_filter() -> None:
 def test_a_storage_profile_chooses_the_agents_that_offer_it() -> None:
     zone = msgspec.structs.replace(IN_EU, filter="", storage_profile="nvme")
     profiles = dict.fromkeys("def", ("disk", "nvme"))
-    world = LoneMaster(zone, nodes=tuple(MIXED), profiles=profiles)
+    world = placed_master(zone, nodes=tuple(MIXED), profiles=profiles)
     assert owners(world) == "d e f"
 
     zone = changed(world, zone, storage_profile="memory")
@@ -183,7 +183,7 @@ def test_a_storage_profile_chooses_the_agents_that_offer_it() -> None:
 
 
 def test_agents_are_told_nothing_of_it() -> None:
-    world = LoneMaster(IN_EU, nodes=tuple(MIXED), attributes=MIXED, profiles={"a": ("x",)})
+    world = placed_master(IN_EU, nodes=tuple(MIXED), attributes=MIXED, profiles={"a": ("x",)})
     told = world.master.zones[IN_EU.uid].told
     assert (told.filter, told.storage_profile) == ("", "")
 

@@ -6,10 +6,11 @@ from itertools import pairwise
 import msgspec
 import pytest
 
+from quorate.facts.topology import Happening
 from quorate.facts.zone import NEVER_MS, ZoneRecord
 from quorate.planning.target.data_nodes import TimerKind
-from quorate.protocol.metastore import NodeKey, ZoneKey
-from quorate_lone_master.world import LoneMaster
+from quorate.protocol.metastore import NodeKey, ShardKey, ZoneKey
+from quorate_lone_master.world import LoneMaster, placed_master
 
 HOUR_MS = 3_600_000
 SLOW = ZoneRecord("uid-1", "books", 4, 2, scale_up_ms=60_000, scale_down_ms=100_000)
@@ -37,7 +38,7 @@ def succeed(world: LoneMaster, nodes: Iterable[str], *, boot_off_ms: int, wall_o
 
 
 def test_a_joiner_gets_copies_when_the_timer_fires_and_not_before() -> None:
-    world = LoneMaster(SLOW)
+    world = placed_master(SLOW)
     world.connect("d")
     world.pass_time(SLOW.scale_up_ms - 1_000)
     assert data_nodes(world) == "a b c"
@@ -56,7 +57,7 @@ def test_a_joiner_gets_copies_when_the_timer_fires_and_not_before() -> None:
 
 
 def test_joiners_of_one_window_enter_in_one_step() -> None:
-    world = LoneMaster(SLOW)
+    world = placed_master(SLOW)
     for node in ("d", "e", "f"):
         world.connect(node)
         world.pass_time(20_000)
@@ -66,7 +67,7 @@ def test_joiners_of_one_window_enter_in_one_step() -> None:
 
 
 def test_many_changes_at_once_start_both_timers() -> None:
-    world = LoneMaster(SLOW)
+    world = placed_master(SLOW)
     world.kill("a")
     world.connect("d", "e")
     world.pass_time(1_000)
@@ -82,7 +83,7 @@ def test_many_changes_at_once_start_both_timers() -> None:
 
 @pytest.mark.parametrize("wall_off_ms", [HOUR_MS, -HOUR_MS])
 def test_a_wall_clock_that_is_set_changes_nothing(wall_off_ms: int) -> None:
-    world = LoneMaster(SLOW)
+    world = placed_master(SLOW)
     world.kill("a")
     world.pass_time(SLOW.scale_down_ms - 5_000)
     world.wall_off_ms = wall_off_ms
@@ -98,7 +99,7 @@ def test_a_wall_clock_that_is_set_changes_nothing(wall_off_ms: int) -> None:
 @pytest.mark.parametrize("wall_off_ms", [HOUR_MS, -HOUR_MS])
 def test_another_machines_master_counts_on(boot_off_ms: int, wall_off_ms: int) -> None:
     """Late by what was not stored, a quarter of a minute, and the time without a master."""
-    world = LoneMaster(SLOW)
+    world = placed_master(SLOW)
     world.kill("a")
     world.connect("d")
     world.pass_time(50_000)
@@ -119,7 +120,7 @@ def test_another_machines_master_counts_on(boot_off_ms: int, wall_off_ms: int) -
 
 
 def test_a_timer_that_fired_does_not_fire_again_under_the_next_master() -> None:
-    world = LoneMaster(SLOW)
+    world = placed_master(SLOW)
     world.kill("a")
     world.pass_time(SLOW.scale_down_ms + 5_000)
     assert data_nodes(world) == "b c"
@@ -130,7 +131,7 @@ def test_a_timer_that_fired_does_not_fire_again_under_the_next_master() -> None:
 
 
 def test_a_shorter_time_counts_from_the_join_and_fires_at_once_if_it_is_over() -> None:
-    world = LoneMaster(SLOW)
+    world = placed_master(SLOW)
     world.connect("d")
     world.pass_time(30_000)
     world.master.set_zone(msgspec.structs.replace(SLOW, scale_up_ms=40_000), world.now)
@@ -144,7 +145,7 @@ def test_a_shorter_time_counts_from_the_join_and_fires_at_once_if_it_is_over() -
 
 
 def test_never_waits_until_it_is_another_time() -> None:
-    world = LoneMaster(patient := msgspec.structs.replace(SLOW, scale_up_ms=NEVER_MS))
+    world = placed_master(patient := msgspec.structs.replace(SLOW, scale_up_ms=NEVER_MS))
     world.connect("d")
     world.pass_time(300_000)
     assert data_nodes(world) == "a b c"
@@ -157,7 +158,7 @@ def test_never_waits_until_it_is_another_time() -> None:
 
 
 def test_a_zone_that_waits_for_nothing_that_will_happen_is_at_rest() -> None:
-    world = LoneMaster(msgspec.structs.replace(SLOW, scale_up_ms=NEVER_MS))
+    world = placed_master(msgspec.structs.replace(SLOW, scale_up_ms=NEVER_MS))
     world.connect("d")
     world.pass_time(60_000)
     before = dict(world.stored)
@@ -169,12 +170,12 @@ def test_a_zone_that_waits_for_nothing_that_will_happen_is_at_rest() -> None:
 
 
 def test_ages_are_stored_while_a_timer_counts_from_them() -> None:
-    world = LoneMaster(SLOW)
+    world = placed_master(SLOW)
     world.connect("d")
     ages: list[int] = []
     for _ in range(5):
         record = world.stored[NodeKey("d")]
-        ages.append(record.joined.age_ms)  # type: ignore[union-attr]
+        ages.append(record.since.age_ms)  # type: ignore[union-attr]
         world.pass_time(15_000)
 
     assert ages[0] == 0
@@ -186,7 +187,120 @@ def test_ages_are_stored_while_a_timer_counts_from_them() -> None:
 
 
 def test_agents_are_told_of_no_timer() -> None:
-    world = LoneMaster(SLOW)
+    world = placed_master(SLOW)
     told = world.master.zones[SLOW.uid].told
     assert told.data_nodes is None
     assert world.master.zones[SLOW.uid].record.data_nodes is not None
+
+
+def test_agents_that_register_with_a_new_cluster_wait_for_no_timer() -> None:
+    world = LoneMaster(patient := msgspec.structs.replace(SLOW, scale_up_ms=NEVER_MS))
+    world.connect("d")
+    world.pass_time(1_000)
+    assert data_nodes(world, patient) == "a b c d"
+
+    world.pass_time(world.settings.failure_detection_ms)
+    world.connect("e")
+    world.pass_time(60_000)
+
+    assert data_nodes(world, patient) == "a b c d"
+
+
+def test_a_placement_that_cannot_be_written_takes_who_is_there_when_it_can() -> None:
+    world = LoneMaster(nodes=("a", "b", "c"))
+    world.refused = lambda key: isinstance(key, ShardKey)
+    world.master.set_zone(wide := msgspec.structs.replace(SLOW, replicas=3), world.now)
+    world.pass_time(1_000)
+    world.kill("c")
+    world.connect("d")
+    world.pass_time(10_000)
+
+    world.refused = lambda key: False
+    world.pass_time(10_000)
+
+    assert world.status(wide).available == wide.partitions
+    assert owners(world, wide) == {"a", "b", "d"}
+
+
+def test_short_absences_of_others_do_not_put_off_what_a_lost_agent_needs() -> None:
+    world = placed_master(SLOW)
+    world.kill("a")
+    for _ in range(4):
+        world.pass_time(SLOW.scale_down_ms // 5)
+        world.kill("b")
+        world.connect("b")
+    assert data_nodes(world) == "a b c"
+
+    world.pass_time(SLOW.scale_down_ms // 5 + 1_000)
+
+    assert data_nodes(world) == "b c"
+
+
+def test_who_comes_back_does_not_start_the_time_of_those_that_are_away_again() -> None:
+    world = placed_master(SLOW, nodes=("a", "b", "c", "d"))
+    world.kill("a", "d")
+    world.pass_time(SLOW.scale_down_ms - 10_000)
+    world.connect("d")
+    world.pass_time(11_000)
+
+    assert data_nodes(world) == "b c d"
+
+
+@pytest.mark.parametrize("since", [None, Happening(3, 284_000, 1)])
+def test_a_leave_that_another_version_wrote_counts_from_when_it_is_read(
+    since: Happening | None,
+) -> None:
+    """That version keeps what it does not know: the age of an earlier leave."""
+    world = placed_master(SLOW)
+    world.kill("a")
+    key = NodeKey("a")
+    record = world.stored[key]
+    world.stored[key] = msgspec.structs.replace(record, since=since)  # type: ignore[type-var]
+    succeed(world, "bc", boot_off_ms=0, wall_off_ms=0)
+    world.pass_time(SLOW.scale_down_ms - 1_000)
+    assert data_nodes(world) == "a b c"
+
+    world.pass_time(2_000)
+
+    assert data_nodes(world) == "b c"
+
+
+def test_a_time_in_which_the_master_did_not_run_is_not_counted() -> None:
+    """A machine that slept: what agents sent meanwhile is still unread."""
+    world = placed_master(SLOW)
+    world.kill("a")
+    world.pass_time(5_000)
+    world.ms += 10 * SLOW.scale_down_ms
+    world.pass_time(2_000)
+    assert data_nodes(world) == "a b c"
+
+    world.pass_time(SLOW.scale_down_ms)
+
+    assert "a" not in data_nodes(world)
+
+
+def test_a_zone_whose_timer_fires_much_later_is_at_rest_until_then() -> None:
+    world = placed_master(SLOW)
+    world.connect("d")
+    world.pass_time(20_000)
+    assert world.master.zones[SLOW.uid].is_idle
+
+    world.pass_time(SLOW.scale_up_ms - 20_000 + 600)
+
+    assert data_nodes(world) == "a b c d"
+
+
+@pytest.mark.parametrize("up_ms", [60_000, NEVER_MS])
+def test_a_drain_counts_the_data_nodes_that_remain(up_ms: int) -> None:
+    world = placed_master(zone := msgspec.structs.replace(SLOW, replicas=3, scale_up_ms=up_ms))
+    world.connect("d")
+    world.pass_time(1_000)
+
+    said = world.master.drain("a", True, world.now)
+    assert "zone books needs 3 agents and 2 would remain" in said
+    assert ("ScaleUpSeconds" if up_ms == NEVER_MS else "wait until it may use d") in said
+
+    world.kill("a")
+    assert world.master.drain("a", True, world.now) == "", "its copies are missing anyway"
+    world.pass_time(5_000)
+    assert world.status(zone).degraded == 4

@@ -4,23 +4,31 @@ import pytest
 
 from quorate.facts.topology import Happening
 from quorate.facts.zone import NEVER_MS, DataNodes
-from quorate.planning.target.data_nodes import Member, Timer, TimerKind, first_data_nodes, settle
+from quorate.planning.target.data_nodes import (
+    Member,
+    Timer,
+    TimerKind,
+    chosen_anew,
+    first_data_nodes,
+    settle,
+)
 
-AB = DataNodes(("A", "B"), joined=2)
+AB = DataNodes(("A", "B"), 2)
 
 
 def here(name: str, revision: int = 1, age_ms: int = 10**6, *, is_voter: bool = False) -> Member:
-    return Member(name, True, is_voter, Happening(revision, age_ms), None)
+    return Member(name, True, is_voter, Happening(revision, age_ms))
 
 
 def away(name: str, revision: int, age_ms: int, *, is_voter: bool = True) -> Member:
-    return Member(name, False, is_voter, Happening(1, 10**6), Happening(revision, age_ms))
+    return Member(name, False, is_voter, Happening(revision, age_ms))
 
 
 def test_first_are_those_that_are_there_or_hold_copies() -> None:
     members = [here("B", 5), here("A"), away("C", 3, 1), away("D", 4, 1, is_voter=False)]
 
-    assert first_data_nodes(members) == DataNodes(("A", "B", "C"), joined=5, left=0)
+    assert first_data_nodes(members) == DataNodes(("A", "B", "C"), 5)
+    assert chosen_anew(members, "region", "") == DataNodes(("A", "B"), 5, "region")
 
 
 @pytest.mark.parametrize(("age_ms", "left_ms"), [(0, 5_000), (4_999, 1), (5_000, 0), (9_000, 0)])
@@ -29,9 +37,9 @@ def test_a_joiner_waits_for_the_whole_time(age_ms: int, left_ms: int) -> None:
 
     if left_ms:
         assert nodes == AB
-        assert timers == (Timer(TimerKind.SCALE_UP, ("C",), 3, left_ms),)
+        assert timers == (Timer(TimerKind.SCALE_UP, ("C",), left_ms),)
     else:
-        assert nodes == DataNodes(("A", "B", "C"), joined=3)
+        assert nodes == DataNodes(("A", "B", "C"), 3)
         assert timers == ()
 
 
@@ -39,30 +47,20 @@ def test_a_later_join_starts_the_time_again_and_both_enter_in_one_step() -> None
     members = [here("A"), here("B"), here("C", 3, 6_000), here("D", 4, 1_000)]
     nodes, timers = settle(AB, members, 5_000, NEVER_MS)
     assert nodes == AB
-    assert timers == (Timer(TimerKind.SCALE_UP, ("C", "D"), 4, 4_000),)
+    assert timers == (Timer(TimerKind.SCALE_UP, ("C", "D"), 4_000),)
 
     members = [here("A"), here("B"), here("C", 3, 10_000), here("D", 4, 5_000)]
     nodes, timers = settle(AB, members, 5_000, NEVER_MS)
-    assert nodes == DataNodes(("A", "B", "C", "D"), joined=4)
+    assert nodes == DataNodes(("A", "B", "C", "D"), 4)
     assert timers == ()
 
 
-def test_what_a_timer_took_in_does_not_start_it_again() -> None:
-    """C was added in revision 4: that it joined says nothing of D, which joins in 5."""
-    known = DataNodes(("A", "B", "C"), joined=4)
-    members = [here("A"), here("B"), here("C", 4, 0), here("D", 5, 5_000)]
+def test_who_is_a_data_node_already_does_not_start_a_timer_again() -> None:
+    """B was restarted just now: that says nothing of D, nor of C, which is gone."""
+    known = DataNodes(("A", "B", "C"), 4)
+    members = [here("A"), here("B", 6, 0), away("C", 4, 60), here("D", 5, 5_000)]
 
-    assert settle(known, members, 5_000, NEVER_MS)[0].nodes == ("A", "B", "C", "D")
-
-
-def test_who_was_registered_later_than_it_joined_waits_all_the_same() -> None:
-    """C joined in revision 3, and D in 4, which was registered first and taken in."""
-    known = DataNodes(("A", "B", "D"), joined=4)
-    members = [here("A"), here("B"), here("D", 4, 700), here("C", 3, 800)]
-
-    assert settle(known, members, 1_000, NEVER_MS)[1] == (
-        Timer(TimerKind.SCALE_UP, ("C",), 3, 200),
-    )
+    assert settle(known, members, 5_000, 60)[0].nodes == ("A", "B", "D")
 
 
 def test_joins_and_leaves_do_not_wait_for_each_other() -> None:
@@ -70,28 +68,26 @@ def test_joins_and_leaves_do_not_wait_for_each_other() -> None:
     nodes, timers = settle(AB, members, 5_000, 60)
 
     assert nodes.nodes == ("A", "B", "C")
-    assert timers == (Timer(TimerKind.SCALE_DOWN, ("B",), 4, 10),)
+    assert timers == (Timer(TimerKind.SCALE_DOWN, ("B",), 10),)
 
 
 def test_who_is_back_in_time_remains_one() -> None:
-    back = Member("B", True, True, Happening(5, 10), Happening(4, 500))
+    members = [here("A"), here("B", 5, 10, is_voter=True)]
 
-    assert settle(AB, [here("A"), back], NEVER_MS, 60) == (AB, ())
+    assert settle(AB, members, NEVER_MS, 60) == (AB, ())
 
 
 def test_who_is_back_too_late_waits_like_a_newcomer_unless_it_still_holds_copies() -> None:
     nodes, _ = settle(AB, [here("A"), away("B", 4, 60)], NEVER_MS, 60)
-    assert nodes == DataNodes(("A",), joined=2, left=4)
+    assert nodes == DataNodes(("A",), 4)
 
-    emptied = Member("B", True, False, Happening(5, 10), Happening(4, 500))
+    emptied = here("B", 5, 10)
     nodes, timers = settle(nodes, [here("A"), emptied], 100, 60)
     assert nodes.nodes == ("A",)
-    assert timers == (Timer(TimerKind.SCALE_UP, ("B",), 5, 90),)
+    assert timers == (Timer(TimerKind.SCALE_UP, ("B",), 90),)
 
-    assert settle(nodes, [here("A"), emptied._replace(is_voter=True)], 100, 60)[0].nodes == (
-        "A",
-        "B",
-    )
+    again, _ = settle(nodes, [here("A"), emptied._replace(is_voter=True)], 100, 60)
+    assert again.nodes == ("A", "B")
 
 
 def test_never_is_said_and_does_not_fire() -> None:
@@ -106,5 +102,7 @@ def test_never_is_said_and_does_not_fire() -> None:
     ]
 
 
-def test_who_is_not_registered_is_no_data_node() -> None:
+def test_who_is_not_registered_or_does_not_fit_is_no_data_node() -> None:
     assert settle(AB, [here("A")], 0, NEVER_MS)[0].nodes == ("A",)
+    unfit = here("B")._replace(fits=False)
+    assert settle(AB, [here("A"), unfit], 0, NEVER_MS)[0].nodes == ("A",)

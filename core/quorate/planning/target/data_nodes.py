@@ -14,10 +14,8 @@ a changed time counts from what started the timer, and a new master goes on wher
 """
 
 import enum
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
-
-import msgspec
 
 from quorate.facts.topology import Happening
 from quorate.facts.zone import NEVER_MS, DataNodes
@@ -31,29 +29,27 @@ class TimerKind(enum.StrEnum):
 
 
 class Member(NamedTuple):
-    """A registered node as a zone's timers see it; the ages of its `joined` and `left` are of now.
+    """A registered node as a zone's timers see it.
 
+    `since`: the last time that it joined or, if it is away, that it left; its age is of now.
     `is_there`: it has not left. `is_voter`: a row of the zone names it. `fits`: see above.
     """
 
     name: str
     is_there: bool
     is_voter: bool
-    joined: Happening | None
-    left: Happening | None
+    since: Happening
     fits: bool = True
 
 
 class Timer(NamedTuple):
     """A timer that runs.
 
-    `nodes`: those that it will add or remove; `revision`: the change of the topology that started
-    it last; `left_ms`: until it fires, NEVER_MS: never.
+    `nodes`: those that it will add or remove; `left_ms`: until it fires, NEVER_MS: never.
     """
 
     kind: TimerKind
     nodes: tuple[str, ...]
-    revision: int
     left_ms: int
 
     @property
@@ -67,26 +63,20 @@ def first_data_nodes(
 ) -> DataNodes:
     """Return the first data nodes of a zone: all that fit, and are there or hold copies."""
     names = [each.name for each in members if each.fits and (each.is_there or each.is_voter)]
-    joined = [member.joined.revision for member in members if member.joined is not None]
-    taken = max(joined, default=0)
-    return DataNodes(tuple(sorted(names)), taken, 0, node_filter, storage_profile)
+    return _data_nodes(names, members, node_filter, storage_profile)
 
 
 def chosen_anew(members: Collection[Member], node_filter: str, storage_profile: str) -> DataNodes:
-    """Return the data nodes after a change of the filter: all that fit and are there.
-
-    All joins and leaves until now count as taken in, so that no timer runs.
-    """
+    """Return the data nodes after a change of the filter: all that fit and are there."""
     names = [member.name for member in members if member.fits and member.is_there]
-    joined = [member.joined.revision for member in members if member.joined is not None]
-    left = [member.left.revision for member in members if member.left is not None]
-    return DataNodes(
-        tuple(sorted(names)),
-        max(joined, default=0),
-        max(left, default=0),
-        node_filter,
-        storage_profile,
-    )
+    return _data_nodes(names, members, node_filter, storage_profile)
+
+
+def _data_nodes(
+    names: Iterable[str], members: Collection[Member], node_filter: str, storage_profile: str
+) -> DataNodes:
+    revision = max((member.since.revision for member in members), default=0)
+    return DataNodes(tuple(sorted(names)), revision, node_filter, storage_profile)
 
 
 def settle(
@@ -101,47 +91,35 @@ def settle(
     fitting = [member for member in members if member.fits]
     back = {member.name for member in fitting if member.is_there and member.is_voter}
     nodes = ({*known.nodes} & {member.name for member in fitting}) | back
-    joins = {member.name: member.joined for member in members if member.joined is not None}
-    leaves = {member.name: member.left for member in members if member.left is not None}
-    added = [each for each in fitting if each.is_there and each.name not in nodes]
-    removed = [each for each in members if not each.is_there and each.name in nodes]
     timers: list[Timer] = []
-
-    up = _timer(TimerKind.SCALE_UP, added, joins, known.joined, up_ms)
-    joined = known.joined
+    up = _timer(
+        TimerKind.SCALE_UP, [m for m in fitting if m.is_there and m.name not in nodes], up_ms
+    )
     if up is not None and up.left_ms <= 0:
         nodes |= {*up.nodes}
-        joined = max(joined, up.revision)
     elif up is not None:
         timers.append(up)
-
-    down = _timer(TimerKind.SCALE_DOWN, removed, leaves, known.left, down_ms)
-    left = known.left
+    down = _timer(
+        TimerKind.SCALE_DOWN, [m for m in fitting if not m.is_there and m.name in nodes], down_ms
+    )
     if down is not None and down.left_ms <= 0:
         nodes -= {*down.nodes}
-        left = max(left, down.revision)
     elif down is not None:
         timers.append(down)
-    settled = msgspec.structs.replace(known, nodes=tuple(sorted(nodes)), joined=joined, left=left)
-    return settled, tuple(timers)
+    if nodes == {*known.nodes}:
+        return known, tuple(timers)
+    changed = _data_nodes(nodes, members, known.filter, known.storage_profile)
+    return changed, tuple(timers)
 
 
-def _timer(
-    kind: TimerKind,
-    waiting: Sequence[Member],
-    happenings: Mapping[str, Happening],
-    taken: int,
-    after_ms: int,
-) -> Timer | None:
+def _timer(kind: TimerKind, waiting: Sequence[Member], after_ms: int) -> Timer | None:
     """Return the timer that `waiting` wait for; None if there are none.
 
-    `happenings`: the last join, or leave, of each member; `taken`: the revision up to which they
-    were taken in. A node may wait for an earlier one: it was registered later than it joined.
+    The last of them counts. Absences that are over do not: they would put off for ever what a node
+    that is gone for good needs.
     """
     if not waiting:
         return None
-    names = tuple(sorted(member.name for member in waiting))
-    counted = [each for name, each in happenings.items() if each.revision > taken or name in names]
-    started = max(counted, key=lambda each: each.revision, default=Happening(taken, after_ms))
-    left_ms = NEVER_MS if after_ms >= NEVER_MS else max(after_ms - started.age_ms, 0)
-    return Timer(kind, names, started.revision, left_ms)
+    last_ms = min(member.since.age_ms for member in waiting)
+    left_ms = NEVER_MS if after_ms >= NEVER_MS else max(after_ms - last_ms, 0)
+    return Timer(kind, tuple(sorted(member.name for member in waiting)), left_ms)

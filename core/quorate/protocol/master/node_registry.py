@@ -9,7 +9,7 @@ just started judges no agent before `failure_detection_ms` of its own. membershi
 of which agents may register. Source: docs/protocol.md, section 7.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -17,6 +17,7 @@ from quorate.facts.addresses import join_address
 from quorate.facts.partition_row import majority, quorum
 from quorate.facts.time import Now
 from quorate.facts.topology import Happening, NodeRecord, Voter
+from quorate.facts.zone import NEVER_MS, ZoneRecord
 from quorate.protocol.master.told_places import ToldPlaces
 from quorate.protocol.members.cluster import Cluster
 from quorate.protocol.members.membership import (
@@ -39,6 +40,8 @@ STALL_MS = 1000
 
 AGES_MS = 15_000
 """How often the ages of joins and leaves are stored while a timer counts from them."""
+ALL_AGES_MS = 3_600_000
+"""How often they are stored while something waits for a timer that is Never."""
 
 
 class NodeRegistry:
@@ -56,15 +59,12 @@ class NodeRegistry:
         self._ports = ports
         self._started_ms = now.boot_ms
         self._judged_ms = now.boot_ms
-        self._aged_ms = now.boot_ms
+        self._aged_ms = self._all_aged_ms = now.boot_ms
 
     def load(self, record: NodeRecord, now: Now) -> None:
         """Take a registration that the metastore holds."""
         agent = self._agents[record.name] = KnownAgent(record, now.boot_ms)
-        agent.has_left = record.left_since_ms is not None
-        self._take_happenings(agent, record, now)
-        if agent.has_left and agent.left is None:  # stored by a version that did not number leaves
-            agent.left = self._happened(now)
+        self._take_since(agent, record, now)
 
     # --- who comes and goes ----------------------------------------------------------------------
 
@@ -182,12 +182,13 @@ class NodeRegistry:
 
     def _set_left(self, node: str, agent: KnownAgent, now: Now, why: str) -> None:
         agent.online = False
+        if not agent.has_left or agent.since is None:
+            agent.since = self._happened(now, now.wall_ms)
         agent.has_left = True
-        agent.left = self._happened(now)
         agent.forget_reports()
         agent.pending = None
         if agent.newest is not None:
-            self._write_node(node, agent, left(agent.newest, now))
+            self._write_node(node, agent, left(agent.newest, agent.since.stored.wall_ms))
         for zone in self._zones.values():
             zone.topology_changed()
         self._cluster.event("", None, Reason.NODE_LEFT, f"{node} left: {why}", "Warning")
@@ -198,6 +199,7 @@ class NodeRegistry:
         if now.boot_ms - self._judged_ms > STALL_MS:
             # This process did not run: what agents sent meanwhile is still unread.
             self._started_ms = now.boot_ms
+            self._pause(now.boot_ms - self._judged_ms)
             for zone in self._zones.values():
                 zone.stood_still(now)
         self._judged_ms = now.boot_ms
@@ -245,13 +247,14 @@ class NodeRegistry:
                 n for n, a in self._agents.items() if a.online and not a.drain_wanted and n != node
             ]
             for zone in self._zones.values():
-                left = [n for n in others if zone.is_data_node(n)]
-                if zone.record.replicas > len(left) and zone.names(node):
-                    waits = ", ".join(n for n in others if n not in left and self._fits(n, zone))
-                    way_out = f"wait until it may use {waits}" if waits else "add an agent first"
+                usable = [n for n in others if zone.is_data_node(n)]
+                # Of an agent that is away the copies are missing anyway.
+                counted = others if agent.has_left else usable
+                if zone.record.replicas > len(counted) and zone.names(node):
+                    waits = [n for n in others if n not in usable and self._fits(n, zone)]
                     return (
                         f"node {node}: zone {zone.record.name} needs {zone.record.replicas} agents "
-                        f"and {len(left)} would remain; {way_out}"
+                        f"and {len(counted)} would remain; {_way_out(waits, zone.record)}"
                     )
         agent.drain_wanted = draining
         self._write_wishes(node, agent, agent.newest)
@@ -276,7 +279,7 @@ class NodeRegistry:
         """Remove the registration of a node that no row names.
 
         Return a sentence on why that is impossible, or "". If the node comes back, it is a new
-        node: not draining, and a data node at once.
+        node: it is not draining, and joins like any other.
         """
         agent = self._agents.get(node)
         if agent is None:
@@ -295,39 +298,49 @@ class NodeRegistry:
 
     # --- what happened, for the timers of zones --------------------------------------------------
 
-    def _happened(self, now: Now) -> Past:
-        """Return a change of the topology that happens now."""
+    def _happened(self, now: Now, wall_ms: int = 0) -> Past:
+        """Return a change of the topology that happens now; `wall_ms`: see Happening."""
         self._cluster.revision += 1
-        return Past(Happening(self._cluster.revision), now.boot_ms)
+        return Past(Happening(self._cluster.revision, 0, wall_ms), now.boot_ms)
 
-    def _take_happenings(self, agent: KnownAgent, record: NodeRecord, now: Now) -> None:
-        """Take when the agent joined and left from a registration that another master wrote."""
-        for happening in (record.joined, record.left):
-            if happening is not None:
-                self._cluster.revision = max(self._cluster.revision, happening.revision)
-        agent.joined, agent.left = _past(record.joined, now), _past(record.left, now)
+    def _take_since(self, agent: KnownAgent, record: NodeRecord, now: Now) -> None:
+        """Take when the agent joined or left from a registration that another master wrote.
+
+        If it does not say so, or says it of an earlier leave, that counts from now: a timer may be
+        late, but not early.
+        """
+        since, left_ms = record.since, record.left_since_ms or 0
+        agent.has_left = record.left_since_ms is not None
+        if since is None or since.wall_ms != left_ms:
+            agent.since = self._happened(now, left_ms)
+            return
+        self._cluster.revision = max(self._cluster.revision, since.revision)
+        agent.since = Past(since, now.boot_ms - since.age_ms)
+
+    def _pause(self, stalled_ms: int) -> None:
+        """Let no timer count a time in which this process did not run."""
+        for agent in self._agents.values():
+            if agent.since is not None:
+                agent.since = agent.since._replace(at_ms=agent.since.at_ms + stalled_ms)
 
     def store_ages(self, now: Now) -> None:
         """Store, now and then, how long ago the joins and leaves were that timers count from.
 
         The next master counts on from there. So a timer is late by at most this interval and the
-        time without a master, and never early.
+        time without a master, and never early. What waits for a timer that is Never is stored, too,
+        but rarely: the zone may get another time.
         """
         if now.boot_ms - self._aged_ms < AGES_MS:
             return
         self._aged_ms = now.boot_ms
-        awaited = {each for zone in self._zones.values() for each in zone.timers.awaited}
-        for node, agent in sorted(self._agents.items()) if awaited else ():
-            if agent.newest is None:
-                continue
-            aged = False
-            if agent.joined is not None and agent.joined.stored.revision in awaited:
-                agent.joined = agent.joined._replace(stored=agent.joined.aged(now))
-                aged = True
-            if agent.left is not None and agent.left.stored.revision in awaited:
-                agent.left = agent.left._replace(stored=agent.left.aged(now))
-                aged = True
-            if aged:
+        awaited = {name for zone in self._zones.values() for name in zone.timers.awaited}
+        if now.boot_ms - self._all_aged_ms >= ALL_AGES_MS:
+            self._all_aged_ms = now.boot_ms
+            awaited |= {n for z in self._zones.values() for t in z.timers.running for n in t.nodes}
+        for node in sorted(awaited & self._agents.keys()):
+            agent = self._agents[node]
+            if agent.since is not None and agent.newest is not None:
+                agent.since = agent.since._replace(stored=agent.since.aged(now))
                 self._write_wishes(node, agent, agent.newest)
 
     # --- writes ----------------------------------------------------------------------------------
@@ -337,8 +350,9 @@ class NodeRegistry:
 
         It joins once, however often its registration has to be written.
         """
-        if not agent.online and (agent.joined is None or agent.has_left) and not agent.pending:
-            agent.joined = self._happened(now)
+        is_back = agent.has_left and record.left_since_ms is None
+        if not agent.online and (agent.since is None or is_back) and not agent.pending:
+            agent.since = self._happened(now)
         agent.pending = self._write_node(node, agent, record)
 
     def _write_node(self, node: str, agent: KnownAgent, record: NodeRecord) -> NodeRecord:
@@ -412,7 +426,7 @@ class NodeRegistry:
         later one's memory for a store that is gone for good.
         """
         self.writes.pop(node, None)
-        self._take_happenings(agent, record, now)
+        self._take_since(agent, record, now)
         if agent.pending is None:
             return
         agent.pending = None
@@ -464,9 +478,17 @@ def _with_wishes(record: NodeRecord, agent: KnownAgent) -> NodeRecord:
         external_host=agent.external_host,
         failure_domain=agent.told_domain or agent.said_domain,
         attributes={**agent.told_attributes, **agent.said_attributes},
-        joined=agent.joined.stored if agent.joined is not None else None,
-        left=agent.left.stored if agent.left is not None else None,
+        since=agent.since.stored if agent.since is not None else None,
     )
+
+
+def _way_out(waits: Sequence[str], zone: ZoneRecord) -> str:
+    """Return what lets a zone do with fewer agents; `waits`: those that are no data nodes yet."""
+    if not waits:
+        return "add an agent first"
+    if zone.scale_up_ms >= NEVER_MS:
+        return f"{', '.join(waits)} joined: write a time for dataNodesAutoAdjustScaleUpSeconds"
+    return f"wait until it may use {', '.join(waits)}"
 
 
 def _is_elsewhere(before: NodeRecord | None, after: NodeRecord | None) -> bool:
@@ -478,10 +500,6 @@ def _is_elsewhere(before: NodeRecord | None, after: NodeRecord | None) -> bool:
         after.attributes,
         after.storage_profiles,
     )
-
-
-def _past(stored: Happening | None, now: Now) -> Past | None:
-    return Past(stored, now.boot_ms - stored.age_ms) if stored is not None else None
 
 
 def _is_past(record: NodeRecord | None, meant: NodeRecord, agent: KnownAgent) -> bool:

@@ -42,6 +42,7 @@ class Cluster:
         rebuilds: bool = False,
     ) -> None:
         self.master_term = master_term
+        self.began_ms = now.boot_ms
         self.settings = settings
         self.recovering = recovering
         self.rebuilds = rebuilds

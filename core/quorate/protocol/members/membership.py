@@ -29,7 +29,7 @@ class Past(NamedTuple):
 
     def aged(self, now: Now) -> Happening:
         """Return it with its age of now."""
-        return msgspec.structs.replace(self.stored, age_ms=now.boot_ms - self.at_ms)
+        return msgspec.structs.replace(self.stored, age_ms=max(now.boot_ms - self.at_ms, 0))
 
 
 class KnownAgent:
@@ -47,7 +47,8 @@ class KnownAgent:
     - `inventory`: its reported copies by zone. `reported`: the zones whose copies it has reported.
       `told_all`: whether it has reported everything. `rows`: what it reported of zones with lost
       rows, by partition. `kept`: the zones of which it has anything stored.
-    - `has_left`: it was taken for left, and is not back. `joined`, `left`: the last time of each.
+    - `has_left`: it was taken for left, and is not back. `since`: when it left or else joined; None
+      until its first registration is to be written.
     - `asked_ms`: since when it is expected to report its copies; -1: it is not online.
     - `unreached`: members that it does not reach, by its last report.
     - `cordoned`: it is the last choice as a primary, as long as the caller of
@@ -67,10 +68,8 @@ class KnownAgent:
         "heard_ms",
         "in_pod",
         "inventory",
-        "joined",
         "kept",
         "leaving",
-        "left",
         "newest",
         "online",
         "pending",
@@ -80,6 +79,7 @@ class KnownAgent:
         "rows",
         "said_attributes",
         "said_domain",
+        "since",
         "told_all",
         "told_attributes",
         "told_domain",
@@ -108,8 +108,7 @@ class KnownAgent:
         self.followed: set[str] = set()
         self.heard_ms = heard_ms
         self.has_left = False
-        self.joined: Past | None = None
-        self.left: Past | None = None
+        self.since: Past | None = None
         self.asked_ms = -1
         self.reported: set[str] = set()
         self.told_all = False
@@ -370,6 +369,6 @@ class ZoneNodes:
         return other not in first.unreached and one not in second.unreached
 
 
-def left(record: NodeRecord, now: Now) -> NodeRecord:
-    """Return the registration of a node that has left now."""
-    return msgspec.structs.replace(record, left_since_ms=now.wall_ms)
+def left(record: NodeRecord, wall_ms: int) -> NodeRecord:
+    """Return the registration of a node that has left at `wall_ms`."""
+    return msgspec.structs.replace(record, left_since_ms=wall_ms)

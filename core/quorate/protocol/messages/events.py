@@ -57,7 +57,7 @@ MEANINGS: Mapping[Reason, str] = {
     Reason.ZONE_CREATED: "a master leads the zone from now on",
     Reason.ZONE_DELETED: "the zone, its rows and its data were deleted",
     Reason.ZONE_REBALANCED: "after migrations, every copy is in its place",
-    Reason.DATA_NODES_CHANGED: "a timer of the zone fired: other agents may hold its copies now",
+    Reason.DATA_NODES_CHANGED: "other agents than before may hold the zone's copies",
     Reason.STORAGE_FULL: "an agent has no room for the zone: it refuses what needs room",
     Reason.STORAGE_HAS_ROOM: "an agent that had no room for the zone has room again",
     Reason.WRITES_REFUSED: "the metastore refuses writes (with the reason); nothing changes",

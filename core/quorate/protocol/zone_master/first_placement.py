@@ -46,6 +46,7 @@ class FirstPlacement:
         zone = self._zone
         if why := self._ports.why_none(zone.record, zone.told):
             return why
+        self._timers.placing(now)  # until all have rows, whoever is there takes part
         data_nodes = self._rebalance.data_nodes(zone.record, now)
         # An agent that is waited for counts as online in a zone that has rows; here it cannot be
         # named.
@@ -69,9 +70,6 @@ class FirstPlacement:
             row = PartitionRow(partition, 1, 1, holders[0], tuple(owners), voters)
             zone.decided[partition] = (row, Why(Cause.PLACED))
         self._rebalance.target = target
-        if zone.record.data_nodes is None:  # stored when the zone is placed
-            nodes = self._timers.first(now)
-            zone.record = msgspec.structs.replace(zone.record, data_nodes=nodes)
         return "placing partitions"
 
     def note_placed(self, now: Now) -> None:

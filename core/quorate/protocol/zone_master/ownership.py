@@ -82,12 +82,12 @@ def with_one_set(row: PartitionRow) -> PartitionRow:
     return _checked(row, msgspec.structs.replace(row, version=row.version + 1, sets=()))
 
 
-def started_empty(row: PartitionRow, holders: Sequence[Holder]) -> PartitionRow:
+def started_empty(row: PartitionRow, holders: Sequence[Holder], version: int) -> PartitionRow:
     """Return the row over empty stores, the first of them the primary's, in a new term.
 
-    The stores of all voters are gone for good, so no copy and no promise is left.
+    The stores of all voters are gone for good, so no copy and no promise is left. `version` is
+    above every one that an agent could know.
     """
-    version = row.version + 2
     return _checked(
         row,
         PartitionRow(

@@ -20,6 +20,13 @@ class RowPublisher:
         self._cluster = cluster
         self._unacked: dict[str, dict[int, int]] = {}
         self._resent_ms = 0
+        self._told: ZoneRecord | None = None
+
+    def publish_record(self, zone: ZoneRecord) -> None:
+        """Tell all agents the zone's record, unless they were told the same last."""
+        if zone != self._told:
+            self._told = zone
+            self._cluster.publish_to_all(self._cluster.zone_table(zone, ()))
 
     def publish(self, zone: ZoneRecord, rows: Sequence[PartitionRow]) -> None:
         """Send written rows to all agents."""

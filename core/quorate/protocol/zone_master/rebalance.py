@@ -130,7 +130,7 @@ class Rebalance:
             "then it gets new copies",
             "draining": "{} is draining",
             "unfit": "{} does not match dataNodesFilter or storageProfile",
-            "joining": "{} has joined and becomes a data node when the scale-up timer fires",
+            "joining": "{} has joined and is no data node yet",
         }
         return [
             words[state].format(node)
@@ -161,7 +161,7 @@ class Rebalance:
 
     def is_lost(self, row: PartitionRow) -> bool:
         """Return whether the stores of all the row's voters are gone for good: its data is lost."""
-        return all(self._nodes.is_dead(voter) for voter in row.voters)
+        return all(self._nodes.is_dead(voter) for each in row.voter_sets for voter in each)
 
     # --- target ----------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from quorate.protocol.metastore import SHARD_PARTITIONS
 from quorate.protocol.zone_master import ownership
 from quorate.protocol.zone_master.causes import Cause, Why
 from quorate.protocol.zone_master.rebalance import Rebalance
+from quorate.protocol.zone_master.recover_rows import RECOVERY_GAP
 from quorate.protocol.zone_master.zone import Zone
 
 
@@ -33,22 +34,26 @@ class EmptyStart:
         """Decide rows for the partitions that are LOST; after every partition was looked at.
 
         `writing`: the shards whose write is under way. A row that is older than one an agent knows
-        is not lost but rebuilt (rebuild_zone.py), so every data node must have told what it has.
+        is not lost but rebuilt (rebuild_zone.py), so every agent must have told what it has, and
+        agents that are not registered must have had the time to greet.
         """
         self.sentence = ""
-        zone, target = self._zone, self._rebalance.target
-        if not zone.record.start_empty or target is None:
+        zone, target, cluster = self._zone, self._rebalance.target, self._cluster
+        if not zone.record.start_empty or zone.record.recovering or target is None:
             return
         lost = [
             row
             for row in (part.row for part in zone.parts.values())
-            if row.active is None and self._is_lost(row)
+            if row.active is None and self._rebalance.is_lost(row)
         ]
-        if not lost:
+        if not lost or now.boot_ms - cluster.began_ms < cluster.settings.failure_detection_ms:
             return
         missing = self._not_heard()
         if missing:
-            self.sentence = f"they start empty once {', '.join(missing)} told what they have"
+            self.sentence = (
+                "the LOST partitions start empty once these agents have told what they have, or are"
+                f" removed: {', '.join(missing)}"
+            )
             return
         started = [
             row for row in lost if self._start(row, target.assignments[row.partition], writing)
@@ -61,31 +66,36 @@ class EmptyStart:
             )
             self._cluster.event(zone.record.uid, None, Reason.STARTED_EMPTY, about, "Warning")
 
-    def _is_lost(self, row: PartitionRow) -> bool:
-        voters = (voter for each in row.voter_sets for voter in each)
-        return all(map(self._zone.nodes.is_dead, voters))
-
     def _not_heard(self) -> list[str]:
-        """Return the data nodes that have not told this master everything."""
-        agents = self._cluster.agents
-        nodes = self._zone.record.data_nodes
+        """Return the registered agents that have not told this master what they have of the zone.
+
+        One that refuses the zone cannot tell.
+        """
+        zone = self._zone
         return [
             node
-            for node in (nodes.nodes if nodes is not None else ())
-            if node not in agents or not agents[node].online or not agents[node].told_all
+            for node, agent in sorted(self._cluster.agents.items())
+            if agent.record is not None
+            and not agent.removing
+            and not (
+                agent.online
+                and agent.told_all
+                and zone.record.uid in agent.reported
+                and zone.nodes.refusal(node) is None
+            )
         ]
 
     def _start(
         self, row: PartitionRow, wanted: tuple[str, ...], writing: Mapping[int, object]
     ) -> bool:
+        # A row that nobody can vouch for any more is not waited for to be heard of (`unheard`).
         zone = self._zone
         is_newer_told = (zone.record.uid, row.partition) in self._cluster.newer_rows.told
         is_busy = row.partition in zone.decided or row.partition // SHARD_PARTITIONS in writing
         holders = [holder for holder in map(zone.nodes.holder, wanted) if holder is not None]
         if is_newer_told or is_busy or not holders:
             return False
-        zone.decided[row.partition] = (
-            ownership.started_empty(row, holders),
-            Why(Cause.STARTED_EMPTY),
-        )
+        version = max(row.version + 2, self._cluster.master_term * RECOVERY_GAP)
+        after = ownership.started_empty(row, holders, version)
+        zone.decided[row.partition] = (after, Why(Cause.STARTED_EMPTY))
         return True

@@ -6,6 +6,8 @@ leaves, is stored with the agents' registrations (node_registry.py).
 
 from collections.abc import Sequence
 
+import msgspec
+
 from quorate.facts.time import Now
 from quorate.facts.zone import DataNodes
 from quorate.planning.target.data_nodes import (
@@ -24,26 +26,40 @@ DUE_MOVED_MS = 1_000
 """Clocks differ a little at every look; within this much a timer's end is said to be the same."""
 
 
+FOREVER_MS = 1 << 60
+
+
 class ZoneTimers:
     """The timers of one zone.
 
     - `running`: those that ran at the last `settle`, as users see them.
-    - `awaited`: the revisions of the topology from which those count that will fire.
+    - `awaited`: the nodes that wait for one that will fire, which is due at `due_ms` (boot clock).
     """
 
     def __init__(self, cluster: Cluster, zone: Zone) -> None:
         self.running: tuple[TimerStatus, ...] = ()
-        self.awaited: tuple[int, ...] = ()
+        self.awaited: frozenset[str] = frozenset()
+        self.due_ms = FOREVER_MS
         self._cluster = cluster
         self._zone = zone
+        self._placed_ms = -(1 << 40)
         known = zone.record.data_nodes
-        if known is not None:  # whose change took them in may be registered no longer
-            cluster.revision = max(cluster.revision, known.joined, known.left)
+        if known is not None:  # the node that changed the topology last may be registered no longer
+            cluster.revision = max(cluster.revision, known.revision)
 
     def first(self, now: Now) -> DataNodes:
         """Return the data nodes of a zone that has none yet."""
         record = self._zone.record
         return first_data_nodes(self._members(now, None), record.filter, record.storage_profile)
+
+    def placing(self, now: Now) -> None:
+        """Choose the data nodes of a zone that is being placed: all agents that are there now."""
+        self._placed_ms = now.boot_ms
+        self._zone.record = msgspec.structs.replace(self._zone.record, data_nodes=self.first(now))
+
+    def stop(self) -> None:
+        """Forget what runs: the zone is being deleted."""
+        self.running, self.awaited, self.due_ms = (), frozenset(), FOREVER_MS
 
     def settle(self, now: Now) -> None:
         """Let the timers fire that are due: the zone's record gets its data nodes of now."""
@@ -55,8 +71,13 @@ class ZoneTimers:
         members, chosen = self._members(now, known), known
         if (known.filter, known.storage_profile) != wanted:
             chosen = chosen_anew(members, *wanted)
-        nodes, timers = settle(chosen, members, record.scale_up_ms, record.scale_down_ms)
-        self.awaited = tuple(timer.revision for timer in timers if timer.is_set)
+        # Agents of a new cluster may register while the first of them are given its first zone.
+        is_new = now.boot_ms - self._placed_ms < self._cluster.settings.failure_detection_ms
+        up_ms = 0 if is_new else record.scale_up_ms
+        nodes, timers = settle(chosen, members, up_ms, record.scale_down_ms)
+        running = [timer for timer in timers if timer.is_set]
+        self.awaited = frozenset(node for timer in running for node in timer.nodes)
+        self.due_ms = min([now.boot_ms + t.left_ms for t in running], default=FOREVER_MS)
         self.running = tuple(self._shown(timer, now) for timer in timers)
         if nodes != record.data_nodes:
             self._zone.change(data_nodes=nodes)
@@ -83,12 +104,11 @@ class ZoneTimers:
                 name,
                 not agent.has_left,
                 name in voters,
-                agent.joined.aged(now) if agent.joined is not None else None,
-                agent.left.aged(now) if agent.left is not None else None,
+                agent.since.aged(now),
                 self._zone.fitting.fits(agent.record, self._zone.record),
             )
             for name, agent in agents.items()
-            if agent.record is not None and not agent.removing
+            if agent.record is not None and agent.since is not None and not agent.removing
         ]
 
     def _shown(self, timer: Timer, now: Now) -> TimerStatus:

@@ -246,6 +246,8 @@ class ZoneMaster(Zone):
         self._publisher.resend(self.told, self.parts, now)
         is_quiet = self._is_quiet and not self.dirty and not self._rebalance.off_target
         due_ms = self._pass_ms + (QUIET_PASS_MS if is_quiet else FULL_PASS_MS)
+        if is_quiet:
+            due_ms = min(due_ms, self.timers.due_ms)
         whole = now.boot_ms >= due_ms and self._cluster.may_pass()
         if whole:
             self._pass_ms = now.boot_ms
@@ -276,7 +278,6 @@ class ZoneMaster(Zone):
             self._events.look(self._rebalance, self._moved, is_still)
             self._empty_start.look(self._writing, now)
             was_quiet = self._is_quiet
-            is_still &= not self.timers.awaited
             self._is_quiet = is_still and self._rebalance.is_at_rest(self.record)
             if self._is_quiet and not was_quiet:  # spread the zones' full passes over time
                 self._pass_ms -= crc32(self.record.uid.encode()) % QUIET_PASS_MS
@@ -450,10 +451,7 @@ class ZoneMaster(Zone):
         now: Now,
         damaged: Sequence[DamagedRow] = (),
     ) -> None:
-        """Take the stored rows after another process wrote, or after an unknown outcome.
-
-        They are the truth, unless they are older than what was stored before.
-        """
+        """Take the stored rows after an unknown outcome, or another's write: the truth, if newer."""
         self._all_placed = False
         self._recovery.look(key.shard, damaged)
         self._take_changed(rows, self._writing.pop(key.shard, {}), now)
@@ -555,8 +553,7 @@ class ZoneMaster(Zone):
         self._placement.stored = record.placed
         self.port_written = record.port
         if self.parts and not record.deleting:
-            message = self._cluster.zone_table(self.told, ())
-            self._cluster.publish_to_all(message)
+            self._publisher.publish_record(self.told)
 
     def record_reloaded(self, record: ZoneRecord | None, now: Now) -> None:
         """Take the stored record after a write that failed or whose outcome is unknown."""
@@ -576,6 +573,7 @@ class ZoneMaster(Zone):
         if self._deletion.shards_left is None and not self._writing:
             had_rows = bool(self.parts) or self.record.placed or self.record.recovering
             self._deletion.begin(self.record.partitions, had_rows)
+            self.timers.stop()
             self.decided.clear()
             self.parts.clear()
             self._rebalance.off_target.clear()
