@@ -37,6 +37,7 @@ KEPT = {
     7319139: "a position that a refused batch had set back was taken for told, at rest",
     7319163: "a zone that wrote a long value ahead claimed to have nothing to do",
     58428691735: "a primary stayed on a node that leaves: nobody else was reached for a moment",
+    950000201: "a zone rested over a copy that had missed updates while its refill was given up",
     5600000005427: "a zone rested over a copy that had missed more while it was repaired",
     5600000031283: "as 5600000005427, ten seconds late",
     5600000014101: "the only agent that had heard of a master lost its disk before a thousand more",

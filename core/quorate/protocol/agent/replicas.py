@@ -229,6 +229,7 @@ class Replicas(ZoneCopies):
             rows, self.refused_rows = list(self.refused_rows.values()), {}
             self.set_rows(rows, now)
         self.upkeep.tick(now)
+        fills = len(self.fills)
         self.refills.tick(now)
         self.transactions.tick(now)
         for role in list(self.roles.values()):
@@ -239,6 +240,8 @@ class Replicas(ZoneCopies):
                 self.out.send(MASTER, fill.progress(self.uid, done=False))
             transfer.step(self, fill)
         self.look_ms = next_look_ms(self, self.upkeep, self.refills, self.transactions, now)
+        if len(self.fills) < fills:
+            self.look_ms = now.boot_ms  # what has ended may have left a gap to be repaired
         if was_touched or self.in_progress:
             self.busy_ms = now.boot_ms
 

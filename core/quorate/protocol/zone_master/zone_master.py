@@ -451,7 +451,7 @@ class ZoneMaster(Zone):
         now: Now,
         damaged: Sequence[DamagedRow] = (),
     ) -> None:
-        """Take the stored rows after an unknown outcome, or another's write: the truth, if newer."""
+        """Take the stored rows after an unknown outcome, or another's write: truth if newer."""
         self._all_placed = False
         self._recovery.look(key.shard, damaged)
         self._take_changed(rows, self._writing.pop(key.shard, {}), now)
