@@ -103,6 +103,11 @@ class Sized:
         nodes = self.road.items("storagenodes")
         return {e["spec"]["node"]: e["spec"].get("failureDomain", "") for e in nodes}
 
+    def attributes(self, name: str) -> dict[str, str]:
+        """agent -> that attribute, as it is registered."""
+        nodes = self.road.items("storagenodes")
+        return {e["spec"]["node"]: e["spec"].get("attributes", {}).get(name, "") for e in nodes}
+
     def rows(self) -> list[Json]:
         tables = self.road.items("partitiontables")
         return [row for table in tables for row in table["spec"].get("rows", ())]

@@ -21,6 +21,7 @@ from quorate.protocol.transactions.coordinator import Ended, Outcome
 from quorate.protocol.transactions.parts import Telling
 from quorate_sim.disk import Disk, SimAgentStore
 from quorate_sim.network import Link
+from quorate_sim.node_filters import attributes
 from quorate_sim.rest_checks import check_rest
 from quorate_sim.transactors import DEADLINE_MS, ZONE, Transaction, evaluate
 from quorate_sim.world import MS
@@ -114,6 +115,7 @@ class AgentProcess:
             master_word=disk.master_word,
             failure_domain=placement.failure_domain,
             weight=placement.weight,
+            attributes=attributes(self.name),
         )
 
     # --- turns -----------------------------------------------------------------------------------

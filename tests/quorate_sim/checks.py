@@ -23,6 +23,7 @@ from quorate.protocol.messages.tools import Refill
 from quorate.protocol.storage import Row
 from quorate_sim.disk import SimStorage
 from quorate_sim.linearizability import Call, check_key
+from quorate_sim.node_filters import fits
 from quorate_sim.placement_checks import placement_problems
 from quorate_sim.timer_checks import TimerChecks, data_node_problems
 
@@ -441,7 +442,9 @@ class Checks:
         cluster = self.cluster
         found: list[str] = []
         for uid, record in cluster.zones.items():
-            usable = sum(uid in agent.core.zones for agent in cluster.living())
+            usable = sum(
+                uid in agent.core.zones and fits(agent.name, record) for agent in cluster.living()
+            )
             for partition in range(record.partitions):
                 row = cluster.committed_row(uid, partition)
                 if row is None:

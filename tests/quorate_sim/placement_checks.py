@@ -18,6 +18,7 @@ from quorate.facts.zone import Planner, ZoneRecord
 from quorate.planning.steps.plan_migrations import is_reached
 from quorate.planning.steps.plan_staged import reachable_target
 from quorate.protocol.metastore import NodeKey
+from quorate_sim.node_filters import fits
 
 if TYPE_CHECKING:
     from quorate_sim.cluster import Cluster
@@ -30,7 +31,9 @@ def placement_problems(cluster: Cluster, record: ZoneRecord) -> list[str]:
     usable = [
         agent.name
         for agent in cluster.living()
-        if record.uid in agent.core.zones and not _is_draining(cluster, agent.name)
+        if record.uid in agent.core.zones
+        and not _is_draining(cluster, agent.name)
+        and fits(agent.name, record)
     ]
     if len(usable) < record.replicas:
         return []

@@ -30,6 +30,7 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "any-number-of-answers": planted_primaries.any_number_of_answers,
     "caught-up-before-joint": planted_primaries.caught_up_before_joint,
     "domains-ignored": planted_placements.domains_ignored,
+    "filters-read-once": planted_placements.filters_read_once,
     "greets-nobody-anew": planted_rare.greets_nobody_anew,
     "keys-that-expire-forgotten": planted_rest.keys_that_expire_forgotten,
     "known-by-promise-alone": planted_rare.known_by_promise_alone,

@@ -16,6 +16,7 @@ from quorate.planning.target.distribute_partitions import DataNode
 from quorate.protocol.master.node_registry import NodeRegistry
 from quorate.protocol.members.membership import KnownAgent
 from quorate.protocol.zone_master import rebalance
+from quorate.protocol.zone_master.fitting_nodes import FittingNodes
 from quorate.protocol.zone_master.rebalance import Rebalance
 from quorate_sim.changed import changed
 
@@ -37,6 +38,17 @@ def _nodes_with(**fields: Any) -> AbstractContextManager[None]:
 
     _data_nodes = Rebalance.data_nodes
     return changed(Rebalance, "data_nodes", data_nodes)
+
+
+def filters_read_once() -> AbstractContextManager[None]:
+    """Whether a node matches is judged only by the first filter of a zone."""
+
+    def matches(self: FittingNodes, node: NodeRecord, text: str) -> bool:
+        known = self._known.get(node.name)
+        return known[2] if known is not None else _matches(self, node, text)
+
+    _matches = FittingNodes._matches
+    return changed(FittingNodes, "_matches", matches)
 
 
 def roles_stay_where_they_were_taken() -> AbstractContextManager[None]:

@@ -1,8 +1,9 @@
-"""Faults that few seeds have: refills, agents that refuse zones, a metastore that is lost, many
-masterships that reach no agent.
+"""Events that few seeds have: refills, agents that refuse zones, a metastore that is lost, many
+masterships that reach no agent, zones whose filter is changed.
 
-Only one seed in seven may have them, and what they are comes from a random stream of its own: the
-seeds beside them, those that are kept above all, draw what they drew before there were any.
+Only one seed in seven may have them, one in thirteen changed filters, and what they are comes from
+random streams of their own: the seeds beside them, those that are kept above all, draw what they
+drew before there were any.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import msgspec
 
 from quorate.protocol.agent.masterships import RECOVERY_TERMS, TERMS_BELIEVED
 from quorate.protocol.messages.tools import Refill, Refilling
+from quorate_sim.node_filters import FILTERS
 from quorate_sim.world import MS
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ class RareFaults(msgspec.Struct, frozen=True):
     losses: int = 0
     unheard: float = 0.0
     outages: bool = False
+    filters: float = 0.0
 
 
 NONE = RareFaults()
@@ -44,10 +47,12 @@ NONE = RareFaults()
 
 def draw_rare_faults(seed: int) -> RareFaults:
     """What of them this seed has: mostly nothing."""
+    filters = Random(f"{seed} filters").choice((0.3, 1.0)) if seed % 13 == 10 else 0.0
     if seed % 7 != 3:
-        return NONE
+        return RareFaults(filters=filters)
     r = Random(f"{seed} rare faults")
     return RareFaults(
+        filters=filters,
         refills=r.choice((0.0, 0.3, 2.0)),
         refusals=r.choice((0.0, 0.1, 0.4)),
         losses=r.choice((0, 1, 1, 2)),
@@ -86,11 +91,30 @@ class RareEvents:
             self._lose_metastore()
         if often(rare.unheard):
             self._count_unheard()
+        if often(rare.filters):
+            self._change_filter()
 
     def end(self) -> None:
         """Everybody has room again."""
         for disk in self._cluster.disks.values():
             disk.refuses.clear()
+
+    # --- a filter --------------------------------------------------------------------------------
+
+    def _change_filter(self) -> None:
+        r, cluster = self._world.random, self._cluster
+        uid, text = r.choice(list(cluster.zones)), r.choice(list(FILTERS))
+        if any(
+            cluster.committed_row(uid, partition) is None
+            for partition in range(cluster.zones[uid].partitions)
+        ):
+            return  # it might never be placed
+        record = cluster.zones[uid] = msgspec.structs.replace(cluster.zones[uid], filter=text)
+        cluster.coverage.struck("filter", [])
+        self._world.trace("user", f"gives {uid} the filter {text!r}")
+        process = cluster.newest_master()
+        if process is not None and process.master is not None:
+            process.run(lambda: process.declare(record))
 
     # --- a refill --------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from quorate.facts.zone import DataNodes, ZoneRecord
 from quorate.protocol.master.master import Master
 from quorate.protocol.members.membership import Past
 from quorate.protocol.metastore import ZoneKey
+from quorate_sim.node_filters import fits
 from quorate_sim.world import MS
 
 if TYPE_CHECKING:
@@ -44,7 +45,11 @@ class TimerChecks:
                 continue  # all that are there are taken until it is placed
             if known is None or nodes is None or known is nodes:
                 continue
-            self._judge(master, zone.record, {*known.nodes}, {*nodes.nodes}, now_ms)
+            unfit = [node for node in nodes.nodes if not fits(node, zone.record)]
+            if unfit:
+                raise InvariantError(f"{unfit} are data nodes of {uid}: {zone.record.filter}")
+            if known.filter == nodes.filter:  # else no timer had to fire
+                self._judge(master, zone.record, {*known.nodes}, {*nodes.nodes}, now_ms)
 
     def _judge(
         self, master: Master, record: ZoneRecord, before: set[str], nodes: set[str], now_ms: int
@@ -77,10 +82,11 @@ class TimerChecks:
 
 
 def data_node_problems(cluster: Cluster, record: ZoneRecord) -> list[str]:
-    """Which living agents are no data nodes of the zone, though all is quiet for long."""
+    """Which agents wrongly are data nodes of the zone, or are not, though all is quiet for long."""
     stored = cluster.metastore.value(ZoneKey(record.uid))
     known = stored.data_nodes if isinstance(stored, ZoneRecord) else None
     if known is None:
         return [f"zone {record.uid} has no data nodes"]
-    missing = sorted({agent.name for agent in cluster.living()} - {*known.nodes})
-    return [f"{node} is no data node of {record.uid}" for node in missing]
+    fitting = {agent.name for agent in cluster.living() if fits(agent.name, record)}
+    other = sorted(fitting ^ {*known.nodes})
+    return [f"{node} is a data node of {record.uid}, or should be" for node in other]

@@ -11,6 +11,7 @@ QUICK = (
     "answered-above-a-hole",
     "any-change-is-a-hand-over",
     "domains-ignored",
+    "filters-read-once",
     "keys-that-expire-forgotten",
     "lease-end-forgotten-at-rest",
     "lineage-before-data",

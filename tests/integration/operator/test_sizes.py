@@ -120,6 +120,8 @@ def test_copies_are_apart_by_a_label_of_nodes_that_the_user_chose(
     expected = {"agent-1": "one", "agent-2": "one", "agent-3": "two"}
     sized.wait(lambda: sized.racks() == expected, "racks of nodes", 90)
     sized.wait(lambda: sized.domains_known()[0] == "True", "told")
+    sized.wait(lambda: sized.attributes(RACK) == expected, "labels of nodes as attributes")
+    assert sized.attributes("quorate.io/agent") == {agent: agent for agent in expected}
     sized.wait_size(3)
     assert road.conditions(name=ZONE)["SpreadViolated"] == "False"
     apart = [{*row["replicas"]} for row in sized.rows()]

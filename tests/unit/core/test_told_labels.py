@@ -1,5 +1,7 @@
 """Labels of pods and nodes that the operator tells the master are attributes of agents."""
 
+import msgspec
+
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.master.told_places import PodLabels
@@ -49,6 +51,18 @@ def test_copies_follow_a_label_that_is_set_on_a_node() -> None:
     world.pass_time(30_000)
 
     assert owners(world) == "b d"
+
+
+def test_a_zone_at_rest_follows_a_label_at_once() -> None:
+    world = LoneMaster(zone := msgspec.structs.replace(ON_SSD, scale_up_ms=0), client_ports=IN_PODS)
+    tell(world, a=FAST, b=FAST, c=FAST)
+    world.pass_time(60_000)
+    assert world.master.zones[zone.uid].is_idle
+
+    tell(world, c=PodLabels({}, HDD))
+    world.pass_time(200)
+
+    assert world.status(zone).data_nodes == ("a", "b")
 
 
 def test_what_was_told_holds_while_a_pod_or_its_node_cannot_be_read() -> None:

@@ -108,6 +108,9 @@ def test_too_few_matching_agents_cost_no_copy(wanted: str, kept: int) -> None:
     assert f"match dataNodesFilter {wanted}, and the zone has 3 replicas" in status.misfits
     assert "copies on others stay until then" in status.misfits
     assert status.migrations_running == status.migrations_queued == 0
+    target = world.master.zones[IN_EU.uid].target
+    assert target is not None
+    assert all(len(owners) == 3 for owners in target), "the others are meant to stay"
 
     for node in "xyz":
         world.attributes[node] = {"disk": "ssd", "nothing": ""}
@@ -116,6 +119,25 @@ def test_too_few_matching_agents_cost_no_copy(wanted: str, kept: int) -> None:
 
     assert not {*"abc"} & {*owners(world).split()}
     assert world.status(IN_EU).misfits == ""
+
+
+def test_copies_are_cared_for_although_no_agent_matches() -> None:
+    world = LoneMaster(IN_EU, nodes=tuple("abc"), attributes=MIXED)
+    changed(world, IN_EU, filter="nothing")
+    world.pass_time(10_000)
+    world.follow()
+    world.same_processes = True
+    world.connect(*"abc")
+    world.same_processes = False
+    world.kill("b")
+    world.pass_time(1_000)
+    world.connect("b", store="another")
+    world.pass_time(60_000)
+
+    assert copies_at_least(world, 3)
+    for row in world.rows(IN_EU).values():
+        assert {voter.store for voter in row.voters} == {"store-a", "another", "store-c"}
+    assert data_nodes(world) == ""
 
 
 def test_an_agent_that_restarts_with_other_attributes_comes_or_goes() -> None:

@@ -7,6 +7,8 @@ follows from the row and the target. The steps that begin are chosen for all zon
 
 from collections.abc import Callable, Iterable, Sequence
 
+import msgspec
+
 from quorate.facts.partition_row import Migration, PartitionRow, is_committed
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, Voter
@@ -63,7 +65,8 @@ class Rebalance:
         """Return the agents that may hold copies; those that are waited for count as online.
 
         Those that do not fit the zone count as offline: they get nothing, and keep a copy only if
-        fewer agents are left than the zone has replicas.
+        fewer agents are left than the zone has replicas. If no other is there, those of them that
+        hold copies count as if they did fit, so that copies and primaries are cared for.
         """
         nodes: list[DataNode] = []
         voters = {
@@ -83,7 +86,14 @@ class Rebalance:
                 state in ("waited", "refused") and bool(self._parts)
             )
             nodes.append(DataNode(name, agent.record.weight, agent.record.failure_domain, there))
-        return nodes
+        if any(node.online for node in nodes):
+            return nodes
+        kept = {
+            voter.node
+            for voter in voters
+            if self._states.get(voter.node) == "unfit" and self._agents[voter.node].online
+        }
+        return [msgspec.structs.replace(node, online=node.name in kept) for node in nodes]
 
     def _state_of(self, agent: KnownAgent, record: ZoneRecord, now: Now) -> str:
         if agent.record is None or agent.removing:
