@@ -10,7 +10,7 @@ from quorate.facts.zone import ZoneRecord
 from quorate.planning.absence.choose_leavers import ClusterLoad
 from quorate.planning.absence.disruption import Disruption
 from quorate.protocol.master.disruption import cluster_load
-from quorate.protocol.master.told_places import PodLabels
+from quorate.protocol.master.told_places import PodFacts
 from quorate.protocol.messages.events import Event
 from quorate.protocol.status import ClusterStatus
 from quorate_lone_master.world import LoneMaster
@@ -49,11 +49,11 @@ class LoneRunner:
         self,
         cordoned: Collection[str],
         domains: Mapping[str, str],
-        labels: Mapping[str, PodLabels],
+        pods: Mapping[str, PodFacts],
     ) -> None:
         self._world.master.keep_primaries_off(cordoned, self._world.now)
         self._world.master.places.tell_domains(domains)
-        self._world.master.places.tell_labels(labels)
+        self._world.master.places.tell_pods(pods)
 
     def load(self) -> ClusterLoad:
         return cluster_load(self._world.master.agents, self._world.master.zones.values())

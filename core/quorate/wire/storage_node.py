@@ -69,7 +69,8 @@ class StorageNodeSpec(Part):
     """Names and values by which `dataNodesFilter` of zones chooses agents: from the agent's command
     line, and from the labels of its pod and of the node of Kubernetes that this is on."""
     storage_profiles: list[Text] = Field(default_factory=lambda: [*STORAGE_PROFILES])
-    """The kinds of storage that it offers to zones with a `storageProfile`."""
+    """The kinds of storage that it offers to zones with a `storageProfile`: from its command line,
+    and the StorageClass of its claim."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         immutable("node", "a registration belongs to one agent; create another StorageNode"),

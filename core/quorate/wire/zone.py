@@ -203,7 +203,7 @@ class ZoneSpec(Part):
     if it begins with `$`, as `$[?(@.region == 'EU' && @.size > 5)]`, else a label selector, as
     `region=EU,disk in (ssd,nvme),!spare`.  A changed filter takes effect at once; copies leave
     agents that no longer match as soon as others have them."""
-    storage_profile: Annotated[Text, Field(pattern=_PROFILE, max_length=63)] | None = None
+    storage_profile: Annotated[Text, Field(pattern=_PROFILE, max_length=253)] | None = None
     """The kind of storage that the zone's agents must offer (`quorate-agent --storage-profile`):
     disk, memory, or a class by its name.  Absent: any.  A change takes effect as that of
     dataNodesFilter does."""

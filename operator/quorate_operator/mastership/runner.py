@@ -35,7 +35,7 @@ from quorate.planning.absence.disruption import Disruption
 from quorate.planning.steps.preview import Preview
 from quorate.protocol.master.disruption import cluster_load
 from quorate.protocol.master.master import Master
-from quorate.protocol.master.told_places import PodLabels
+from quorate.protocol.master.told_places import PodFacts
 from quorate.protocol.messages.events import ROUTINE, Event, Reason, ToldEvent
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, Refused
 from quorate.protocol.metastore import DamagedRow, Key, Metastore, MetastoreUnavailable, Seen, Value
@@ -263,12 +263,12 @@ class Runner:
         self,
         cordoned: Collection[str],
         domains: Mapping[str, str],
-        labels: Mapping[str, PodLabels],
+        pods: Mapping[str, PodFacts],
     ) -> None:
-        """Take agents on cordoned nodes, the last choice as primaries, failure domains, labels."""
+        """Take agents on cordoned nodes (the last choice as primaries), domains, facts of pods."""
         self.step(lambda master: master.keep_primaries_off(cordoned, self._clock.now()))
         self.step(lambda master: master.places.tell_domains(domains))
-        self.step(lambda master: master.places.tell_labels(labels))
+        self.step(lambda master: master.places.tell_pods(pods))
 
     @property
     def is_stopped(self) -> bool:

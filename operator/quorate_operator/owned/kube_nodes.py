@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from quorate.protocol.master.told_places import PodLabels
+from quorate.protocol.master.told_places import PodFacts
 from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, MandateLost, find
 from quorate_operator.kube.watch import watch_revisions
 
@@ -109,16 +109,24 @@ def cordoned_agents(
     return tuple(sorted(agent for agent, node in on.items() if node in cordoned))
 
 
-def pod_labels(
-    pods: Mapping[str, Json | None], nodes: Mapping[str, KubeNode]
-) -> dict[str, PodLabels]:
-    """Return the labels of each agent that has a pod.  `pods`: by agent; `nodes`: by name."""
-    found: dict[str, PodLabels] = {}
+def pod_facts(
+    pods: Mapping[str, Json | None], nodes: Mapping[str, KubeNode], claims: Mapping[str, Json]
+) -> dict[str, PodFacts]:
+    """Return labels and storage class of each agent that has a pod.
+
+    `pods` and `claims`: by agent; `nodes`: by name.
+    """
+    found: dict[str, PodFacts] = {}
     for agent, pod in sorted(pods.items()):
         if pod is not None:
             node = nodes.get(str(pod["spec"].get("nodeName", "")))
             of_pod = dict(pod["metadata"].get("labels") or {})
-            found[agent] = PodLabels(of_pod, node.labels if node is not None else None)
+            claim = claims.get(agent)
+            found[agent] = PodFacts(
+                of_pod,
+                node.labels if node is not None else None,
+                str(claim["spec"].get("storageClassName") or "") if claim is not None else None,
+            )
     return found
 
 

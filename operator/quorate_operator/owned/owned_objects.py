@@ -47,7 +47,7 @@ from quorate_operator.owned.kube_nodes import (
     KubeNodes,
     cordoned_agents,
     failure_domains,
-    pod_labels,
+    pod_facts,
 )
 from quorate_operator.owned.pod_states import trouble
 from quorate_operator.owned.restarts import Restart, gone_agents, next_restart
@@ -366,8 +366,8 @@ class OwnedObjects:
         registered = {node.name for node in seen.runner.status().nodes}
         nodes = self._nodes.known
         domains = failure_domains(managed.failure_domain_label, pods, nodes)
-        labels = pod_labels(pods, nodes)
-        seen.runner.take_node_facts(cordoned_agents(pods, nodes), domains.known, labels)
+        of_pods = pod_facts(pods, nodes, _by_agent(claims))
+        seen.runner.take_node_facts(cordoned_agents(pods, nodes), domains.known, of_pods)
         gone = seen.gone = gone_agents(pods)
         disruption = seen.runner.disruption(gone)
         seen.looked = _facts(seen)
@@ -516,9 +516,9 @@ def selector_text(cluster: str) -> str:
     return ",".join(f"{key}={value}" for key, value in selector(cluster).items())
 
 
-def _by_agent(sets: Mapping[str, Json]) -> dict[str, Json]:
+def _by_agent(objects: Mapping[str, Json]) -> dict[str, Json]:
     found = {
-        each["metadata"].get("labels", {}).get(names.LABEL_AGENT): each for each in sets.values()
+        each["metadata"].get("labels", {}).get(names.LABEL_AGENT): each for each in objects.values()
     }
     return {agent: each for agent, each in found.items() if agent}
 

@@ -1,10 +1,13 @@
-"""Labels of pods and nodes that the operator tells the master are attributes of agents."""
+"""Labels of pods and nodes that the operator tells the master are attributes of agents.
+
+Storage classes of their volumes are storage profiles.
+"""
 
 import msgspec
 
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.master.told_places import PodLabels
+from quorate.protocol.master.told_places import PodFacts
 from quorate.protocol.metastore import NodeKey
 from quorate_lone_master.world import LoneMaster
 
@@ -12,11 +15,11 @@ ON_SSD = ZoneRecord("uid-1", "cart", 8, 2, filter="disk=ssd", scale_up_ms=5_000)
 NODES = ("a", "b", "c", "d")
 IN_PODS = dict.fromkeys(NODES, (7200, 7299))
 SSD, HDD = {"disk": "ssd"}, {"disk": "hdd"}
-FAST = PodLabels({}, SSD)
+FAST = PodFacts({}, SSD)
 
 
-def tell(world: LoneMaster, **labels: PodLabels) -> None:
-    world.master.places.tell_labels(labels)
+def tell(world: LoneMaster, **pods: PodFacts) -> None:
+    world.master.places.tell_pods(pods)
     world.write()
 
 
@@ -35,7 +38,7 @@ def test_the_agents_own_attribute_counts_before_the_pods_label_and_that_before_t
     world = LoneMaster(nodes=("a",), client_ports=IN_PODS, attributes=own)
     of_node = {"tier": "node", "disk": "node", "rack": "r1"}
 
-    tell(world, a=PodLabels({"tier": "pod", "disk": "pod"}, of_node))
+    tell(world, a=PodFacts({"tier": "pod", "disk": "pod"}, of_node))
 
     assert registered(world) == {"tier": "agent", "disk": "pod", "rack": "r1"}
 
@@ -43,11 +46,11 @@ def test_the_agents_own_attribute_counts_before_the_pods_label_and_that_before_t
 def test_copies_follow_a_label_that_is_set_on_a_node() -> None:
     world = LoneMaster(ON_SSD, nodes=NODES, client_ports=IN_PODS)
     assert world.rows(ON_SSD) == {}
-    tell(world, a=FAST, b=FAST, c=PodLabels({}, HDD))
+    tell(world, a=FAST, b=FAST, c=PodFacts({}, HDD))
     world.pass_time(2_000)
     assert owners(world) == "a b"
 
-    tell(world, a=PodLabels({}, HDD), d=FAST)
+    tell(world, a=PodFacts({}, HDD), d=FAST)
     world.pass_time(30_000)
 
     assert owners(world) == "b d"
@@ -59,7 +62,7 @@ def test_a_zone_at_rest_follows_a_label_at_once() -> None:
     world.pass_time(60_000)
     assert world.master.zones[zone.uid].is_idle
 
-    tell(world, c=PodLabels({}, HDD))
+    tell(world, c=PodFacts({}, HDD))
     world.pass_time(200)
 
     assert world.status(zone).data_nodes == ("a", "b")
@@ -68,16 +71,16 @@ def test_a_zone_at_rest_follows_a_label_at_once() -> None:
 def test_what_was_told_holds_while_a_pod_or_its_node_cannot_be_read() -> None:
     """Otherwise each restart of the operator would move all copies."""
     world = LoneMaster(nodes=("a", "b"), client_ports=IN_PODS)
-    tell(world, a=PodLabels({"app": "x"}, SSD))
+    tell(world, a=PodFacts({"app": "x"}, SSD))
     world.follow()
     world.connect("a", "b")
     assert registered(world) == {"app": "x", **SSD}
 
-    tell(world, a=PodLabels({"app": "y"}, None), b=PodLabels({"app": "z"}, None))
+    tell(world, a=PodFacts({"app": "y"}, None), b=PodFacts({"app": "z"}, None))
 
     assert registered(world) == {"app": "y", **SSD}
     assert registered(world, "b") == {"app": "z"}
-    tell(world, a=PodLabels({}, HDD))
+    tell(world, a=PodFacts({}, HDD))
     assert registered(world) == HDD
 
 
@@ -104,3 +107,24 @@ def test_an_attribute_that_the_agent_no_longer_has_is_forgotten() -> None:
     world.connect("a")
 
     assert registered(world) == SSD
+
+
+def test_the_storage_class_of_a_volume_is_one_more_profile() -> None:
+    world = LoneMaster(nodes=("a", "b"), client_ports=IN_PODS)
+
+    def profiles() -> tuple[str, ...]:
+        record = world.stored[NodeKey("a")]
+        assert isinstance(record, NodeRecord)
+        return record.storage_profiles
+
+    tell(world, a=PodFacts({}, {}, "fast"))
+    assert profiles() == ("disk", "fast", "memory")
+    tell(world, a=PodFacts({}, {}, None))
+    world.follow()
+    world.connect("a", "b")
+    assert profiles() == ("disk", "fast", "memory"), "what was told holds"
+
+    tell(world, a=PodFacts({}, {}, ""))
+    world.connect("a")
+
+    assert profiles() == ("disk", "memory")

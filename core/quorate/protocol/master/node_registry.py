@@ -479,6 +479,7 @@ def _with_wishes(record: NodeRecord, agent: KnownAgent) -> NodeRecord:
         failure_domain=agent.told_domain or agent.said_domain,
         attributes={**agent.told_attributes, **agent.said_attributes},
         since=agent.since.stored if agent.since is not None else None,
+        storage_profiles=tuple(sorted({*agent.told_profiles, *agent.said_profiles})),
     )
 
 

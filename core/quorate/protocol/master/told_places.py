@@ -1,4 +1,5 @@
-"""Facts about agents that the operator reads from Kubernetes: addresses, failure domains, labels.
+"""Facts about agents that the operator reads from Kubernetes: addresses, failure domains, labels,
+storage classes.
 
 An agent with an external listener announces its own external address (Hello, ZoneReady), or leaves
 that to the operator, which knows the Services in front of it. Hosts are registered with nodes,
@@ -12,7 +13,8 @@ one, or until the agent says another one than before: then its pod is on another
 
 The labels of an agent's pod, and of the node that this is on, are attributes of the agent. Of equal
 names the pod's label counts before the node's, and the agent's own attribute before both. Labels
-that the operator does not know at present stay as they were. Source: docs/protocol.md, section 7.
+that the operator does not know at present stay as they were. The StorageClass of an agent's volume
+is one more storage profile that it offers. Source: docs/protocol.md, section 7.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,11 +25,15 @@ from quorate.protocol.messages.handshake import Hello
 from quorate.protocol.zone_master.zone_master import ZoneMaster
 
 
-class PodLabels(NamedTuple):
-    """The labels of an agent's pod, and of the pod's node; None: they are not known."""
+class PodFacts(NamedTuple):
+    """The labels of an agent's pod and of the pod's node, and the StorageClass of its volume.
+
+    None: not known at present. An empty `storage_class`: the volume is of none.
+    """
 
     of_pod: Mapping[str, str]
     of_node: Mapping[str, str] | None
+    storage_class: str | None = None
 
 
 class ToldPlaces:
@@ -48,6 +54,7 @@ class ToldPlaces:
         self._hosts: dict[str, str] = {}
         self._domains: dict[str, str] = {}
         self._labels: dict[str, dict[str, str]] = {}
+        self._profiles: dict[str, tuple[str, ...]] = {}
         self._said: dict[str, str] = {}
         """Node -> the failure domain in its last Hello to this master."""
 
@@ -73,19 +80,25 @@ class ToldPlaces:
                 agent.told_domain = domain
                 self._wishes_changed(node)
 
-    def tell_labels(self, labels: Mapping[str, PodLabels]) -> None:
-        """Take the labels of agents in pods, by node. Idempotent."""
-        for node, told in labels.items():
+    def tell_pods(self, pods: Mapping[str, PodFacts]) -> None:
+        """Take labels and storage classes of agents in pods, by node. Idempotent."""
+        for node, told in pods.items():
             agent = self._agents.get(node)
             before = agent.told_attributes if agent is not None else self._labels.get(node, {})
             of_node = told.of_node if told.of_node is not None else before
             merged = self._labels[node] = {**of_node, **told.of_pod}
-            if agent is not None and agent.in_pod and agent.told_attributes != merged:
-                agent.told_attributes = merged
+            profiles = agent.told_profiles if agent is not None else self._profiles.get(node, ())
+            if told.storage_class is not None:
+                profiles = (told.storage_class,) if told.storage_class else ()
+            self._profiles[node] = profiles
+            if agent is None or not agent.in_pod:
+                continue
+            if (agent.told_attributes, agent.told_profiles) != (merged, profiles):
+                agent.told_attributes, agent.told_profiles = merged, profiles
                 self._wishes_changed(node)
 
     def greeted(self, agent: KnownAgent, hello: Hello) -> None:
-        """Take an agent's external host, failure domain and attributes from its Hello.
+        """Take what an agent's Hello says of these: host, failure domain, attributes, profiles.
 
         The agent announces its external host, or leaves that to the operator, or has no external
         listener (any more). A failure domain that it says takes precedence over one that an earlier
@@ -103,6 +116,9 @@ class ToldPlaces:
         agent.said_attributes = hello.attributes
         labels = self._labels.get(hello.node, agent.told_attributes)
         agent.told_attributes = labels if agent.in_pod else {}
+        agent.said_profiles = hello.storage_profiles
+        profiles = self._profiles.get(hello.node, agent.told_profiles)
+        agent.told_profiles = profiles if agent.in_pod else ()
         agent.awaits_external = hello.external_host == ""
         if agent.awaits_external:
             agent.external_host = self._hosts.get(hello.node, agent.external_host)

@@ -42,7 +42,7 @@ class KnownAgent:
       clients outside reach it; `awaits_external`: the operator tells it, and not the agent.
     - `said_domain`, `told_domain`: the failure domain by its own word and by the operator's, which
       tells it only of agents that are `in_pod`. `said_attributes`, `told_attributes`: the same of
-      its attributes.
+      its attributes; `said_profiles`, `told_profiles`: of its storage profiles.
     - `followed`: its former stores, which were followed by others.
     - `inventory`: its reported copies by zone. `reported`: the zones whose copies it has reported.
       `told_all`: whether it has reported everything. `rows`: what it reported of zones with lost
@@ -79,10 +79,12 @@ class KnownAgent:
         "rows",
         "said_attributes",
         "said_domain",
+        "said_profiles",
         "since",
         "told_all",
         "told_attributes",
         "told_domain",
+        "told_profiles",
         "unreached",
     )
 
@@ -105,6 +107,9 @@ class KnownAgent:
         attributes = record.attributes if record is not None else {}
         self.said_attributes: dict[str, str] = {} if self.in_pod else attributes
         self.told_attributes: dict[str, str] = attributes if self.in_pod else {}
+        profiles = record.storage_profiles if record is not None else ()
+        self.said_profiles: tuple[str, ...] = () if self.in_pod else profiles
+        self.told_profiles: tuple[str, ...] = profiles if self.in_pod else ()
         self.followed: set[str] = set()
         self.heard_ms = heard_ms
         self.has_left = False
