@@ -177,6 +177,7 @@ class Runner:
             recovering=False,
             placed=record.placed and known.placed,
             port=record.port,
+            data_nodes=record.data_nodes,
         ):
             return
         if self.master is not None:
