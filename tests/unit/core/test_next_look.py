@@ -14,9 +14,11 @@ from quorate.facts.topology import NodeRecord, Voter
 from quorate.protocol.agent import agent as agent_module
 from quorate.protocol.agent.activation import TROUBLE_AFTER_MS
 from quorate.protocol.agent.next_look import IDLE_LOOK_MS, next_look_ms
+from quorate.protocol.agent.refill import Refills
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.agent.upkeep import AGE_MARK_MS, DIGEST_KEPT_MS, LOG_CHECK_MS
 from quorate.protocol.agent.zones_awake import CLOCK_SET_MS, REST_AFTER_MS
+from quorate.protocol.copies.fill import Fill
 from quorate.protocol.copies.outbox import Outbox
 from quorate.protocol.copies.primary import Primary, Waiter
 from quorate.protocol.copies.role_state import FrozenFor, Peer
@@ -262,6 +264,24 @@ def test_a_copy_that_missed_more_while_it_was_repaired_is_looked_at_until_it_has
     copy.hwm = copy.lwm
     zone.upkeep.tick(agent.now)
     assert _next_look_ms(zone, agent.now) > agent.ms
+
+
+def test_a_refill_that_is_given_up_leaves_a_gap_to_the_next_tick(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Gaps are looked for first in a tick, and refills are given up after that."""
+    agent = LoneAgent(1, monkeypatch)
+    zone, copy = agent.core.zones["zone-0"], agent.role().copy
+    zone.roles.pop(copy.partition)  # it follows
+    copy.hwm = copy.lwm + 1
+    zone.fills[copy.partition] = Fill(copy, copy.lineage, copy.lwm, ["b"], DEFAULTS, refill="t")
+    monkeypatch.setattr(Refills, "tick", lambda self, now: zone.drop_fill(copy.partition))
+
+    zone.tick(agent.now)
+    assert zone.look_ms == agent.ms
+    zone.tick(agent.now)
+
+    assert not zone.upkeep.is_idle
 
 
 def test_a_copy_that_is_gone_keeps_no_zone_awake(monkeypatch: pytest.MonkeyPatch) -> None:
