@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from heapq import nlargest
 
 from quorate.planning.queue.choose_migrations import QueuedMigration, StartLimits, choose_migrations
-from quorate.planning.queue.retries import Retries
+from quorate.planning.queue.retries import MigrationRetries
 from quorate.planning.steps.plan_migrations import plan_migrations
 from quorate.planning.steps.plan_staged import plan_staged
 from quorate.planning.target.distribute_partitions import DataNode, distribute_partitions
@@ -147,7 +147,7 @@ def queue(waiting_count: int) -> None:
         QueuedMigration("z", at, 2, f"s{at % 100}", f"d{at % 97}", True, at * 7919 % 10007)
         for at in range(waiting_count)
     ]
-    retries = Retries()
+    retries = MigrationRetries()
     for at in range(97):
         for _ in range(8):
             retries.succeeded("z", 0, f"d{at}")

@@ -1,4 +1,7 @@
-"""The custom resource Zone, by which a user declares a zone, and its conversion for the core."""
+"""The custom resource Zone, by which a user declares a zone, and its conversion for the core.
+
+`unsupported` words what this version cannot do yet.
+"""
 
 import enum
 import re

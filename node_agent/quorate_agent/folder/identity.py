@@ -1,7 +1,8 @@
 """The identity of a data folder, `folder.json`: whose folder it is, which store, and its starts.
 
 It also holds what the store must remember: its mastership, its zones, and how far each was synced.
-A checksum tells a changed or damaged file.
+A checksum tells a changed or damaged file.  Whether the whole folder is an older image of itself is
+judged by the master, by its count of starts (core/quorate/protocol/members/membership.py).
 """
 
 import json

@@ -12,7 +12,7 @@ from quorate.planning.queue.choose_migrations import QueuedMigration, StartLimit
 from quorate.planning.target.distribute_partitions import DataNode, distribute_partitions
 from quorate.planning.steps.plan_migrations import plan_migrations
 from quorate.planning.steps.plan_staged import plan_staged
-from quorate.planning.queue.retries import Retries
+from quorate.planning.queue.retries import MigrationRetries
 
 def nodes(first, last, domains):
     return [
@@ -38,7 +38,7 @@ for domains in (0, 2, 5):
                 ]
         rows = result.assignments
 limits = StartLimits(zone_migrations=20)
-chosen = choose_migrations(waiting, waiting[:9], limits, Retries(), {"z1", "z2"}, 0)
+chosen = choose_migrations(waiting, waiting[:9], limits, MigrationRetries(), {"z1", "z2"}, 0)
 assert len(chosen) > 9
 told.update(repr(chosen).encode())
 print(told.hexdigest())

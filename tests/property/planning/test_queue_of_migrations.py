@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quorate.planning.queue.choose_migrations import QueuedMigration, StartLimits, choose_migrations
-from quorate.planning.queue.retries import Retries
+from quorate.planning.queue.retries import MigrationRetries
 
 NODES = st.sampled_from("ABCDE")
 LIMITS = StartLimits(
@@ -13,7 +13,9 @@ LIMITS = StartLimits(
 
 
 @st.composite
-def queues(draw: st.DrawFn) -> tuple[list[QueuedMigration], list[QueuedMigration], Retries]:
+def queues(
+    draw: st.DrawFn,
+) -> tuple[list[QueuedMigration], list[QueuedMigration], MigrationRetries]:
     """What waits, what is under way (as it was allowed to start), and what failed last."""
     migrations = [
         QueuedMigration(
@@ -28,7 +30,7 @@ def queues(draw: st.DrawFn) -> tuple[list[QueuedMigration], list[QueuedMigration
         )
         for partition in range(draw(st.integers(0, 14)))
     ]
-    retries = Retries()
+    retries = MigrationRetries()
     for migration in migrations:
         if draw(st.integers(0, 4)) == 0:
             retries.failed(migration.zone, migration.partition, migration.destination, 0)
@@ -36,7 +38,7 @@ def queues(draw: st.DrawFn) -> tuple[list[QueuedMigration], list[QueuedMigration
         for _ in range(draw(st.integers(0, 4))):
             retries.succeeded("other", 0, node)
     early = migrations[: draw(st.integers(0, len(migrations)))]
-    running = list(choose_migrations(early, (), LIMITS, Retries(), (), 0))
+    running = list(choose_migrations(early, (), LIMITS, MigrationRetries(), (), 0))
     return [m for m in migrations if m not in running], running, retries
 
 
@@ -60,7 +62,7 @@ def has_room(migration: QueuedMigration, under_way: list[QueuedMigration]) -> bo
 def may_start(
     migration: QueuedMigration,
     under_way: list[QueuedMigration],
-    retries: Retries,
+    retries: MigrationRetries,
     losses: list[str],
     now_ms: int,
 ) -> bool:
@@ -79,7 +81,7 @@ def may_start(
 @settings(derandomize=True, max_examples=400, deadline=None)
 @given(queues(), st.sampled_from([[], ["y"], ["y", "z"]]), st.sampled_from([0, 5_000]))
 def test_every_start_is_allowed_when_it_happens_and_nothing_else_could_start(
-    queue: tuple[list[QueuedMigration], list[QueuedMigration], Retries],
+    queue: tuple[list[QueuedMigration], list[QueuedMigration], MigrationRetries],
     losses: list[str],
     now_ms: int,
 ) -> None:
@@ -98,7 +100,7 @@ def test_every_start_is_allowed_when_it_happens_and_nothing_else_could_start(
 @settings(derandomize=True, max_examples=200, deadline=None)
 @given(queues())
 def test_the_order_in_which_they_wait_does_not_matter(
-    queue: tuple[list[QueuedMigration], list[QueuedMigration], Retries],
+    queue: tuple[list[QueuedMigration], list[QueuedMigration], MigrationRetries],
 ) -> None:
     waiting, running, retries = queue
     shuffled = sorted(waiting, key=lambda migration: -migration.partition)
@@ -110,7 +112,7 @@ def test_the_order_in_which_they_wait_does_not_matter(
 @settings(derandomize=True, max_examples=200, deadline=None)
 @given(queues())
 def test_nobody_starts_before_one_with_fewer_copies_that_could(
-    queue: tuple[list[QueuedMigration], list[QueuedMigration], Retries],
+    queue: tuple[list[QueuedMigration], list[QueuedMigration], MigrationRetries],
 ) -> None:
     waiting, running, retries = queue
     started = choose_migrations(waiting, running, LIMITS, retries, (), 0)

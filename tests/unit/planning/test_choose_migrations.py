@@ -5,7 +5,7 @@ from heapq import heappop, heappush
 import pytest
 
 from quorate.planning.queue.choose_migrations import QueuedMigration, StartLimits, choose_migrations
-from quorate.planning.queue.retries import FIRST_WAIT_MS, LONGEST_WAIT_MS, Retries
+from quorate.planning.queue.retries import FIRST_WAIT_MS, LONGEST_WAIT_MS, MigrationRetries
 
 
 def transfer(
@@ -24,9 +24,9 @@ def swap(partition: int, source: str = "A", destination: str = "B") -> QueuedMig
     return QueuedMigration("z", partition, 3, source, destination, copies_data=False)
 
 
-def trusting() -> Retries:
+def trusting() -> MigrationRetries:
     """As it is when many migrations have succeeded."""
-    retries = Retries()
+    retries = MigrationRetries()
     for node in ["A", "B", "C", "D", "E", "d", *[f"d{at}" for at in range(3)]]:
         for _ in range(100):
             retries.succeeded("z", 0, node)
@@ -37,7 +37,7 @@ def started(
     *waiting: QueuedMigration,
     running: tuple[QueuedMigration, ...] = (),
     limits: StartLimits | None = None,
-    retries: Retries | None = None,
+    retries: MigrationRetries | None = None,
     losses: tuple[str, ...] = (),
     now_ms: int = 0,
 ) -> list[int]:
@@ -138,7 +138,7 @@ def test_a_partition_with_a_migration_under_way_does_not_get_a_second_one() -> N
 
 
 def test_a_failed_attempt_waits_and_longer_each_time() -> None:
-    retries = Retries()
+    retries = MigrationRetries()
     first = retries.failed("z", 0, "B", now_ms=0)
     second = retries.failed("z", 0, "B", now_ms=first.until_ms)
 
@@ -152,14 +152,14 @@ def test_a_failed_attempt_waits_and_longer_each_time() -> None:
 
 
 def test_the_same_partition_may_go_elsewhere_meanwhile() -> None:
-    retries = Retries()
+    retries = MigrationRetries()
     retries.failed("z", 0, "B", now_ms=0)
 
     assert started(transfer(0, "A", "C"), retries=retries) == [0]
 
 
 def test_a_destination_begins_with_two_and_gets_one_more_with_each_success() -> None:
-    retries = Retries()
+    retries = MigrationRetries()
     many = [transfer(p) for p in range(9)]
 
     assert started(*many, retries=retries) == [0, 1]
@@ -179,7 +179,7 @@ def test_a_destination_that_failed_begins_again_with_one() -> None:
 
 
 def test_a_node_that_returned_is_no_longer_held_against() -> None:
-    retries = Retries()
+    retries = MigrationRetries()
     retries.failed("z", 0, "B", now_ms=0)
     retries.returned("B")
 
@@ -187,7 +187,7 @@ def test_a_node_that_returned_is_no_longer_held_against() -> None:
     assert not retries.is_held_back("z", 0, "B", now_ms=0)
 
 
-def taken_over(retries: Retries, times: int, now_ms: int = 0) -> int:
+def taken_over(retries: MigrationRetries, times: int, now_ms: int = 0) -> int:
     """The role goes back to B as soon as it may and is taken from it at once; when it may again."""
     for _ in range(times):
         retries.taken_over("z", 0, "B", now_ms)
@@ -198,8 +198,8 @@ def taken_over(retries: Retries, times: int, now_ms: int = 0) -> int:
 
 
 def test_a_role_that_was_taken_from_a_node_returns_later_each_time_also_where_it_succeeds() -> None:
-    assert [taken_over(Retries(), n) // FIRST_WAIT_MS for n in (1, 2, 3)] == [1, 3, 7]
-    retries = Retries()
+    assert [taken_over(MigrationRetries(), n) // FIRST_WAIT_MS for n in (1, 2, 3)] == [1, 3, 7]
+    retries = MigrationRetries()
     many_ms = taken_over(retries, 8)
     assert taken_over(retries, 1, many_ms) - many_ms == LONGEST_WAIT_MS
     assert not retries.is_held_back("z", 0, "C", many_ms)
@@ -207,7 +207,7 @@ def test_a_role_that_was_taken_from_a_node_returns_later_each_time_also_where_it
 
 
 def test_a_role_that_a_node_kept_for_a_minute_returns_soon_when_it_is_taken_again() -> None:
-    retries = Retries()
+    retries = MigrationRetries()
     later_ms = taken_over(retries, 5) + LONGEST_WAIT_MS
     assert taken_over(retries, 1, later_ms) - later_ms == FIRST_WAIT_MS
 
@@ -216,7 +216,7 @@ def test_a_role_that_a_node_kept_for_a_minute_returns_soon_when_it_is_taken_agai
 def test_a_role_returns_at_once_to_a_new_process_and_in_a_new_zone_of_that_name(
     is_deleted: bool,
 ) -> None:
-    retries = Retries()
+    retries = MigrationRetries()
     retries.taken_over("z", 0, "B", 0)
     assert retries.is_held_back("z", 0, "B", 0)
     if is_deleted:
@@ -227,7 +227,7 @@ def test_a_role_returns_at_once_to_a_new_process_and_in_a_new_zone_of_that_name(
 
 
 def test_a_deleted_zone_is_forgotten() -> None:
-    retries = Retries()
+    retries = MigrationRetries()
     retries.failed("z", 0, "B", now_ms=0)
     retries.failed("y", 0, "B", now_ms=5)
     assert retries.is_held_back("z", 0, "B", now_ms=6)
@@ -250,7 +250,7 @@ def finished_ms(fails: str, good_ms: int = 1_000, failing_ms: int = 30_000) -> d
         for node in [nodes[p // 10 % 10]]
     }
     limits = StartLimits(node_migrations=8, zone_migrations=32)
-    retries, running = Retries(), dict[int, QueuedMigration]()
+    retries, running = MigrationRetries(), dict[int, QueuedMigration]()
     ends: list[tuple[int, int]] = []
     done: dict[str, int] = {}
     now = 0

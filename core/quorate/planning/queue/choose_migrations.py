@@ -17,7 +17,7 @@ from heapq import heapify, heappop, heappush
 
 import msgspec
 
-from quorate.planning.queue.retries import Retries
+from quorate.planning.queue.retries import MigrationRetries
 
 
 class QueuedMigration(msgspec.Struct, frozen=True):
@@ -48,13 +48,13 @@ class StartLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How much may be active at once.
 
     `node_` limits hold for each node as source and destination together, `zone_` limits for each
-    zone. `Retries.at_most` also limits the migrations to one destination, separately for transfers
-    and for changes of roles.
+    zone. `MigrationRetries.at_most` also limits the migrations to one destination, separately for
+    transfers and for changes of roles.
     """
 
     node_migrations: int = 8
     node_bytes: int = 4 * 1024**3
-    node_role_changes: int = 64
+    node_role_changes: int = 8
     zone_migrations: int = 1024
     zone_bytes: int = 1024**4
 
@@ -63,7 +63,7 @@ def choose_migrations(
     waiting: Iterable[QueuedMigration],
     running: Iterable[QueuedMigration],
     limits: StartLimits,
-    retries: Retries,
+    retries: MigrationRetries,
     losses: Collection[str],
     now_ms: int,
 ) -> tuple[QueuedMigration, ...]:
@@ -112,7 +112,7 @@ class _Busy:
 
     __slots__ = ("_bytes", "_count", "_incoming", "_limits", "_retries", "_role_changes")
 
-    def __init__(self, limits: StartLimits, retries: Retries) -> None:
+    def __init__(self, limits: StartLimits, retries: MigrationRetries) -> None:
         self._limits = limits
         self._retries = retries
         self._count: dict[tuple[str, str], int] = {}  # by ("node" or "zone", name)

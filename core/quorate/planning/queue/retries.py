@@ -45,7 +45,7 @@ class StuckMigration(msgspec.Struct, frozen=True):
     why: str
 
 
-class Retries:
+class MigrationRetries:
     """Failures by attempt and by destination. The caller reports the end of every migration."""
 
     __slots__ = ("_taken_over", "_trusted_with", "_waits")

@@ -52,7 +52,10 @@ NEVER_MS = -(1 << 40)
 
 
 class Retry(enum.IntEnum):
-    """What a role sends again until it is answered, or has had its effect."""
+    """What a role sends again until it is answered, or has had its effect.
+
+    After which time is decided in agent/activation.py (`_begin_try`, `ready_due_ms`).
+    """
 
     UPDATES = 1
     """`FetchUpdates`, to each node that holds some that are missing."""

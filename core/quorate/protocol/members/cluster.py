@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
-from quorate.planning.queue.retries import Retries
+from quorate.planning.queue.retries import MigrationRetries
 from quorate.protocol.members.membership import KnownAgent
 from quorate.protocol.members.newer_rows import NewerRows
 from quorate.protocol.messages.events import Event, Reason
@@ -48,7 +48,7 @@ class Cluster:
         self.rebuilds = rebuilds
         self.agents: dict[str, KnownAgent] = {}
         self.newer_rows = NewerRows(self.agents)
-        self.retries = Retries()
+        self.retries = MigrationRetries()
         self.migrations_due = False
         """Whether something has changed that may let a migration start."""
         self.members_told = 0

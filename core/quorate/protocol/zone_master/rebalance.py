@@ -15,7 +15,7 @@ from quorate.facts.topology import Holder, Voter
 from quorate.facts.zone import Planner, ZoneRecord
 from quorate.planning.queue.choose_migrations import QueuedMigration
 from quorate.planning.queue.keep_migrations import row_when_done, still_serves
-from quorate.planning.queue.retries import Retries
+from quorate.planning.queue.retries import MigrationRetries
 from quorate.planning.steps.plan_migrations import PlannedMigration
 from quorate.planning.steps.plan_staged import reachable_target
 from quorate.planning.steps.plan_step import plan_step
@@ -399,7 +399,7 @@ class Rebalance:
         wanted = self.target.assignments[row.partition] if self.target is not None else ()
         return len(row.owners) < len(wanted)
 
-    def misses_copies(self, repairs: Iterable[QueuedMigration], retries: Retries) -> bool:
+    def misses_copies(self, repairs: Iterable[QueuedMigration], retries: MigrationRetries) -> bool:
         """Return whether missing copies are on their way back; moves for balance wait for them.
 
         That is so if a repair is active or can begin, or if an agent with an old copy is online or

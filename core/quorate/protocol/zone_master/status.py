@@ -11,7 +11,7 @@ import msgspec
 
 from quorate.facts.partition_row import PartitionRow, is_quorum
 from quorate.facts.zone import ZoneRecord
-from quorate.planning.queue.retries import Retries
+from quorate.planning.queue.retries import MigrationRetries
 from quorate.protocol.members.full_storages import FullStorages
 from quorate.protocol.members.membership import ZoneNodes
 from quorate.protocol.messages.events import LOST_NAMED_MAX
@@ -81,7 +81,7 @@ class ZoneView:
 
     def __init__(
         self,
-        retries: Retries,
+        retries: MigrationRetries,
         parts: Parts,
         nodes: ZoneNodes,
         rebalance: Rebalance,

@@ -7,7 +7,7 @@ from quorate.facts.partition_row import PartitionRow, check_row, is_committed
 from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
 from quorate.planning.queue.choose_migrations import QueuedMigration
-from quorate.planning.queue.retries import Retries
+from quorate.planning.queue.retries import MigrationRetries
 from quorate.planning.steps.preview import Preview
 from quorate.protocol.members.cluster import Cluster
 from quorate.protocol.members.full_storages import FullStorages
@@ -333,9 +333,9 @@ class ZoneMaster(Zone):
             rows.update({p: row for p, (row, _) in changed.items()})
         return self._rebalance.running(self.record.uid, rows.values())
 
-    def misses_copies(self, migrations: Iterable[QueuedMigration], retries: Retries) -> bool:
+    def misses_copies(self, queued: Iterable[QueuedMigration], retries: MigrationRetries) -> bool:
         """Return whether missing copies are on their way back; False for a deleted zone."""
-        return not self.record.deleting and self._rebalance.misses_copies(migrations, retries)
+        return not self.record.deleting and self._rebalance.misses_copies(queued, retries)
 
     def begin(self, partition: int) -> None:
         """Start the migration that waits for this partition."""
