@@ -9,7 +9,7 @@ import msgspec
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord
-from quorate.facts.zone import Planner, ZoneRecord
+from quorate.facts.zone import DataNodes, Planner, ZoneRecord
 from quorate.planning.steps.plan_migrations import PlannedMigration, named_step
 from quorate.planning.steps.plan_step import plan_step
 from quorate.planning.target.distribute_partitions import DataNode
@@ -43,9 +43,9 @@ def _nodes_with(**fields: Any) -> AbstractContextManager[None]:
 def filters_read_once() -> AbstractContextManager[None]:
     """Whether a node matches is judged only by the first filter of a zone."""
 
-    def matches(self: FittingNodes, node: NodeRecord, text: str) -> bool:
+    def matches(self: FittingNodes, node: NodeRecord, text: str, nodes: DataNodes | None) -> bool:
         known = self._known.get(node.name)
-        return known[2] if known is not None else _matches(self, node, text)
+        return known[2] if known is not None else _matches(self, node, text, nodes)
 
     _matches = FittingNodes._matches
     return changed(FittingNodes, "_matches", matches)

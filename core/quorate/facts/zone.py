@@ -70,7 +70,7 @@ class ZoneRecord(msgspec.Struct, frozen=True, array_like=True):
       (planning/target/node_filter.py). `storage_profile`: the kind of storage that they must offer;
       empty: any.
 
-    Agents are not told `data_nodes`, `filter` and `storage_profile`: only the master needs them.
+    Agents are not told `data_nodes`: only the master needs them.
     """
 
     uid: str

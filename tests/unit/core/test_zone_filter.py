@@ -5,6 +5,7 @@ import pytest
 
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
+from quorate.planning.target.data_nodes import TimerKind
 from quorate.protocol.metastore import NodeKey, ZoneKey
 from quorate_lone_master.world import LoneMaster, placed_master
 
@@ -76,7 +77,7 @@ def test_a_changed_filter_takes_effect_at_once_and_copies_move_without_a_gap() -
     ]
 
 
-def test_a_changed_filter_discards_both_timers() -> None:
+def test_a_changed_filter_takes_who_is_there_and_waits_for_who_is_away() -> None:
     world = placed_master(
         zone := msgspec.structs.replace(IN_EU, filter="", scale_up_ms=60_000, replicas=2),
         nodes=("a", "b", "d"),
@@ -90,8 +91,31 @@ def test_a_changed_filter_discards_both_timers() -> None:
     changed(world, zone, filter="region")
     world.pass_time(1_000)
 
-    assert data_nodes(world) == "b c d e"
-    assert world.status(zone).timers == ()
+    assert data_nodes(world) == "a b c d e"
+    (timer,) = world.status(zone).timers
+    assert (timer.kind, timer.nodes) == (TimerKind.SCALE_DOWN, ("a",))
+
+
+def test_a_filter_of_another_version_moves_nothing() -> None:
+    """That version read it; this one must not take every node for one that matches."""
+    world = placed_master(IN_EU, nodes=tuple(MIXED), attributes=MIXED)
+    world.pass_time(6_000)  # its record is stored
+    before, rows = data_nodes(world), world.rows(IN_EU)
+    key, unread = ZoneKey(IN_EU.uid), "$[?match(@.region, 'E.*')]"
+    record = world.stored[key]
+    assert isinstance(record, ZoneRecord)
+    assert record.data_nodes is not None
+    chosen = msgspec.structs.replace(record.data_nodes, filter=unread)
+    world.stored[key] = msgspec.structs.replace(record, filter=unread, data_nodes=chosen)
+    world.follow()
+    world.same_processes = True
+    world.connect(*MIXED)
+    world.pass_time(60_000)
+
+    assert data_nodes(world) == before
+    assert {p: row.voters for p, row in world.rows(IN_EU).items()} == {
+        p: row.voters for p, row in rows.items()
+    }
 
 
 @pytest.mark.parametrize(("wanted", "kept"), [("disk=ssd", 1), ("nothing", 0)])
@@ -106,7 +130,7 @@ def test_too_few_matching_agents_cost_no_copy(wanted: str, kept: int) -> None:
     assert all(("d" in row.owners) == bool(kept) for row in world.rows(IN_EU).values())
     status = world.status(IN_EU)
     assert f"match dataNodesFilter {wanted}, and the zone has 3 replicas" in status.misfits
-    assert "copies on others stay until then" in status.misfits
+    assert "copies on a, b, c stay until then" in status.misfits
     assert status.migrations_running == status.migrations_queued == 0
     target = world.master.zones[IN_EU.uid].target
     assert target is not None
@@ -204,10 +228,10 @@ def test_a_storage_profile_chooses_the_agents_that_offer_it() -> None:
     assert "none match storageProfile tape" in world.status(zone).misfits
 
 
-def test_agents_are_told_nothing_of_it() -> None:
+def test_agents_are_told_the_filter_that_outlives_a_metastore_and_no_attributes() -> None:
     world = placed_master(IN_EU, nodes=tuple(MIXED), attributes=MIXED, profiles={"a": ("x",)})
     told = world.master.zones[IN_EU.uid].told
-    assert (told.filter, told.storage_profile) == ("", "")
+    assert (told.filter, told.storage_profile) == (IN_EU.filter, "")
 
     record = world.stored[NodeKey("a")]
     assert isinstance(record, NodeRecord)

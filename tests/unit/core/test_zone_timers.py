@@ -279,6 +279,30 @@ def test_a_time_in_which_the_master_did_not_run_is_not_counted() -> None:
     assert "a" not in data_nodes(world)
 
 
+def test_a_leave_that_is_read_first_after_a_sleep_counts_from_then() -> None:
+    world = placed_master(SLOW)
+    world.pass_time(5_000)
+    world.ms += 10 * SLOW.scale_down_ms
+    world.kill("a")
+    world.pass_time(SLOW.scale_down_ms - 1_000)
+    assert data_nodes(world) == "a b c"
+
+    world.pass_time(3_000)
+
+    assert "a" not in data_nodes(world)
+
+
+def test_a_slow_master_counts_all_the_same() -> None:
+    world = placed_master(SLOW)
+    world.kill("a")
+    for _ in range(SLOW.scale_down_ms // 1_300):
+        world.ms += 1_200
+        world.pass_time(100)
+    world.pass_time(3_000)
+
+    assert data_nodes(world) == "b c"
+
+
 def test_a_zone_whose_timer_fires_much_later_is_at_rest_until_then() -> None:
     world = placed_master(SLOW)
     world.connect("d")

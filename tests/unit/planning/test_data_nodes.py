@@ -28,7 +28,8 @@ def test_first_are_those_that_are_there_or_hold_copies() -> None:
     members = [here("B", 5), here("A"), away("C", 3, 1), away("D", 4, 1, is_voter=False)]
 
     assert first_data_nodes(members) == DataNodes(("A", "B", "C"), 5)
-    assert chosen_anew(members, "region", "") == DataNodes(("A", "B"), 5, "region")
+    known = DataNodes(("A", "C"), 4)
+    assert chosen_anew(known, members, "region", "") == DataNodes(("A", "B", "C"), 5, "region")
 
 
 @pytest.mark.parametrize(("age_ms", "left_ms"), [(0, 5_000), (4_999, 1), (5_000, 0), (9_000, 0)])

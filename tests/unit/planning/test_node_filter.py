@@ -97,3 +97,31 @@ def test_an_error_names_its_place(text: str, error: str) -> None:
         node_filter(text)
 
     assert str(raised.value).startswith(error)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "$[?$..[?$..[?@.zz]]]",
+        "$[?@..a]",
+        "$[?@.a.b == 'x']",
+        "$[?@[0] == 'x']",
+        "$[?@.*]",
+        "$[?@.a == $.b]",
+        "$[?@[?@.a]]",
+        "$[?@['a','b']]",
+        "$[?@]",
+    ],
+)
+def test_a_query_inside_of_a_filter_is_refused(text: str) -> None:
+    """Its cost is exponential in its depth: 56 characters took the master six seconds."""
+    with pytest.raises(FilterError, match=r"not one attribute|neither an attribute"):
+        node_filter(text)
+
+
+@pytest.mark.timeout(30)
+def test_the_longest_filters_are_matched() -> None:
+    attributes = {f"name-{at}": "x" * 63 for at in range(200)}
+    for part in ("@.a == 'x' && ", "!(@.a) || "):
+        text = "$[?" + part * ((1_000 - 10) // len(part)) + "@.b]"
+        assert node_filter(text).matches(attributes) == part.startswith("!")

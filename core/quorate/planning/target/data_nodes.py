@@ -6,11 +6,11 @@ attributes. No other node is a data node.
 Source: the scale-up and scale-down timers of IEP-131 and of Ignite 3's distribution zones;
 docs/protocol.md, section 7. A node that joins becomes a data node when the zone's scale-up timer
 fires, a node that leaves stops being one when the scale-down timer fires. A zone has one timer of
-each kind. A later join, or leave, starts it again, and when it fires it takes in all that happened
-until then, in one step. A changed filter discards both timers.
+each kind. It counts from the last of the nodes that wait for it, and when it fires it takes in all
+of them in one step. A changed filter takes effect at once.
 
-`settle` is stateless: it looks at what has happened, how long ago, and what was taken in before. So
-a changed time counts from what started the timer, and a new master goes on where the last one was.
+`settle` is stateless: it looks at who is a data node, who is there, and since when. So a changed
+time counts from what started the timer, and a new master goes on where the last one was.
 """
 
 import enum
@@ -66,9 +66,15 @@ def first_data_nodes(
     return _data_nodes(names, members, node_filter, storage_profile)
 
 
-def chosen_anew(members: Collection[Member], node_filter: str, storage_profile: str) -> DataNodes:
-    """Return the data nodes after a change of the filter: all that fit and are there."""
-    names = [member.name for member in members if member.fits and member.is_there]
+def chosen_anew(
+    known: DataNodes, members: Collection[Member], node_filter: str, storage_profile: str
+) -> DataNodes:
+    """Return the data nodes after a change of the filter: all that fit and are there.
+
+    Former data nodes that fit and are away go on waiting for the scale-down timer.
+    """
+    fitting = [member for member in members if member.fits]
+    names = [each.name for each in fitting if each.is_there or each.name in known.nodes]
     return _data_nodes(names, members, node_filter, storage_profile)
 
 

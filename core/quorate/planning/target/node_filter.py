@@ -7,8 +7,8 @@ It is a JSONPath query if it begins with `$`, else a label selector as in Kubern
 - Label selector: `region=EU,disk in (ssd,nvme),!spare` (label_selector.py).
 
 Attributes are text. Compared with a number, or in order with another number, they count as
-numbers. A missing attribute is unequal to every value. Source: Ignite 3, distribution zones;
-docs/protocol.md, section 7.
+numbers. A missing attribute is unequal to every value, and equal to another missing one. Source:
+Ignite 3, distribution zones; docs/protocol.md, section 7.
 """
 
 import re
@@ -17,8 +17,17 @@ from typing import NamedTuple
 
 from jsonpath import JSONPathEnvironment
 from jsonpath.exceptions import JSONPathError
+from jsonpath.filter import (
+    BaseExpression,
+    FilterExpression,
+    FilterExpressionLiteral,
+    InfixExpression,
+    PrefixExpression,
+    RelativeFilterQuery,
+)
 from jsonpath.path import JSONPath
-from jsonpath.selectors import Filter
+from jsonpath.segments import JSONPathChildSegment
+from jsonpath.selectors import Filter, NameSelector
 
 from quorate.planning.target.label_selector import (
     FILTER_LENGTH_MAX,
@@ -110,5 +119,30 @@ def _json_path(text: str) -> Requirement:
     selectors = segments[0].selectors if len(segments) == 1 else ()
     if len(selectors) != 1 or not isinstance(selectors[0], Filter):
         raise FilterError(f"it is not one filter over the attributes of a node: {_FORMS}")
+    try:
+        _check_is_plain(selectors[0].expression)
+    except RecursionError as error:
+        raise FilterError("it is nested too deeply: write a shorter one") from error
     # The filter looks at the elements of an array: the only one is the node.
     return lambda attributes: path.match([dict(attributes)]) is not None
+
+
+def _check_is_plain(expression: BaseExpression) -> None:
+    """Raise FilterError unless the expression only compares single attributes.
+
+    Queries inside of a filter cost time that is exponential in their depth.
+    """
+    if isinstance(expression, RelativeFilterQuery):
+        segments = expression.path.segments
+        selectors = segments[0].selectors if len(segments) == 1 else ()
+        is_child = bool(segments) and isinstance(segments[0], JSONPathChildSegment)
+        if not is_child or len(selectors) != 1 or not isinstance(selectors[0], NameSelector):
+            raise FilterError(f"{expression} is not one attribute: write @.NAME or @['NAME']")
+        return
+    if not isinstance(expression, _PLAIN):
+        raise FilterError(f"{expression} is neither an attribute of a node nor a value: {_FORMS}")
+    for each in expression.children():
+        _check_is_plain(each)
+
+
+_PLAIN = (FilterExpression, FilterExpressionLiteral, InfixExpression, PrefixExpression)

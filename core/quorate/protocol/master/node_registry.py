@@ -199,7 +199,8 @@ class NodeRegistry:
         if now.boot_ms - self._judged_ms > STALL_MS:
             # This process did not run: what agents sent meanwhile is still unread.
             self._started_ms = now.boot_ms
-            self._pause(now.boot_ms - self._judged_ms)
+            if now.boot_ms - self._judged_ms >= silence:  # less is a slow machine, not a sleep
+                self._pause(now.boot_ms - self._judged_ms, now)
             for zone in self._zones.values():
                 zone.stood_still(now)
         self._judged_ms = now.boot_ms
@@ -317,11 +318,12 @@ class NodeRegistry:
         self._cluster.revision = max(self._cluster.revision, since.revision)
         agent.since = Past(since, now.boot_ms - since.age_ms)
 
-    def _pause(self, stalled_ms: int) -> None:
+    def _pause(self, stalled_ms: int, now: Now) -> None:
         """Let no timer count a time in which this process did not run."""
         for agent in self._agents.values():
             if agent.since is not None:
-                agent.since = agent.since._replace(at_ms=agent.since.at_ms + stalled_ms)
+                at_ms = min(agent.since.at_ms + stalled_ms, now.boot_ms)
+                agent.since = agent.since._replace(at_ms=at_ms)
 
     def store_ages(self, now: Now) -> None:
         """Store, now and then, how long ago the joins and leaves were that timers count from.

@@ -1,11 +1,11 @@
 """Which nodes fit a zone: they offer its storage profile, and its filter matches their attributes.
 
-A filter that an earlier version stored and this one cannot read matches every node: no data moves
-because of it.
+A filter that another version stored and this one cannot read changes nothing: the zone's data nodes
+match, and no others do.
 """
 
 from quorate.facts.topology import NodeRecord
-from quorate.facts.zone import ZoneRecord
+from quorate.facts.zone import DataNodes, ZoneRecord
 from quorate.planning.target.label_selector import FilterError
 from quorate.planning.target.node_filter import node_filter
 
@@ -21,15 +21,15 @@ class FittingNodes:
         """Return whether `node` may be a data node of `zone`."""
         if zone.storage_profile and zone.storage_profile not in node.storage_profiles:
             return False
-        return not zone.filter or self._matches(node, zone.filter)
+        return not zone.filter or self._matches(node, zone.filter, zone.data_nodes)
 
-    def _matches(self, node: NodeRecord, text: str) -> bool:
+    def _matches(self, node: NodeRecord, text: str, nodes: DataNodes | None) -> bool:
         known = self._known.get(node.name)
         if known is not None and known[0] is node.attributes and known[1] == text:
             return known[2]
         try:
             matches = node_filter(text).matches(node.attributes)
         except FilterError:
-            matches = True
+            return nodes is not None and node.name in nodes.nodes
         self._known[node.name] = (node.attributes, text, matches)
         return matches

@@ -149,24 +149,27 @@ class Rebalance:
         ]
 
     def misfits(self, record: ZoneRecord) -> str:
-        """Return a sentence if fewer agents fit the zone than it has replicas, else "".
+        """Return a sentence if fewer data nodes fit the zone than it has replicas, else "".
 
         Copies on agents that do not fit then stay where they are.
         """
-        fit = [node for node, agent in self._agents.items() if self._fits(agent, record)]
         asked = [f"dataNodesFilter {record.filter}"] if record.filter else []
         asked += [f"storageProfile {record.storage_profile}"] if record.storage_profile else []
+        nodes = record.data_nodes.nodes if self._parts and record.data_nodes else self._agents
+        fit = [n for n, agent in self._agents.items() if n in nodes and self._fits(agent, record)]
         if not asked or len(fit) >= record.replicas:
             return ""
+        voters = {v.node for p in self._parts.values() for each in p.row.voter_sets for v in each}
+        others = ", ".join(sorted(voters - {*fit}))
         who = f"{len(fit)} ({', '.join(sorted(fit))})" if fit else "none"
+        stays = f"; copies on {others} stay until then" if others else ""
         return (
             f"of {len(self._agents)} agents {who} match {' and '.join(asked)}, and the zone has "
-            f"{record.replicas} replicas: add agents that match, or change the Zone; copies on "
-            "others stay until then"
+            f"{record.replicas} replicas: add agents that match, or change the Zone{stays}"
         )
 
     def _fits(self, agent: KnownAgent, record: ZoneRecord) -> bool:
-        is_member = agent.record is not None and not agent.removing and not agent.draining
+        is_member = not (agent.removing or agent.draining or agent.has_left)
         return is_member and agent.record is not None and self._fitting.fits(agent.record, record)
 
     def is_lost(self, row: PartitionRow) -> bool:

@@ -70,7 +70,7 @@ class ZoneTimers:
         wanted = (record.filter, record.storage_profile)
         members, chosen = self._members(now, known), known
         if (known.filter, known.storage_profile) != wanted:
-            chosen = chosen_anew(members, *wanted)
+            chosen = chosen_anew(known, members, *wanted)
         # Agents of a new cluster may register while the first of them are given its first zone.
         is_new = now.boot_ms - self._placed_ms < self._cluster.settings.failure_detection_ms
         up_ms = 0 if is_new else record.scale_up_ms

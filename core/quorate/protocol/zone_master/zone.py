@@ -63,7 +63,8 @@ class Zone:
 
     @property
     def told(self) -> ZoneRecord:
-        """The zone's record as agents are told it: its client port only once it is written."""
-        return msgspec.structs.replace(
-            self.record, port=self.port_written, data_nodes=None, filter="", storage_profile=""
-        )
+        """The zone's record as agents are told it: its client port only once it is written.
+
+        They need no filter, but a lost metastore is rebuilt from what they were told.
+        """
+        return msgspec.structs.replace(self.record, port=self.port_written, data_nodes=None)
