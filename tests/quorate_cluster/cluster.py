@@ -270,10 +270,13 @@ class Cluster:
                 return None
             status = found.get("status", {})
             fresh = status.get("observedGeneration", 0) >= found["metadata"]["generation"]
-            said = {each["type"]: each["status"] for each in status.get("conditions", [])}
+            conditions = {each["type"]: each for each in status.get("conditions", [])}
+            said = {name: each["status"] for name, each in conditions.items()}
             held = all(said.get(name) == value for name, value in wanted.items())
             # A zone serves a moment before the last agent has said where it listens for clients.
-            held = held and {*status.get("dataNodes", [])} <= {*status.get("ports", {})}
+            refused = conditions.get("RefusedByAgents", {}).get("message", "")
+            silent = {*status.get("dataNodes", [])} - {*status.get("ports", {})}
+            held = held and all(f"agent {node}:" in refused for node in silent)
             return found if fresh and held else None
 
         def seen() -> object:

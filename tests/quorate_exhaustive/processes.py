@@ -269,9 +269,10 @@ class Processes:
 
     def apply(self, number: int, given: tuple[object, ...]) -> Step:
         """What this input does in this state."""
-        step = self._steps.get((number, given))
+        key = tuple(msgspec.msgpack.encode(e) if isinstance(e, Hello) else e for e in given)
+        step = self._steps.get((number, key))
         if step is None:
-            step = self._steps[number, given] = self._compute(number, given)
+            step = self._steps[number, key] = self._compute(number, given)
         return step
 
     def _compute(self, number: int, given: tuple[object, ...]) -> Step:
