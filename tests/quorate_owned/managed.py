@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, cast
 
 from quorate.facts.partition_row import majority
+from quorate.facts.topology import PodFacts
 from quorate.facts.zone import ZoneRecord
 from quorate.planning.absence.choose_leavers import ClusterLoad
 from quorate.planning.absence.disruption import Disruption
 from quorate.protocol.master.disruption import cluster_load
-from quorate.protocol.master.told_places import PodFacts
 from quorate.protocol.messages.events import Event
 from quorate.protocol.status import ClusterStatus
 from quorate_lone_master.world import LoneMaster

@@ -44,6 +44,20 @@ STORAGE_PROFILES = ("disk", "memory")
 """Kinds of storage that an agent offers if it is not told which."""
 
 
+class PodFacts(msgspec.Struct, frozen=True, array_like=True):
+    """What the operator knows of an agent's pod, of the node that this is on, and of its volume.
+
+    - `of_pod`: the pod's labels. `of_node`: those of its node; None: not known.
+    - `storage_class`: of the volume; empty: it is of none; None: not known.
+    - `node`: the name of the pod's node; empty: it is on none.
+    """
+
+    of_pod: dict[str, str]
+    of_node: dict[str, str] | None = None
+    storage_class: str | None = None
+    node: str = ""
+
+
 class NodeRecord(msgspec.Struct, frozen=True, array_like=True):
     """The registration of one agent in the metastore.
 
@@ -57,7 +71,7 @@ class NodeRecord(msgspec.Struct, frozen=True, array_like=True):
     - `client_ports`: first and last of the ports from which the master gives each zone one; None:
       the agent chooses.
     - `attributes`: names and values by which filters of zones choose nodes. `storage_profiles`: the
-      kinds of storage that it offers.
+      kinds of storage that it offers. `pod`: what the operator told of its pod, which both include.
     """
 
     name: str
@@ -76,11 +90,12 @@ class NodeRecord(msgspec.Struct, frozen=True, array_like=True):
     since: Happening | None = None
     attributes: dict[str, str] = {}
     storage_profiles: tuple[str, ...] = STORAGE_PROFILES
+    pod: PodFacts | None = None
 
     def as_told(self) -> "NodeRecord":
         """Return the registration as agents are told it: they choose no data nodes."""
         return msgspec.structs.replace(
-            self, since=None, attributes={}, storage_profiles=STORAGE_PROFILES
+            self, since=None, attributes={}, storage_profiles=STORAGE_PROFILES, pod=None
         )
 
     def zone_store(self, persistent: bool) -> str:

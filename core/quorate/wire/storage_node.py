@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from quorate.facts.topology import STORAGE_PROFILES, Happening, NodeRecord
+from quorate.facts.topology import STORAGE_PROFILES, Happening, NodeRecord, PodFacts
 from quorate.wire.resource import Integer, Part, Resource, Rule, Text, immutable
 from quorate.wire.zone import ObjectName
 
@@ -30,6 +30,19 @@ class StoredHappening(Part):
     """Milliseconds from then until this was written, without the time when no operator led."""
     wall_ms: Annotated[Integer, Field(ge=0)] = 0
     """Of a leave: the `leftSinceMs` that belongs to it."""
+
+
+class StoredPod(Part):
+    """What the operator last read of the agent's pod, its claim and its node."""
+
+    labels: dict[str, Text] = Field(default_factory=dict)
+    """Labels of the pod."""
+    node: Text = ""
+    """The node of Kubernetes that the pod is on."""
+    node_labels: dict[str, Text] | None = None
+    """Labels of that node.  Absent: not known."""
+    storage_class: Text | None = None
+    """The StorageClass of the claim; empty: none.  Absent: not known."""
 
 
 class StorageNodeSpec(Part):
@@ -71,6 +84,8 @@ class StorageNodeSpec(Part):
     storage_profiles: list[Text] = Field(default_factory=lambda: [*STORAGE_PROFILES])
     """The kinds of storage that it offers to zones with a `storageProfile`: from its command line,
     and the StorageClass of its claim."""
+    pod: StoredPod | None = None
+    """What of both comes from the agent's pod, as it was last read.  Absent: not known."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         immutable("node", "a registration belongs to one agent; create another StorageNode"),
@@ -132,6 +147,7 @@ def node_spec(cluster: str, record: NodeRecord) -> StorageNodeSpec:
         since=_stored_happening(record.since),
         attributes=record.attributes,
         storage_profiles=[*record.storage_profiles],
+        pod=_stored_pod(record.pod),
     )
 
 
@@ -154,6 +170,7 @@ def node_record(spec: StorageNodeSpec) -> NodeRecord:
         _happening(spec.since),
         spec.attributes,
         tuple(spec.storage_profiles),
+        _pod(spec.pod),
     )
 
 
@@ -169,6 +186,23 @@ def _happening(stored: StoredHappening | None) -> Happening | None:
     if stored is None:
         return None
     return Happening(stored.revision, stored.age_ms, stored.wall_ms)
+
+
+def _stored_pod(pod: PodFacts | None) -> StoredPod | None:
+    if pod is None:
+        return None
+    return StoredPod(
+        labels=pod.of_pod,
+        node=pod.node,
+        node_labels=pod.of_node,
+        storage_class=pod.storage_class,
+    )
+
+
+def _pod(stored: StoredPod | None) -> PodFacts | None:
+    if stored is None:
+        return None
+    return PodFacts(stored.labels, stored.node_labels, stored.storage_class, stored.node)
 
 
 def _stored_range(ports: tuple[int, int] | None) -> PortRange | None:

@@ -28,14 +28,13 @@ from collections.abc import (
 import msgspec
 
 from quorate.facts.errors import InvariantError
-from quorate.facts.topology import NodeRecord
+from quorate.facts.topology import NodeRecord, PodFacts
 from quorate.facts.zone import ZoneRecord
 from quorate.planning.absence.choose_leavers import ClusterLoad
 from quorate.planning.absence.disruption import Disruption
 from quorate.planning.steps.preview import Preview
 from quorate.protocol.master.disruption import cluster_load
 from quorate.protocol.master.master import Master
-from quorate.protocol.master.told_places import PodFacts
 from quorate.protocol.messages.events import ROUTINE, Event, Reason, ToldEvent
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, Refused
 from quorate.protocol.metastore import DamagedRow, Key, Metastore, MetastoreUnavailable, Seen, Value

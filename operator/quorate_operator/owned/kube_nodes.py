@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from quorate.protocol.master.told_places import PodFacts
+from quorate.facts.topology import PodFacts
 from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, MandateLost, find
 from quorate_operator.kube.watch import watch_revisions
 
@@ -119,13 +119,15 @@ def pod_facts(
     found: dict[str, PodFacts] = {}
     for agent, pod in sorted(pods.items()):
         if pod is not None:
-            node = nodes.get(str(pod["spec"].get("nodeName", "")))
+            name = str(pod["spec"].get("nodeName", ""))
+            node = nodes.get(name)
             of_pod = dict(pod["metadata"].get("labels") or {})
             claim = claims.get(agent)
             found[agent] = PodFacts(
                 of_pod,
-                node.labels if node is not None else None,
+                dict(node.labels) if node is not None else None,
                 str(claim["spec"].get("storageClassName") or "") if claim is not None else None,
+                name,
             )
     return found
 

@@ -8,7 +8,7 @@ import pytest
 from quorate.facts.addresses import split_address
 from quorate.facts.errors import WireError
 from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
-from quorate.facts.topology import Holder, NodeRecord, Voter
+from quorate.facts.topology import Holder, NodeRecord, PodFacts, Voter
 from quorate.facts.zone import NEVER_MS, Planner, StorageKind, SyncWrites, ZoneRecord
 from quorate.wire.crds import KINDS, crds
 from quorate.wire.partition_table import (
@@ -21,7 +21,7 @@ from quorate.wire.partition_table import (
 )
 from quorate.wire.resource import API_VERSION, Resource, Rule, is_short_name
 from quorate.wire.storage_cluster import StorageCluster, external
-from quorate.wire.storage_node import node_record, node_spec
+from quorate.wire.storage_node import StorageNodeSpec, node_record, node_spec
 from quorate.wire.zone import Zone, manifest_of, memory_bytes, to_record, unsupported
 
 Manifest = dict[str, Any]
@@ -266,6 +266,10 @@ def test_registrations_and_zones_survive_storage() -> None:
     )
 
     assert node_record(node_spec("main", node)) == node
+    for pod in (PodFacts({}), PodFacts({"app": "x"}, {}, "", "n1")):
+        node = msgspec.structs.replace(node, pod=pod)
+        spec = node_spec("main", node).model_dump(mode="json", by_alias=True, exclude_none=True)
+        assert node_record(StorageNodeSpec.model_validate(spec)) == node
     assert zone_record(ZoneRef(name="z", uid="u"), accepted_zone(record)) == record
 
 

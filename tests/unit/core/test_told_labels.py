@@ -5,9 +5,8 @@ Storage classes of their volumes are storage profiles.
 
 import msgspec
 
-from quorate.facts.topology import NodeRecord
+from quorate.facts.topology import NodeRecord, PodFacts
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.master.told_places import PodFacts
 from quorate.protocol.metastore import NodeKey
 from quorate_lone_master.world import LoneMaster
 
@@ -82,6 +81,51 @@ def test_what_was_told_holds_while_a_pod_or_its_node_cannot_be_read() -> None:
     assert registered(world, "b") == {"app": "z"}
     tell(world, a=PodFacts({}, HDD))
     assert registered(world) == HDD
+
+
+def test_a_label_that_the_pod_no_longer_has_is_forgotten_while_its_node_cannot_be_read() -> None:
+    world = LoneMaster(nodes=("a",), client_ports=IN_PODS)
+    tell(world, a=PodFacts({"app": "x"}, SSD))
+    tell(world, a=PodFacts({}, None))
+    assert registered(world) == SSD
+
+    tell(world, a=PodFacts({"app": "x"}, None))
+    world.follow()
+    world.connect("a")
+    tell(world, a=PodFacts({}, None))
+
+    assert registered(world) == SSD
+
+
+def test_what_an_agent_no_longer_says_is_forgotten_by_the_next_master() -> None:
+    """And nothing that it still says is missing until it greets."""
+    own, nvme = {"a": {"own": "x"}}, {"a": ("disk", "nvme")}
+    world = LoneMaster(nodes=("a",), client_ports=IN_PODS, attributes=own, profiles=nvme)
+    tell(world, a=PodFacts({"app": "x"}, SSD, "fast"))
+    world.follow()
+    tell(world, a=PodFacts({"app": "y"}, SSD, None))
+    assert registered(world)["own"] == "x"
+    world.attributes.clear()
+    world.profiles["a"] = ("disk",)
+    world.connect("a")
+
+    assert registered(world) == {"app": "y", **SSD}
+    record = world.stored[NodeKey("a")]
+    assert isinstance(record, NodeRecord)
+    assert record.storage_profiles == ("disk", "fast")
+
+
+def test_labels_of_a_node_that_the_pod_has_left_are_forgotten() -> None:
+    world = LoneMaster(nodes=("a",), client_ports=IN_PODS)
+    tell(world, a=PodFacts({}, SSD, None, "n1"))
+    world.follow()
+    world.connect("a")
+    tell(world, a=PodFacts({}, None))
+    assert registered(world) == SSD, "it is on no node yet"
+
+    tell(world, a=PodFacts({}, None, None, "n2"))
+
+    assert registered(world) == {}
 
 
 def test_one_that_is_told_of_before_it_greets_is_registered_so_at_once() -> None:

@@ -1,6 +1,6 @@
 """Labels and storage classes of agents: of their pods, their nodes and their claims."""
 
-from quorate.protocol.master.told_places import PodFacts
+from quorate.facts.topology import PodFacts
 from quorate_operator.owned.kube_nodes import KubeNode, pod_facts
 
 NODES = {"n1": KubeNode(False, {"disk": "ssd"})}
@@ -16,8 +16,8 @@ def test_each_pod_has_its_labels_and_those_of_its_node_if_that_can_be_read() -> 
     claims = {"a": {"spec": {"storageClassName": "fast"}}, "b": {"spec": {}}}
 
     assert pod_facts(pods, NODES, claims) == {
-        "a": PodFacts({"team": "shop"}, {"disk": "ssd"}, "fast"),
-        "b": PodFacts({"team": "shop"}, None, ""),
+        "a": PodFacts({"team": "shop"}, {"disk": "ssd"}, "fast", "n1"),
+        "b": PodFacts({"team": "shop"}, None, "", "n2"),
         "c": PodFacts({"team": "shop"}, None),
-        "e": PodFacts({}, {"disk": "ssd"}),
+        "e": PodFacts({}, {"disk": "ssd"}, None, "n1"),
     }

@@ -16,7 +16,7 @@ import msgspec
 from quorate.facts.addresses import join_address
 from quorate.facts.partition_row import majority, quorum
 from quorate.facts.time import Now
-from quorate.facts.topology import Happening, NodeRecord, Voter
+from quorate.facts.topology import Happening, NodeRecord, PodFacts, Voter
 from quorate.facts.zone import NEVER_MS, ZoneRecord
 from quorate.protocol.master.told_places import ToldPlaces
 from quorate.protocol.members.cluster import Cluster
@@ -474,14 +474,16 @@ class NodeRegistry:
 
 def _with_wishes(record: NodeRecord, agent: KnownAgent) -> NodeRecord:
     """Return the registration with what is wanted of the agent, whatever its process."""
+    pod = agent.pod or PodFacts({})
     return msgspec.structs.replace(
         record,
         draining=agent.drain_wanted,
         external_host=agent.external_host,
         failure_domain=agent.told_domain or agent.said_domain,
-        attributes={**agent.told_attributes, **agent.said_attributes},
+        attributes={**(pod.of_node or {}), **pod.of_pod, **agent.said_attributes},
         since=agent.since.stored if agent.since is not None else None,
-        storage_profiles=tuple(sorted({*agent.told_profiles, *agent.said_profiles})),
+        storage_profiles=tuple(sorted({*agent.said_profiles, *filter(None, [pod.storage_class])})),
+        pod=agent.pod,
     )
 
 

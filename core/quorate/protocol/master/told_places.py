@@ -12,28 +12,21 @@ with. It is written in the registration and holds through restarts, until the op
 one, or until the agent says another one than before: then its pod is on another node.
 
 The labels of an agent's pod, and of the node that this is on, are attributes of the agent. Of equal
-names the pod's label counts before the node's, and the agent's own attribute before both. Labels
-that the operator does not know at present stay as they were. The StorageClass of an agent's volume
-is one more storage profile that it offers. Source: docs/protocol.md, section 7.
+names the pod's label counts before the node's, and the agent's own attribute before both. A node's
+labels that the operator does not know at present stay as they were, unless the pod is on another
+node now. The StorageClass of an agent's volume is one more storage profile that it offers. What was
+told is written in the registration, apart from what the agent says. Source: docs/protocol.md,
+section 7.
 """
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
+import msgspec
+
+from quorate.facts.topology import PodFacts
 from quorate.protocol.members.membership import KnownAgent
 from quorate.protocol.messages.handshake import Hello
 from quorate.protocol.zone_master.zone_master import ZoneMaster
-
-
-class PodFacts(NamedTuple):
-    """The labels of an agent's pod and of the pod's node, and the StorageClass of its volume.
-
-    None: not known at present. An empty `storage_class`: the volume is of none.
-    """
-
-    of_pod: Mapping[str, str]
-    of_node: Mapping[str, str] | None
-    storage_class: str | None = None
 
 
 class ToldPlaces:
@@ -53,8 +46,7 @@ class ToldPlaces:
         self._wishes_changed = wishes_changed
         self._hosts: dict[str, str] = {}
         self._domains: dict[str, str] = {}
-        self._labels: dict[str, dict[str, str]] = {}
-        self._profiles: dict[str, tuple[str, ...]] = {}
+        self._pods: dict[str, PodFacts] = {}
         self._said: dict[str, str] = {}
         """Node -> the failure domain in its last Hello to this master."""
 
@@ -84,17 +76,10 @@ class ToldPlaces:
         """Take labels and storage classes of agents in pods, by node. Idempotent."""
         for node, told in pods.items():
             agent = self._agents.get(node)
-            before = agent.told_attributes if agent is not None else self._labels.get(node, {})
-            of_node = told.of_node if told.of_node is not None else before
-            merged = self._labels[node] = {**of_node, **told.of_pod}
-            profiles = agent.told_profiles if agent is not None else self._profiles.get(node, ())
-            if told.storage_class is not None:
-                profiles = (told.storage_class,) if told.storage_class else ()
-            self._profiles[node] = profiles
-            if agent is None or not agent.in_pod:
-                continue
-            if (agent.told_attributes, agent.told_profiles) != (merged, profiles):
-                agent.told_attributes, agent.told_profiles = merged, profiles
+            known = self._pods.get(node) or (agent and agent.pod)
+            pod = self._pods[node] = _completed(told, known) if known else told
+            if agent is not None and agent.in_pod and agent.pod != pod:
+                agent.pod = pod
                 self._wishes_changed(node)
 
     def greeted(self, agent: KnownAgent, hello: Hello) -> None:
@@ -114,13 +99,20 @@ class ToldPlaces:
         known = agent.told_domain if agent.in_pod and not hello.failure_domain else ""
         agent.told_domain = self._domains.get(hello.node, known) if agent.in_pod else ""
         agent.said_attributes = hello.attributes
-        labels = self._labels.get(hello.node, agent.told_attributes)
-        agent.told_attributes = labels if agent.in_pod else {}
         agent.said_profiles = hello.storage_profiles
-        profiles = self._profiles.get(hello.node, agent.told_profiles)
-        agent.told_profiles = profiles if agent.in_pod else ()
+        agent.pod = self._pods.get(hello.node, agent.pod) if agent.in_pod else None
         agent.awaits_external = hello.external_host == ""
         if agent.awaits_external:
             agent.external_host = self._hosts.get(hello.node, agent.external_host)
         else:
             agent.external_host = hello.external_host or ""
+
+
+def _completed(told: PodFacts, known: PodFacts) -> PodFacts:
+    """Return what was told with what was known before in the place of what is unknown now."""
+    node, of_node, storage_class = told.node or known.node, told.of_node, told.storage_class
+    if of_node is None and node == known.node:
+        of_node = known.of_node
+    if storage_class is None:
+        storage_class = known.storage_class
+    return msgspec.structs.replace(told, of_node=of_node, storage_class=storage_class, node=node)

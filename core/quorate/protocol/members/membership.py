@@ -41,8 +41,8 @@ class KnownAgent:
     - `drain_wanted`, `external_host`: written with every registration. `external_host` is where
       clients outside reach it; `awaits_external`: the operator tells it, and not the agent.
     - `said_domain`, `told_domain`: the failure domain by its own word and by the operator's, which
-      tells it only of agents that are `in_pod`. `said_attributes`, `told_attributes`: the same of
-      its attributes; `said_profiles`, `told_profiles`: of its storage profiles.
+      tells it only of agents that are `in_pod`. `said_attributes`, `said_profiles`: by its own
+      word, or as registered until it greets. `pod`: what the operator told of its pod.
     - `followed`: its former stores, which were followed by others.
     - `inventory`: its reported copies by zone. `reported`: the zones whose copies it has reported.
       `told_all`: whether it has reported everything. `rows`: what it reported of zones with lost
@@ -73,6 +73,7 @@ class KnownAgent:
         "newest",
         "online",
         "pending",
+        "pod",
         "record",
         "removing",
         "reported",
@@ -82,9 +83,7 @@ class KnownAgent:
         "said_profiles",
         "since",
         "told_all",
-        "told_attributes",
         "told_domain",
-        "told_profiles",
         "unreached",
     )
 
@@ -104,12 +103,9 @@ class KnownAgent:
         self.in_pod = record is not None and record.client_ports is not None
         domain = record.failure_domain if record is not None else ""
         self.said_domain, self.told_domain = ("", domain) if self.in_pod else (domain, "")
-        attributes = record.attributes if record is not None else {}
-        self.said_attributes: dict[str, str] = {} if self.in_pod else attributes
-        self.told_attributes: dict[str, str] = attributes if self.in_pod else {}
-        profiles = record.storage_profiles if record is not None else ()
-        self.said_profiles: tuple[str, ...] = () if self.in_pod else profiles
-        self.told_profiles: tuple[str, ...] = profiles if self.in_pod else ()
+        self.said_attributes = record.attributes if record is not None else {}
+        self.said_profiles = record.storage_profiles if record is not None else ()
+        self.pod = record.pod if record is not None else None
         self.followed: set[str] = set()
         self.heard_ms = heard_ms
         self.has_left = False
