@@ -67,6 +67,30 @@ def test_a_zone_at_rest_follows_a_label_at_once() -> None:
     assert world.status(zone).data_nodes == ("a", "b")
 
 
+def test_a_label_wakes_only_the_zones_that_the_agent_comes_or_ceases_to_fit() -> None:
+    zones = [
+        ZoneRecord(f"uid-{wanted}", wanted or "all", 8, 2, filter=wanted)
+        for wanted in ("", "disk=ssd", "rack=r1")
+    ]
+    both = PodFacts({"rack": "r1"}, SSD)
+    world = LoneMaster(*zones, client_ports=IN_PODS)
+    tell(world, a=both, b=both, c=both)
+    world.pass_time(60_000)
+
+    def woken(**pods: PodFacts) -> list[str]:
+        """The zones that look at all their partitions again."""
+        masters = [world.master.zones[zone.uid] for zone in zones]
+        before = [zone.parts.changes for zone in masters]
+        world.master.places.tell_pods(pods)
+        world.write()
+        return [
+            z.record.name for z, was in zip(masters, before, strict=True) if z.parts.changes > was
+        ]
+
+    assert woken(c=PodFacts({"rack": "r1", "app": "x"}, SSD)) == [], "no filter names it"
+    assert woken(c=PodFacts({"rack": "r1", "app": "x"}, HDD)) == ["disk=ssd"]
+
+
 def test_what_was_told_holds_while_a_pod_or_its_node_cannot_be_read() -> None:
     """Otherwise each restart of the operator would move all copies."""
     world = LoneMaster(nodes=("a", "b"), client_ports=IN_PODS)

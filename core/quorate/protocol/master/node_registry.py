@@ -387,8 +387,8 @@ class NodeRegistry:
         self.members_changed |= told != told_before
         if record is not None and record.client_ports:
             self._ports.give()
-        if agent.draining != was_draining or _is_elsewhere(before, record):
-            for zone in self._zones.values():
+        for zone in self._zones.values():
+            if agent.draining != was_draining or _is_elsewhere(before, record, zone):
                 zone.topology_changed()
 
     def reloaded(self, node: str, record: NodeRecord | None, now: Now) -> None:
@@ -496,15 +496,12 @@ def _way_out(waits: Sequence[str], zone: ZoneRecord) -> str:
     return f"wait until it may use {', '.join(waits)}"
 
 
-def _is_elsewhere(before: NodeRecord | None, after: NodeRecord | None) -> bool:
-    """Return whether other copies than before may be meant for the node."""
+def _is_elsewhere(before: NodeRecord | None, after: NodeRecord | None, zone: ZoneMaster) -> bool:
+    """Return whether other copies of `zone` than before may be meant for the node."""
     if before is None or after is None:
         return False
-    return (before.failure_domain, before.attributes, before.storage_profiles) != (
-        after.failure_domain,
-        after.attributes,
-        after.storage_profiles,
-    )
+    did_fit, fits = (zone.fitting.fits(each, zone.record) for each in (before, after))
+    return before.failure_domain != after.failure_domain or did_fit != fits
 
 
 def _is_past(record: NodeRecord | None, meant: NodeRecord, agent: KnownAgent) -> bool:
