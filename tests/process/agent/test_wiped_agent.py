@@ -100,7 +100,7 @@ def test_a_zone_in_memory_whose_agents_all_restart_is_lost_and_says_so(
     start_cluster: StartCluster,
 ) -> None:
     cluster = start_cluster(agents=3)
-    cluster.apply_zone("z", partitions=PARTITIONS, storage="InMemory")
+    cluster.apply_zone("z", partitions=PARTITIONS, storage="InMemory", onAllCopiesLost="Wait")
     for agent in cluster.agents.values():
         agent.kill()
     for agent in cluster.agents.values():
