@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from migration_words import Role
 from quorate.protocol import metastore as metastore_module
 from quorate.protocol.metastore import SHARD_PARTITIONS
-from quorate.protocol.zone_master import rebuild_zone, zone_deletion, zone_master
+from quorate.protocol.zone_master import zone_deletion, zone_master
+from quorate.protocol.zone_master.recovery import rebuild_zone
 from quorate_sim.agent_process import AgentProcess
 from quorate_sim.cluster import Cluster
 from quorate_sim.coverage import Reached

@@ -13,9 +13,10 @@ from quorate.protocol.members.newer_rows import NewerRows
 from quorate.protocol.messages.handshake import Hello
 from quorate.protocol.messages.master import Trouble
 from quorate.protocol.metastore import Key, Revision, Value
-from quorate.protocol.zone_master import decide_partition, ownership, rebuild_zone, recover_rows
+from quorate.protocol.zone_master import decide_partition, ownership
 from quorate.protocol.zone_master.partition_reports import PartitionReports
-from quorate.protocol.zone_master.recover_rows import Told, Waiting, recovered_row
+from quorate.protocol.zone_master.recovery import rebuild_zone, recover_rows
+from quorate.protocol.zone_master.recovery.recover_rows import Told, Waiting, recovered_row
 from quorate_operator.mastership.second_look import SecondLook
 from quorate_operator.metastores.memory import MemoryMetastore
 from quorate_sim.changed import changed

@@ -9,7 +9,7 @@ from quorate.protocol.copies import zone_copies
 from quorate.protocol.copies.fill import Fill
 from quorate.protocol.messages.master import FromMaster, Greet
 from quorate.protocol.storage import Storage
-from quorate.protocol.zone_master import recover_rows
+from quorate.protocol.zone_master.recovery import recover_rows
 from quorate_sim.changed import changed
 
 

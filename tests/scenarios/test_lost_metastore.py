@@ -9,7 +9,7 @@ from quorate.protocol.messages.master import CaughtUp, Freeze, PreparedRow, Zone
 from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.replication import Sync
 from quorate.protocol.metastore import ZoneKey
-from quorate.protocol.zone_master.recover_rows import RECOVERY_GAP
+from quorate.protocol.zone_master.recovery.recover_rows import RECOVERY_GAP
 from quorate_sim.master_process import MasterProcess
 from quorate_sim.network import Link, Process
 from quorate_sim.planted_masters import (

@@ -12,7 +12,7 @@ from quorate.protocol.messages.events import Reason
 from quorate.protocol.messages.master import CopyReport, Inventory
 from quorate.protocol.metastore import DamagedRow, Key, NodeKey, ShardKey, Value, ZoneKey
 from quorate.protocol.settings import DEFAULTS
-from quorate.protocol.zone_master.recover_rows import RECOVERY_GAP
+from quorate.protocol.zone_master.recovery.recover_rows import RECOVERY_GAP
 from quorate_lone_master.world import LoneMaster
 
 ZONE = ZoneRecord("uid-1", "books", 128, 3)

@@ -11,7 +11,12 @@ from quorate.facts.partition_row import (
 )
 from quorate.facts.topology import Holder, Voter
 from quorate.protocol.messages.master import CopyReport
-from quorate.protocol.zone_master.recover_rows import RECOVERY_GAP, Told, Waiting, recovered_row
+from quorate.protocol.zone_master.recovery.recover_rows import (
+    RECOVERY_GAP,
+    Told,
+    Waiting,
+    recovered_row,
+)
 
 
 def voters(names: str) -> tuple[Voter, ...]:

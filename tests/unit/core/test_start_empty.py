@@ -5,7 +5,7 @@ import pytest
 
 from quorate.facts.zone import StorageKind, ZoneRecord
 from quorate.protocol.messages.master import CopyReport, Inventory, ZoneReady
-from quorate.protocol.zone_master.recover_rows import RECOVERY_GAP
+from quorate.protocol.zone_master.recovery.recover_rows import RECOVERY_GAP
 from quorate_lone_master.world import LoneMaster
 
 CACHE = ZoneRecord("uid-1", "cache", 4, 3, storage=StorageKind.IN_MEMORY, start_empty=True)

@@ -38,8 +38,8 @@ from quorate.protocol.zone_master.partition_reports import PartitionReports
 from quorate.protocol.zone_master.preview import zone_preview
 from quorate.protocol.zone_master.publish_rows import RowPublisher
 from quorate.protocol.zone_master.rebalance import Rebalance
-from quorate.protocol.zone_master.rebuild_zone import ZoneRecovery
-from quorate.protocol.zone_master.start_empty import EmptyStart
+from quorate.protocol.zone_master.recovery.rebuild_zone import ZoneRecovery
+from quorate.protocol.zone_master.recovery.start_empty import EmptyStart
 from quorate.protocol.zone_master.status import Moved, ZoneView
 from quorate.protocol.zone_master.timers import ZoneTimers
 from quorate.protocol.zone_master.zone import Zone

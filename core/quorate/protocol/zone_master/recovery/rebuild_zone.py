@@ -20,7 +20,7 @@ from quorate.protocol.messages.events import Reason
 from quorate.protocol.messages.master import AskInventory, CopyReport
 from quorate.protocol.metastore import SHARD_PARTITIONS, DamagedRow, partitions_of
 from quorate.protocol.zone_master.causes import Cause, Why
-from quorate.protocol.zone_master.recover_rows import Told, Waiting, recovered_row
+from quorate.protocol.zone_master.recovery.recover_rows import Told, Waiting, recovered_row
 from quorate.protocol.zone_master.zone import Zone
 
 ASK_MS = 2_000

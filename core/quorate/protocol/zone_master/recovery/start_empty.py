@@ -14,7 +14,7 @@ from quorate.protocol.metastore import SHARD_PARTITIONS
 from quorate.protocol.zone_master import ownership
 from quorate.protocol.zone_master.causes import Cause, Why
 from quorate.protocol.zone_master.rebalance import Rebalance
-from quorate.protocol.zone_master.recover_rows import RECOVERY_GAP
+from quorate.protocol.zone_master.recovery.recover_rows import RECOVERY_GAP
 from quorate.protocol.zone_master.zone import Zone
 
 
