@@ -1,4 +1,4 @@
-"""What a zone's data nodes owe to a case about its timers or its filter.  A real master leads it.
+"""Judges a case about a zone's data nodes: its timers or its filter.  A real master leads it.
 
 Ours departs in one thing: what the data nodes were at an earlier time is not kept.
 """

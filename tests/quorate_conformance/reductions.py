@@ -192,7 +192,7 @@ def _guard(case: Case) -> None:
 
 
 def _whole_restart(case: Case) -> None:
-    """Nobody has data.  The group starts as it did the first time, once all are surely empty."""
+    """All are without data.  The group starts as at first, once all are surely empty."""
     facts = case.facts
     nodes = [*facts["empty"], *facts["unknown"]]
     zone = ZoneRecord("uid", "zone", 1, len(nodes), storage=StorageKind.IN_MEMORY, start_empty=True)

@@ -16,7 +16,7 @@ FILTERS: dict[str, Callable[[int], bool]] = {
 
 
 def attributes(name: str) -> dict[str, str]:
-    """What agent a1, a2, … says of itself."""
+    """The words of agent a1, a2, … about itself."""
     number = int(name.removeprefix("a"))
     return {"number": str(number), "parity": ("even", "odd")[number % 2]}
 

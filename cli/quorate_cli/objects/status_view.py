@@ -184,10 +184,7 @@ def _sentences(state: ClusterState) -> list[RenderableType]:
             lines.append(Text(f"zone {zone.name}: {zone.sentence}", style))
         for node, why in zone.full.items():
             lines.append(Text(f"zone {zone.name}: agent {node} is full: {why}", BAD))
-        for each in zone.stuck:
-            where = f" to {each.destination}" if each.destination else ""
-            failed = f"partition {each.partition}{where} failed {each.attempts} times"
-            lines.append(Text(f"zone {zone.name}: {failed}, last: {each.why}", BUSY))
+        lines += [Text(f"zone {zone.name}: {each.sentence}", BUSY) for each in zone.stuck]
         lines += [Text(f"zone {zone.name}: {timer_sentence(each)}", BUSY) for each in zone.timers]
         if zone.misfits and zone.misfits not in zone.sentence:
             lines.append(Text(f"zone {zone.name}: {zone.misfits}", BAD))

@@ -45,7 +45,7 @@ STORAGE_PROFILES = ("disk", "memory")
 
 
 class PodFacts(msgspec.Struct, frozen=True, array_like=True):
-    """What the operator knows of an agent's pod, of the node that this is on, and of its volume.
+    """Facts that the operator knows of an agent's pod, of the pod's node and of its volume.
 
     - `of_pod`: the pod's labels. `of_node`: those of its node; None: not known.
     - `storage_class`: of the volume; empty: it is of none; None: not known.

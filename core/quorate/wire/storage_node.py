@@ -33,7 +33,7 @@ class StoredHappening(Part):
 
 
 class StoredPod(Part):
-    """What the operator last read of the agent's pod, its claim and its node."""
+    """The facts that the operator last read of the agent's pod, its claim and its node."""
 
     labels: dict[str, Text] = Field(default_factory=dict)
     """Labels of the pod."""
@@ -85,7 +85,7 @@ class StorageNodeSpec(Part):
     """The kinds of storage that it offers to zones with a `storageProfile`: from its command line,
     and the StorageClass of its claim."""
     pod: StoredPod | None = None
-    """What of both comes from the agent's pod, as it was last read.  Absent: not known."""
+    """The part of both that comes from the agent's pod, as last read.  Absent: not known."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         immutable("node", "a registration belongs to one agent; create another StorageNode"),

@@ -65,7 +65,7 @@ class WriteMode(enum.StrEnum):
 
 
 class OnAllCopiesLost(enum.StrEnum):
-    """What becomes of a partition when the stores of all its copies are gone for good."""
+    """The fate of a partition when the stores of all its copies are gone for good."""
 
     START_EMPTY = "StartEmpty"
     WAIT = "Wait"
@@ -190,7 +190,7 @@ class ZoneSpec(Part):
     """HIGH_AVAILABILITY only: how long a lost majority is waited for before the partition narrows
     to what is left, in seconds, or Never.  Absent: Never."""
     on_all_copies_lost: OnAllCopiesLost | None = None
-    """What becomes of a partition when every copy of it is lost, as when all agents of an InMemory
+    """The fate of a partition when every copy of it is lost, as when all agents of an InMemory
     zone were restarted.  StartEmpty: it begins again without data, once every registered agent has
     told what it has.  Wait: it stays LOST until a person decides.  Absent: StartEmpty for InMemory,
     Wait for Persistent."""

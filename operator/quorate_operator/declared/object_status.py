@@ -350,12 +350,7 @@ STUCK_SHOWN_MAX = 3
 def _stuck_sentence(stuck: Sequence[StuckMigration]) -> str:
     if not stuck:
         return "no step of the rebalance fails again and again"
-    told = [
-        f"partition {each.partition}"
-        f"{f' to {each.destination}' if each.destination else ''} failed {each.attempts} times, "
-        f"last: {each.why}"
-        for each in stuck[:STUCK_SHOWN_MAX]
-    ]
+    told = [each.sentence for each in stuck[:STUCK_SHOWN_MAX]]
     more = len(stuck) - len(told)
     told += [f"and {more} more"] if more else []
     return f"{'; '.join(told)}. Owners are unchanged; each is tried again within a minute"

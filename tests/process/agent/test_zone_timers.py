@@ -16,7 +16,7 @@ UP_S = 15
 DOWN_S = 20
 NEW_S = 5
 LATE_S = 60
-"""What a timer may be late by: the time without an operator, ages stored every 15 s, and slack."""
+"""Bound of a timer's delay: the time without an operator, ages stored every 15 s, and slack."""
 
 
 def _data_nodes(cluster: Cluster) -> list[str]:

@@ -6,7 +6,7 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from quorate.facts.topology import Happening
+from quorate.facts.topology import Happening, NodeRecord
 from quorate.facts.zone import NEVER_MS, ZoneRecord
 from quorate.planning.target.data_nodes import TimerKind
 from quorate.protocol.metastore import NodeKey, ShardKey, ZoneKey
@@ -175,7 +175,9 @@ def test_ages_are_stored_while_a_timer_counts_from_them() -> None:
     ages: list[int] = []
     for _ in range(5):
         record = world.stored[NodeKey("d")]
-        ages.append(record.since.age_ms)  # type: ignore[union-attr]
+        assert isinstance(record, NodeRecord)
+        assert record.since is not None
+        ages.append(record.since.age_ms)
         world.pass_time(15_000)
 
     assert ages[0] == 0
@@ -255,7 +257,8 @@ def test_a_leave_that_another_version_wrote_counts_from_when_it_is_read(
     world.kill("a")
     key = NodeKey("a")
     record = world.stored[key]
-    world.stored[key] = msgspec.structs.replace(record, since=since)  # type: ignore[type-var]
+    assert isinstance(record, NodeRecord)
+    world.stored[key] = msgspec.structs.replace(record, since=since)
     succeed(world, "bc", boot_off_ms=0, wall_off_ms=0)
     world.pass_time(SLOW.scale_down_ms - 1_000)
     assert data_nodes(world) == "a b c"

@@ -44,6 +44,12 @@ class StuckMigration(msgspec.Struct, frozen=True):
     attempts: int
     why: str
 
+    @property
+    def sentence(self) -> str:
+        """The sentence for people, without a full stop."""
+        to = f" to {self.destination}" if self.destination else ""
+        return f"partition {self.partition}{to} failed {self.attempts} times, last: {self.why}"
+
 
 class MigrationRetries:
     """Failures by attempt and by destination. The caller reports the end of every migration."""

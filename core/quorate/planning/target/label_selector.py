@@ -17,7 +17,7 @@ VALUE = f"({_WORD})?"
 _VALUES = f"[(] *({_WORD} *)?(, *({_WORD} *)?)*[)]"
 _REQUIREMENT = f" *(! *{NAME}|{NAME}( *(==?|!=)( *{_WORD})?| +(in|notin) *{_VALUES})?) *"
 SELECTOR = f"{_REQUIREMENT}(,{_REQUIREMENT})*"
-"""What a label selector looks like, for a rule of the API server. It says not where an error is."""
+"""Form of a label selector, for a rule of the API server, which cannot say where an error is."""
 
 _NAME, _VALUE, _BLANKS = re.compile(NAME), re.compile(VALUE), re.compile(" *")
 _OPERATOR = re.compile("==|!=|=|(?:in|notin)(?![-A-Za-z0-9_./])")
@@ -85,7 +85,7 @@ class _Selector:
 
     @property
     def _rest(self) -> str:
-        """What is not read yet, without blanks before it."""
+        """The rest that is not read yet, without blanks before it."""
         blanks = _BLANKS.match(self._text, self._at)
         self._at = blanks.end() if blanks is not None else self._at
         return self._text[self._at :]

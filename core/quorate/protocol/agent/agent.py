@@ -466,10 +466,9 @@ class AgentCore:
                 self._sends.append((MASTER, copy_summaries(uid, zone.copies.values())))
 
     def _send_inventory(self, zone: Replicas, rows: bool) -> None:
-        record = zone.record if rows else None
         zone.repeat_reports()
-        message = Inventory(zone.uid, inventory(zone, rows), False, record, rows)
-        zone.out.send_durable(MASTER, message)
+        told, record = inventory(zone, rows), zone.record if rows else None
+        zone.out.send_durable(MASTER, Inventory(zone.uid, told, False, record, rows))
 
     def _inventory_sent(self, uid: str) -> None:
         due = self._inventory_due

@@ -1,4 +1,4 @@
-"""What a primary's role consists of: its stage, other copies, what it gathers and repeats.
+"""The parts of a primary's role: its stage, other copies, what it gathers and repeats.
 
 Source: docs/protocol.md, section 5.
 """
@@ -52,7 +52,7 @@ NEVER_MS = -(1 << 40)
 
 
 class Retry(enum.IntEnum):
-    """What a role sends again until it is answered, or has had its effect.
+    """Messages that a role repeats until they are answered, or have had their effect.
 
     After which time is decided in agent/activation.py (`_begin_try`, `ready_due_ms`).
     """
@@ -191,7 +191,7 @@ class GatherPlan:
 
 
 class Gathering:
-    """What an activation has fetched so far.
+    """Everything that an activation has fetched so far.
 
     - `plan`: what was missing when it was last computed; None: not yet
     - `rows`: key -> its row at the plan's supplier (None: it has none), for keys of `plan.undo`

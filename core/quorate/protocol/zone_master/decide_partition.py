@@ -109,7 +109,7 @@ class PartitionState(msgspec.Struct, frozen=True):
 
         If it never serves, `stuck` says why, until the row changes.
         """
-        return (self.has_served or self.never_serves) and self.row.replicas[0] is not None
+        return self.is_activation_over and self.row.replicas[0] is not None
 
     @property
     def is_being_handed_over(self) -> bool:

@@ -30,6 +30,7 @@ from quorate.protocol.zone_master import ownership
 from quorate.protocol.zone_master.causes import Cause, Why
 from quorate.protocol.zone_master.decide_partition import PartitionState, is_cut_off
 from quorate.protocol.zone_master.fitting_nodes import FittingNodes
+from quorate.protocol.zone_master.zone import Parts
 
 
 class Rebalance:
@@ -39,7 +40,7 @@ class Rebalance:
         self,
         cluster: Cluster,
         nodes: ZoneNodes,
-        parts: dict[int, PartitionState],
+        parts: Parts,
         fitting: FittingNodes,
     ) -> None:
         self.target: Distribution | None = None
@@ -69,9 +70,7 @@ class Rebalance:
         hold copies count as if they did fit, so that copies and primaries are cared for.
         """
         nodes: list[DataNode] = []
-        voters = {
-            voter for part in self._parts.values() for each in part.row.voter_sets for voter in each
-        }
+        voters = self._parts.voters()
         replaced = {voter.node for voter in voters if self._nodes.is_dead(voter)}
         self._states.clear()
         for name in sorted(self._agents):
@@ -155,12 +154,13 @@ class Rebalance:
         """
         asked = [f"dataNodesFilter {record.filter}"] if record.filter else []
         asked += [f"storageProfile {record.storage_profile}"] if record.storage_profile else []
+        if not asked:
+            return ""
         nodes = record.data_nodes.nodes if self._parts and record.data_nodes else self._agents
         fit = [n for n, agent in self._agents.items() if n in nodes and self._fits(agent, record)]
-        if not asked or len(fit) >= record.replicas:
+        if len(fit) >= record.replicas:
             return ""
-        voters = {v.node for p in self._parts.values() for each in p.row.voter_sets for v in each}
-        others = ", ".join(sorted(voters - {*fit}))
+        others = ", ".join(sorted({voter.node for voter in self._parts.voters()} - {*fit}))
         who = f"{len(fit)} ({', '.join(sorted(fit))})" if fit else "none"
         stays = f"; copies on {others} stay until then" if others else ""
         return (

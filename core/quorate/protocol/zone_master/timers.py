@@ -95,10 +95,8 @@ class ZoneTimers:
     def _members(self, now: Now, known: DataNodes | None) -> list[Member]:
         agents = self._cluster.agents
         all_in = known is not None and agents.keys() <= {*known.nodes}
-        voters: set[str] = set()
-        if not all_in:  # only of others it matters
-            for part in self._zone.parts.values():
-                voters.update(voter.node for each in part.row.voter_sets for voter in each)
+        # Of data nodes it does not matter.
+        voters = set() if all_in else {voter.node for voter in self._zone.parts.voters()}
         return [
             Member(
                 name,

@@ -3,6 +3,7 @@
 import msgspec
 
 from quorate.facts.partition_row import PartitionRow
+from quorate.facts.topology import Voter
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.members.cluster import Cluster
 from quorate.protocol.members.membership import ZoneNodes
@@ -19,6 +20,10 @@ class Parts(dict[int, PartitionState]):
     def __setitem__(self, partition: int, part: PartitionState) -> None:
         self.changes += 1
         super().__setitem__(partition, part)
+
+    def voters(self) -> set[Voter]:
+        """Return the voters of all rows, also those of the rows' sets."""
+        return {voter for part in self.values() for each in part.row.voter_sets for voter in each}
 
     def forget(self, partition: int) -> None:
         """Remove the part of a partition that has no row for now."""
