@@ -137,10 +137,14 @@ def _check_is_plain(expression: BaseExpression) -> None:
         selectors = segments[0].selectors if len(segments) == 1 else ()
         is_child = bool(segments) and isinstance(segments[0], JSONPathChildSegment)
         if not is_child or len(selectors) != 1 or not isinstance(selectors[0], NameSelector):
-            raise FilterError(f"{expression} is not one attribute: write @.NAME or @['NAME']")
+            raise FilterError(
+                f"it holds {expression}, which is not one attribute: write @.NAME or @['NAME']"
+            )
         return
     if not isinstance(expression, _PLAIN):
-        raise FilterError(f"{expression} is neither an attribute of a node nor a value: {_FORMS}")
+        raise FilterError(
+            f"it holds {expression}, which is neither an attribute of a node nor a value: {_FORMS}"
+        )
     for each in expression.children():
         _check_is_plain(each)
 
