@@ -31,6 +31,7 @@ UNKNOWN = (
     "refusals",
     "spread_violations",
     "placed",
+    "intents",
 )
 """Fields of a ZoneStatus that no custom resource has; conditions tell some of them in words."""
 TOLD_WHEN_TRUE = (
@@ -38,6 +39,7 @@ TOLD_WHEN_TRUE = (
     "RefusedByAgents",
     "SpreadViolated",
     "RebalanceStuck",
+    "Rebalancing",
     "OwnershipDamaged",
     "TooFewDataNodes",
 )
@@ -156,6 +158,7 @@ def _zone(zone: Zone, nodes: Mapping[str, NodeRecord], rows: StoredRows | None) 
         data_nodes=tuple(status.data_nodes),
         spread_violations=(),
         migrations=_migrations(rows),
+        planned=status.migrations.queued,
         timers=tuple(TimerStatus(t.kind, tuple(t.nodes), _wall_ms(t.due)) for t in status.timers),
         missing_copies={int(short): count for short, count in status.under_replicated.items()},
         lost=len(lost),

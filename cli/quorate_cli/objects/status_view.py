@@ -59,7 +59,8 @@ class StatusView:
         if left == most and not zone.migrations:
             # A lost agent is waited for, as after a kill: there is no progress to show.
             many = f"{left} partitions are not placed as planned"
-            return [Text(f"zone {zone.name}: {many}, and nothing is being moved now", BUSY)]
+            waits = Text(f"zone {zone.name}: {many}, and nothing is being moved now", BUSY)
+            return [waits, *_intents(zone)]
         table = Table.grid(padding=(0, 1))
         for _ in range(3):
             table.add_column(no_wrap=True)
@@ -76,7 +77,7 @@ class StatusView:
             table.add_row(*_migration(migration))
         if len(zone.migrations) > MIGRATIONS_SHOWN:
             table.add_row(f"  and {len(zone.migrations) - MIGRATIONS_SHOWN} more", "", "")
-        return [table]
+        return [table, *_intents(zone)]
 
 
 def show(look: Callable[[], RenderableType], watch: bool, console: Console) -> None:
@@ -116,6 +117,15 @@ def _migration(migration: MigrationStatus) -> tuple[RenderableType, ...]:
     )
 
 
+def _intents(zone: ZoneStatus) -> list[RenderableType]:
+    """Return what is planned for partitions that have more to do than is under way."""
+    lines: list[RenderableType] = [Text(f"  {intent.sentence}") for intent in zone.intents]
+    more = zone.planned - len(zone.intents)
+    if lines and more > 0:
+        lines.append(Text(f"  and {more} more with something planned"))
+    return lines
+
+
 def _nodes(state: ClusterState) -> Table:
     online = sum(node.online for node in state.nodes)
     title = f"cluster {state.cluster}: {online} of {len(state.nodes)} agents online"
@@ -144,7 +154,10 @@ def _zones(state: ClusterState) -> Table:
     table = Table(title="zones", title_justify="left")
     for heading in ("zone", "phase"):
         table.add_column(heading)
-    for heading in ("serving fully", "degraded", "unavailable"):
+    headings = ["serving\nfully", "de-\ngraded", "un-\navailable"]
+    is_moving = any(zone.migrations_running or zone.planned for zone in state.zones)
+    headings += ["pending\nplanned"] if is_moving else []  # else the room is for ports
+    for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("client ports")
     known = {node.name for node in state.nodes}
@@ -156,6 +169,7 @@ def _zones(state: ClusterState) -> Table:
             Text(f"{zone.available} of {zone.partitions}", GOOD),
             Text(str(zone.degraded), BUSY if zone.degraded else QUIET),
             Text(str(zone.unavailable), BAD if zone.unavailable else QUIET),
+            *([f"{zone.migrations_running} / {zone.planned}"] if is_moving else []),
             " ".join(map(str, ports)),
         )
     return table

@@ -3,6 +3,7 @@
 import msgspec
 
 from quorate.planning.queue.retries import StuckMigration
+from quorate.planning.steps.intent import Intent
 from quorate.planning.target.data_nodes import TimerKind
 
 
@@ -100,6 +101,10 @@ class ZoneStatus(msgspec.Struct, frozen=True):
     """Timers that run, and what they will do: add or remove these data nodes."""
     stuck: tuple[StuckMigration, ...] = ()
     """Steps that failed several times in succession, and are tried again."""
+    planned: int = 0
+    """Partitions with a step to come, after the migration in progress if there is one."""
+    intents: tuple[Intent, ...] = ()
+    """What is intended with the first of them."""
     misfits: str = ""
     """Why copies are on agents that the zone's filter or storage profile excludes; empty: they are
     not, or move away."""

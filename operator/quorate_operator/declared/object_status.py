@@ -345,6 +345,7 @@ def _unknown_facts(acceptance: Acceptance, problem: str) -> list[_Fact]:
 
 
 STUCK_SHOWN_MAX = 3
+INTENTS_SHOWN_MAX = 3
 
 
 def _stuck_sentence(stuck: Sequence[StuckMigration]) -> str:
@@ -354,6 +355,14 @@ def _stuck_sentence(stuck: Sequence[StuckMigration]) -> str:
     more = len(stuck) - len(told)
     told += [f"and {more} more"] if more else []
     return f"{'; '.join(told)}. Owners are unchanged; each is tried again within a minute"
+
+
+def _planned_sentence(observed: Observed) -> str:
+    """Return the first partitions that have more to do than is under way, or ""."""
+    told = [intent.sentence for intent in observed.intents[:INTENTS_SHOWN_MAX]]
+    more = observed.planned - len(told)
+    told += [f"and {more} more partitions"] if told and more > 0 else []
+    return f"; planned: {'; '.join(told)}" if told else ""
 
 
 def _zone_facts(
@@ -395,7 +404,7 @@ def _zone_facts(
             moving,
             "Migrating" if moving else "AtRest",
             f"{observed.migrations_running} migrations are running, {observed.migrations_queued} "
-            "are queued"
+            f"are queued{_planned_sentence(observed)}"
             if moving
             else "nothing is being moved",
         ),

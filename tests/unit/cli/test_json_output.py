@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from quorate.planning.steps.intent import Intent
 from quorate.planning.steps.preview import Preview, PreviewNode, PreviewStep
 from quorate.protocol.status import MigrationStatus, NodeStatus, ZoneStatus
 from quorate_cli.dev.json_output import dev_status_json, status_json
@@ -34,7 +35,7 @@ def _named(heading: str) -> set[str]:
 @pytest.mark.parametrize(
     ("heading", "structs"),
     [
-        ("`quorate status`", (ClusterState, NodeStatus, ZoneStatus, MigrationStatus)),
+        ("`quorate status`", (ClusterState, NodeStatus, ZoneStatus, Intent, MigrationStatus)),
         ("`quorate plan`", (Preview, PreviewStep, PreviewNode)),
         ("`quorate validate`", (Verdict, DigestFigures)),
     ],

@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from quorate.planning.queue.retries import StuckMigration
+from quorate.planning.steps.intent import Intent
 from quorate.planning.target.data_nodes import TimerKind
 from quorate.protocol.status import MigrationStatus, NodeStatus, TimerStatus, ZoneStatus
 from quorate_cli.objects.cluster_state import ClusterState
@@ -57,6 +58,7 @@ def test_agents_and_zones_are_listed() -> None:
     assert "7000" in text
     assert "7009" not in text  # the port of an agent that is no member any more
     assert "nothing to do" not in text
+    assert "planned" not in text  # there is nothing to be done
 
 
 def test_what_is_waited_for_is_said_while_partitions_are_not_as_declared() -> None:
@@ -81,6 +83,22 @@ def test_a_bar_counts_from_the_most_there_ever_was_to_do() -> None:
     view.render([_state(_zone())])
     text = _text(view.render([_state(_zone(migrations_running=1, migrations=(move,)))]))
     assert "zone books: 1 migrations running, 0 waiting" in text  # how many there were is forgotten
+
+
+def test_what_is_planned_is_counted_and_the_first_are_named() -> None:
+    move = MigrationStatus(3, "MOVE", "agent-1", "agent-2", "filling", 10, 100)
+    intents = (Intent(3, ("a", "b"), ("a", "c"), ("a", "d")), Intent(4, ("a",), append=("b",)))
+    zone = _zone(
+        migrations_running=1, migrations_queued=12, migrations=(move,), planned=11, intents=intents
+    )
+
+    text = _text(StatusView().render([_state(zone)]))
+
+    line = next(line for line in text.splitlines() if "64 of 64" in line)
+    assert [cell.strip() for cell in line.split("│")][4:7] == ["0", "0", "1 / 11"]
+    assert "partition 3: a, b > a, c (pending) > a, d (planned)" in text
+    assert "partition 4: a; to be re-added: b" in text
+    assert "and 9 more with something planned" in text
 
 
 def test_the_first_look_does_not_say_how_many_were_done() -> None:

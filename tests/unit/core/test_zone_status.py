@@ -1,9 +1,9 @@
-"""What a zone's status counts as served."""
+"""What a zone's status counts as served, and what it says is pending and planned."""
 
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.messages.master import AgentReport, Trouble, TroubleKind
 from quorate.protocol.settings import DEFAULTS
-from quorate_lone_master.world import LoneMaster
+from quorate_lone_master.world import LoneMaster, placed_master
 
 ZONE = ZoneRecord("uid-z", "z", 8, 3)
 
@@ -106,3 +106,45 @@ def test_partitions_whose_primary_says_that_it_has_no_quorum_are_unavailable() -
 
     assert lone.status(ZONE).unavailable_partitions == (partition,)
     lone.wait(lambda: lone.status(ZONE).unavailable == 0)
+
+
+def test_what_is_pending_and_planned_is_shown_until_the_zone_is_at_rest() -> None:
+    lone = placed_master(ZONE)
+    assert (lone.status(ZONE).planned, lone.status(ZONE).intents) == (0, ())
+    lone.fills = lambda zone, partition, node: False
+    rows = lone.rows(ZONE)
+
+    lone.connect("d")
+    lone.wait(lambda: lone.status(ZONE).migrations_running > 0)
+
+    status, target = lone.status(ZONE), lone.master.zones[ZONE.uid].target
+    assert target is not None
+    changed = [p for p, row in rows.items() if row.replicas != target[p]]
+    active = {p for p, row in lone.rows(ZONE).items() if row.active is not None}
+    assert [each.partition for each in status.intents] == [p for p in changed if p not in active]
+    assert status.planned == len(changed) - len(active) > 0
+    for intent in status.intents:
+        planned = (intent.stable, intent.planned)
+        assert planned == (rows[intent.partition].replicas, target[intent.partition])
+    lone.fills = lambda zone, partition, node: True
+    lone.wait(lambda: lone.status(ZONE).phase == "Available")
+    assert (lone.status(ZONE).planned, lone.status(ZONE).intents) == (0, ())
+
+
+def test_a_target_that_changes_under_a_running_migration_is_planned_behind_it() -> None:
+    lone = placed_master(ZONE)
+    lone.mute = lambda node: node == "d"
+    lone.connect("d")
+    lone.wait(lambda: any(row.active is not None for row in lone.rows(ZONE).values()))
+    lone.pass_time(1_000)  # both ends are even: the migration is not given up
+
+    lone.master.drain("d", True, lone.now)
+    lone.pass_time(2_000)
+
+    running = {p: row for p, row in lone.rows(ZONE).items() if row.active is not None}
+    intents = {each.partition: each for each in lone.status(ZONE).intents}
+    assert running
+    for partition, row in running.items():
+        assert "d" in (intents[partition].pending or ())
+        assert "d" not in (intents[partition].planned or ("d",))
+        assert intents[partition].stable == row.replicas

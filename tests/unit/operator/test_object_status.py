@@ -9,6 +9,7 @@ import pytest
 
 from quorate.facts.zone import ZoneRecord
 from quorate.planning.queue.retries import StuckMigration
+from quorate.planning.steps.intent import Intent
 from quorate.protocol.messages.events import Event, Reason
 from quorate.protocol.status import ClusterStatus, NodeStatus
 from quorate.protocol.status import ZoneStatus as Observed
@@ -218,6 +219,18 @@ def test_reasons_are_words_for_programs(phase: str, available: int, problem: str
         assert made
         assert all(re.fullmatch("[A-Z][A-Za-z]+", each.reason) for each in made)
         assert all(each.message for each in made)
+
+
+def test_the_first_that_is_planned_is_named() -> None:
+    intents = tuple(Intent(p, ("a", "b"), None, ("a", "c")) for p in range(8))
+    seen = observed(migrations_running=1, migrations_queued=30, planned=29, intents=intents)
+
+    made = next(c for c in status(seen).conditions if c.type == "Rebalancing")
+
+    assert made.message.startswith(
+        "1 migrations are running, 30 are queued; planned: partition 0: a, b > a, c (planned); "
+    )
+    assert made.message.endswith("(planned); and 26 more partitions")
 
 
 def test_what_fails_again_and_again_is_named_with_its_last_reason() -> None:

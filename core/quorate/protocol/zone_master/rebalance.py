@@ -16,6 +16,7 @@ from quorate.facts.zone import Planner, ZoneRecord
 from quorate.planning.queue.choose_migrations import QueuedMigration
 from quorate.planning.queue.keep_migrations import row_when_done, still_serves
 from quorate.planning.queue.retries import MigrationRetries
+from quorate.planning.steps.intent import Intent, intent_of
 from quorate.planning.steps.plan_migrations import PlannedMigration
 from quorate.planning.steps.plan_staged import reachable_target
 from quorate.planning.steps.plan_step import plan_step
@@ -53,6 +54,7 @@ class Rebalance:
         self._signature: object = None
         self._steps: dict[int, tuple[PartitionRow, PlannedMigration | None]] = {}
         self._queued: dict[int, QueuedMigration] = {}
+        self._intents: dict[int, tuple[PartitionRow, Intent]] = {}
         self.sizes: dict[int, int] = {}
         self._states: dict[str, str] = {}
         self._refilling: dict[str, tuple[int, ...]] = {}
@@ -184,13 +186,18 @@ class Rebalance:
 
     def _forget_steps(self) -> None:
         self._steps.clear()
+        self._intents.clear()
         self._queued.clear()
         self._kept_off.clear()
+
+    def _forget_step(self, partition: int) -> None:
+        self._steps.pop(partition, None)
+        self._intents.pop(partition, None)
 
     def reach_changed(self) -> None:
         """Plan again the steps that depend on which members an agent reaches."""
         for partition in self._kept_off:
-            self._steps.pop(partition, None)
+            self._forget_step(partition)
         self._kept_off.clear()
 
     def note_size(self, partition: int, size: int) -> None:
@@ -206,7 +213,7 @@ class Rebalance:
             self._refilling[node] = partitions
         if before != partitions:
             for partition in sorted({*before, *partitions} & self._parts.keys()):
-                self._steps.pop(partition, None)
+                self._forget_step(partition)
                 self.look_again(partition)
 
     def note_room(self, node: str, *, has_room: bool) -> None:
@@ -294,11 +301,46 @@ class Rebalance:
         is_reduction = active is not None and active.destination is None and active.source in dead
         if self.target is None or is_reduction:
             return True
-        wanted: tuple[str | None, ...] = self._wanted(row)
+        wanted = self._end(row, record)
+        return still_serves(row, [node for node in wanted if node not in dead] or wanted)
+
+    def intents(self, record: ZoneRecord, most: int) -> tuple[int, tuple[Intent, ...]]:
+        """Return the number of partitions with a step to come, and what is intended with the first.
+
+        Only partitions that may not be at their target are looked at, and of these the steps that
+        are planned already: a zone at rest costs nothing.
+        """
+        count, named = 0, list[Intent]()
+        for partition in self.off_target if self.target is not None else ():
+            row = self._parts[partition].row
+            intent = None
+            if row.active is not None:
+                intent = self._intent(row, record)
+                if not intent.has_more:
+                    continue
+            elif not self._is_planned(row) or self._steps[partition][1] is None:
+                continue
+            count += 1
+            if len(named) < most:
+                named.append(intent or self._intent(row, record))
+        return count, tuple(named)
+
+    def _intent(self, row: PartitionRow, record: ZoneRecord) -> Intent:
+        """Return what is intended with the row, computed once as its next step is."""
+        known = self._intents.get(row.partition)
+        if known is None or known[0] is not row:
+            wanted = [node for node in self._end(row, record) if node is not None]
+            known = (row, intent_of(row, wanted, self._nodes.dead_voters(row)))
+            self._intents[row.partition] = known
+        return known[1]
+
+    def _end(self, row: PartitionRow, record: ZoneRecord) -> tuple[str | None, ...]:
+        """Return where the zone's planner leads the row in the end."""
+        wanted = self._wanted(row)
         if record.planner is Planner.STAGED and not self._hands_over(row, wanted):
             lost = self._nodes.gone_voters(row)
-            wanted = reachable_target(row.replicas, row.voter_nodes, wanted, lost)
-        return still_serves(row, [node for node in wanted if node not in dead] or wanted)
+            return reachable_target(row.replicas, row.voter_nodes, wanted, lost)
+        return wanted
 
     def _hands_over(self, row: PartitionRow, wanted: Sequence[str | None]) -> bool:
         """Return whether the target's primary was replaced, because it could not serve.
@@ -452,7 +494,7 @@ class Rebalance:
 
     def forget(self, partition: int) -> None:
         """Note that the partition has no row for now."""
-        self._steps.pop(partition, None)
+        self._forget_step(partition)
         self._queued.pop(partition, None)
         self.off_target.pop(partition, None)
 

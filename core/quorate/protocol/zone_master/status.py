@@ -24,6 +24,7 @@ from quorate.protocol.zone_master.zone import Parts
 
 UNAVAILABLE_NAMED_MAX = 100
 LOST_SHOWN_MAX = 8
+INTENTS_NAMED_MAX = 8
 
 
 class Moved:
@@ -111,6 +112,7 @@ class ZoneView:
             sentence,
             self._rebalance.target,
             len(self._rebalance.off_target),
+            self._rebalance.intents(record, INTENTS_NAMED_MAX),
             self._rebalance.missing(),
             self._rebalance.misfits(record),
             self._nodes.refusals(),
@@ -240,6 +242,7 @@ def zone_status(
     for node, reason in refusals:
         sentence += f"; {node} refuses the zone: {reason}"
     target = rebalance.target
+    planned, intents = rebalance.intents(record, INTENTS_NAMED_MAX)
     return ZoneStatus(
         uid=record.uid,
         name=record.name,
@@ -268,6 +271,8 @@ def zone_status(
         lost=len(lost),
         lost_partitions=tuple(lost[:LOST_NAMED_MAX]),
         refusals=refusals,
+        planned=planned,
+        intents=intents,
     )
 
 

@@ -93,9 +93,14 @@ def test_migrations_are_read_from_the_rows(kubectl: Kubectl, api: CannedApi) -> 
     ))  # fmt: skip
     zone: Any = api.objects[f"{OURS}/zones/library"]["status"]
     zone["migrations"] = {"running": 4, "queued": 2}
+    planned = "4 migrations are running, 2 are queued; planned: partition 1: a > b (planned)"
+    zone["conditions"].append(condition("Rebalancing", "True", planned, "Migrating"))
 
     text = kubectl("status")
 
+    line = next(line for line in text.splitlines() if "│ library" in line)
+    assert "4 / 2" in [cell.strip() for cell in line.split("│")]
+    assert f"zone library: {planned}" in text
     assert "zone library: 4 migrations running, 2 waiting" in text
     assert "partition 0 MOVE agent-1 > agent-3" in text
 
