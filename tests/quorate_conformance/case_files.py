@@ -1,11 +1,14 @@
 """Which cases a folder of case files holds.
 
 A case file is JSON; its stem is its kind.  Every object in one of its top-level lists is a case of
-that list (`section`); one in a list called like the kind, or `cases`, is named alone.
+that list (`section`); one in a list called like the kind, or `cases`, is named alone.  A top-level
+object is a section as well: if it has lists of objects, these are its cases, and its other objects
+one each; else it is one case itself.
 """
 
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,18 +49,35 @@ def read_cases(folder: Path) -> list[Case]:
 
 def _cases_of(file: Path) -> list[Case]:
     kind, document = file.stem, json.loads(file.read_text())
-    about = document.get("_about", {})
-    lists = {**{k: v for k, v in about.items() if isinstance(v, list)}, **document}
+    about = document.pop("_about", {})
     cases: list[Case] = []
-    for section, entries in lists.items():
-        if not isinstance(entries, list):
-            continue
-        names: dict[str, int] = {}
-        for number, facts in enumerate(entries):
-            if not isinstance(facts, dict):
-                continue
-            name = str(facts.get("name", number))
-            names[name] = names.get(name, 0) + 1
-            suffix = f"-{names[name]}" if names[name] > 1 else ""
+    names: dict[tuple[str, str], int] = {}
+    lists = {k: v for k, v in about.items() if isinstance(v, list)}
+    for section, entries in {**lists, **document}.items():
+        for name, facts in _entries(entries):
+            count = names[section, name] = names.get((section, name), 0) + 1
+            suffix = f"-{count}" if count > 1 else ""
             cases.append(Case(kind, section, name + suffix, facts))
-    return cases or [Case(kind, "", "whole-file", document)]
+    return cases
+
+
+def _entries(section: object) -> Iterator[tuple[str, dict[str, Any]]]:
+    if isinstance(section, list):
+        for number, facts in enumerate(section):
+            if isinstance(facts, dict):
+                yield str(facts.get("name", number)), facts
+    elif isinstance(section, dict):
+        lists = [value for value in section.values() if isinstance(value, list)]
+        if any(isinstance(each, dict) for value in lists for each in value):
+            yield from _inner(section)
+        else:
+            yield "whole", section
+
+
+def _inner(section: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for field, value in section.items():
+        if isinstance(value, list):
+            for name, facts in _entries(value):
+                yield (name if field in ("cases", "rows") else f"{field}-{name}"), facts
+        elif isinstance(value, dict):
+            yield field, value

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from quorate_conformance import counters, data_nodes, plans, reductions
+from quorate_conformance import counters, data_nodes, partition_states, plans, reductions
 from quorate_conformance.case_files import Case
 
 Judge = Callable[[Case], None]
@@ -12,9 +12,9 @@ JUDGES: dict[str, Callable[[Case], Judge | str]] = {
     "counter_cases": counters.judge_of,
     "reduce_append_cases": reductions.judge_of,
     "zone_cases": data_nodes.judge_of,
+    "ha_scenarios": partition_states.judge_of,
 }
 NOT_BUILT = {
-    "ha_scenarios": "the mode HIGH_AVAILABILITY and its reset are not built yet",
     "repair_cases": "copies that differ are found and reported; their repair is not built yet",
     "resp_client_probe": "measurements of clients; the agent's tests run the clients themselves",
 }

@@ -8,6 +8,9 @@ behind.  What is compared is the order of the configurations: `stable` is the ro
 - A rebalance without a change is nothing to do.  What the reference lets wait for it comes at once.
 - A destination that loses its memory while its copy is made is noticed: the copy is begun again.
   The reference finishes it, removes the voter that is empty, and makes the copy then.
+
+Of append only nodes that came back empty are compared: of a free place it is not known whether it
+is that of such a node.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,6 +20,8 @@ import msgspec
 
 from quorate.facts.partition_row import PartitionRow, is_quorum, quorum
 from quorate.facts.zone import StorageKind, ZoneRecord
+from quorate.planning.steps.intent import Intent, intent_of
+from quorate_conformance import intents
 from quorate_conformance.case_files import Case
 from quorate_lone_master.world import LoneMaster
 
@@ -26,6 +31,8 @@ GOES_ROUND = {
     "stale_reduce_seed_variant": "a key left behind starts a round that nobody needs",
     "stale_append_in_published_code": "a key left behind starts a round that nobody needs",
 }
+
+PROSE = "facts in words: the cases show them"
 
 QUIET_MS = 5_000
 """So long nothing may happen that must not."""
@@ -37,6 +44,10 @@ def judge_of(case: Case) -> Callable[[Case], None] | str:
     """The judge, or why there is none."""
     if case.section == "volatile_start_guard":
         return _guard if case.facts["has_data"] else _whole_restart
+    if case.section in ("update_pending_keys", "pending_queue_cases"):
+        return intents.judge_of(case)
+    if case.section == "facts":
+        return PROSE
     if case.section != "cases":
         return f"there is no judge for the section {case.section!r}"
     if case.name == "two_nodes_restart_batched":
@@ -73,6 +84,18 @@ class OnePartition:
         active = self.row.active
         after = {voter.node for voter in active.voters} if active is not None else self.stable
         return None if after == self.stable else after
+
+    @property
+    def intent(self) -> Intent:
+        """What is intended with the partition."""
+        zone = self._world.master.zones[self._zone.uid]
+        assert zone.target is not None
+        return intent_of(self.row, zone.target[0], zone.nodes.dead_voters(self.row))
+
+    @property
+    def restarted(self) -> set[str]:
+        """Those who came back empty."""
+        return set(self._stores)
 
     def _goes_on(self, zone: str, partition: int, node: str) -> bool:
         """Whether a quorum of the voters still has its memory, and the migration is let."""
@@ -177,8 +200,15 @@ def _catch_up_with(partition: OnePartition, steps: Iterator[Step]) -> None:
 
 
 def _is_as_told(partition: OnePartition, keys: Step) -> None:
-    pending = keys["pending"]
+    pending, planned = keys["pending"], keys["planned"]
     partition.comes_to(set(keys["stable"]), set(pending) if pending is not None else None)
+    intent = partition.intent
+    if set(keys["stable"]) != set(pending or ()):  # else the reference rebalances without a change
+        assert intents.of_nodes(intent.planned) == intents.of_nodes(planned)
+    # A key that names no voter was left behind.  An emptied destination is no voter yet.
+    left_behind = {n for n in keys["reduce"] or () if n not in keys["stable"]}
+    assert {*intent.reduce} == {*(keys["reduce"] or ())} - left_behind
+    assert {*intent.append} & partition.restarted == {*(keys["append"] or ())}
 
 
 def _guard(case: Case) -> None:
