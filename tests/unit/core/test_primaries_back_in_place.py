@@ -88,18 +88,20 @@ def test_a_primary_that_reports_nothing_stuck_keeps_its_role_while_it_is_cut_off
 def test_a_node_that_is_stuck_again_and_again_gets_its_role_ever_more_rarely() -> None:
     """Its reports say that all is well, but no quorum serves it."""
     world = LoneMaster(ZONE, nodes=NODES)
-    taken_at: list[int] = []
+    taken_at: dict[int, list[int]] = {}
     while world.ms < 600_000:
         if "a" in primaries(world):
-            assert get_stuck(world, "a")
-            taken_at.append(world.ms)
+            for row in get_stuck(world, "a"):
+                taken_at.setdefault(row.partition, []).append(world.ms)
         world.pass_time(500)
 
-    pauses = [later - earlier for earlier, later in pairwise(taken_at)]
-    assert len(taken_at) >= 10, taken_at
-    # Two partitions, each after 1, 2, 4, … 32 s and then every minute.
-    assert len(taken_at) <= 2 * 16, taken_at
-    assert max(pauses[-4:]) >= 30_000, pauses
+    assert len(taken_at) == 2
+    for times in taken_at.values():
+        pauses = [later - earlier for earlier, later in pairwise(times)]
+        assert len(times) >= 10, times
+        # After about 1, 2, 4, … 32 s and then every 40 to 60 s; some are taken at two looks.
+        assert len(times) <= 2 * 20, times
+        assert max(pauses[-4:]) >= 40_000, pauses
 
 
 def test_staged_leaves_a_circle_of_two_where_it_is() -> None:

@@ -5,7 +5,12 @@ from heapq import heappop, heappush
 import pytest
 
 from quorate.planning.queue.choose_migrations import QueuedMigration, StartLimits, choose_migrations
-from quorate.planning.queue.retries import FIRST_WAIT_MS, LONGEST_WAIT_MS, MigrationRetries
+from quorate.planning.queue.retries import (
+    FIRST_WAIT_MS,
+    LONGEST_WAIT_MS,
+    SPREAD_PERCENT,
+    MigrationRetries,
+)
 
 
 def transfer(
@@ -22,6 +27,15 @@ def transfer(
 
 def swap(partition: int, source: str = "A", destination: str = "B") -> QueuedMigration:
     return QueuedMigration("z", partition, 3, source, destination, copies_data=False)
+
+
+FAILED_WAITS_MS = [1084, 1888, 4333, 8147, 18957]
+"""The first waits of partition 0 of zone z to B, the same in every process."""
+
+
+def is_about(waited_ms: int, doubled_ms: int) -> bool:
+    """Whether the wait is the doubled one, longer or shorter by the spread."""
+    return abs(waited_ms - doubled_ms) <= doubled_ms * SPREAD_PERCENT // 100
 
 
 def trusting() -> MigrationRetries:
@@ -142,13 +156,37 @@ def test_a_failed_attempt_waits_and_longer_each_time() -> None:
     first = retries.failed("z", 0, "B", now_ms=0)
     second = retries.failed("z", 0, "B", now_ms=first.until_ms)
 
-    assert first.until_ms == FIRST_WAIT_MS
-    assert second.until_ms == 3 * FIRST_WAIT_MS
+    assert is_about(first.until_ms, FIRST_WAIT_MS)
+    assert is_about(second.until_ms - first.until_ms, 2 * FIRST_WAIT_MS)
     assert started(transfer(0), retries=retries, now_ms=second.until_ms - 1) == []
     assert started(transfer(0), retries=retries, now_ms=second.until_ms) == [0]
     for _ in range(40):
         last = retries.failed("z", 0, "B", now_ms=0)
-    assert last.until_ms == LONGEST_WAIT_MS
+    assert LONGEST_WAIT_MS // 2 < last.until_ms <= LONGEST_WAIT_MS
+
+
+def waits_of_a_failed_agent() -> list[list[int]]:
+    """The first five waits of each of 64 migrations to B that failed at one moment."""
+    retries = MigrationRetries()
+    again = range(5)
+    return [[retries.failed("z", p, "B", now_ms=0).until_ms for _ in again] for p in range(64)]
+
+
+def test_attempts_that_failed_together_begin_again_spread_over_time() -> None:
+    waits = waits_of_a_failed_agent()
+
+    for failures, each in enumerate(zip(*waits, strict=True)):
+        doubled_ms = FIRST_WAIT_MS << failures
+        spread_ms = doubled_ms * SPREAD_PERCENT // 100
+        assert doubled_ms - spread_ms <= min(each) < doubled_ms - spread_ms * 8 // 10
+        assert doubled_ms + spread_ms * 8 // 10 < max(each) <= doubled_ms + spread_ms
+        halves = sum(wait < doubled_ms for wait in each)
+        assert 16 <= halves <= 48
+
+
+def test_the_same_failures_wait_as_long_when_a_history_is_played_again() -> None:
+    assert waits_of_a_failed_agent() == waits_of_a_failed_agent()
+    assert waits_of_a_failed_agent()[0] == FAILED_WAITS_MS
 
 
 def test_the_same_partition_may_go_elsewhere_meanwhile() -> None:
@@ -193,15 +231,18 @@ def taken_over(retries: MigrationRetries, times: int, now_ms: int = 0) -> int:
         retries.taken_over("z", 0, "B", now_ms)
         retries.succeeded("z", 0, "B")
         while retries.is_held_back("z", 0, "B", now_ms):
-            now_ms += FIRST_WAIT_MS
+            now_ms += 1
     return now_ms
 
 
 def test_a_role_that_was_taken_from_a_node_returns_later_each_time_also_where_it_succeeds() -> None:
-    assert [taken_over(MigrationRetries(), n) // FIRST_WAIT_MS for n in (1, 2, 3)] == [1, 3, 7]
+    first_ms, second_ms, third_ms = (taken_over(MigrationRetries(), n) for n in (1, 2, 3))
+    assert is_about(first_ms, FIRST_WAIT_MS)
+    assert is_about(second_ms - first_ms, 2 * FIRST_WAIT_MS)
+    assert is_about(third_ms - second_ms, 4 * FIRST_WAIT_MS)
     retries = MigrationRetries()
     many_ms = taken_over(retries, 8)
-    assert taken_over(retries, 1, many_ms) - many_ms == LONGEST_WAIT_MS
+    assert LONGEST_WAIT_MS // 2 < taken_over(retries, 1, many_ms) - many_ms <= LONGEST_WAIT_MS
     assert not retries.is_held_back("z", 0, "C", many_ms)
     assert not retries.is_held_back("z", 1, "B", many_ms)
 
@@ -209,7 +250,7 @@ def test_a_role_that_was_taken_from_a_node_returns_later_each_time_also_where_it
 def test_a_role_that_a_node_kept_for_a_minute_returns_soon_when_it_is_taken_again() -> None:
     retries = MigrationRetries()
     later_ms = taken_over(retries, 5) + LONGEST_WAIT_MS
-    assert taken_over(retries, 1, later_ms) - later_ms == FIRST_WAIT_MS
+    assert is_about(taken_over(retries, 1, later_ms) - later_ms, FIRST_WAIT_MS)
 
 
 @pytest.mark.parametrize("is_deleted", [False, True])

@@ -6,10 +6,16 @@ long to fail, they hold up all others that share a source or a limit with them. 
 begins with two at a time and gets one more with each success; after a failure it begins again with
 one.
 
+Waits of one length are spread: attempts that failed together, as all to one agent do when it stops,
+would otherwise all begin again together. The spread is computed from zone, partition, destination
+and failures, so the same events give the same times again.
+
 A node that lost a role although it was online also gets the role back only after a wait. A success
 does not end that wait, because the hand-over succeeds even if the node gets stuck again a moment
 later.
 """
+
+from zlib import crc32
 
 import msgspec
 
@@ -17,8 +23,11 @@ FIRST_WAIT_MS = 1_000
 """Long enough for a passing cause to end: a lost message, a short freeze."""
 
 LONGEST_WAIT_MS = 60_000
-"""The wait doubles at each failure up to this, so a destination that recovers is used within a
-minute."""
+"""The wait doubles at each failure and is at most this, with its spread, so a destination that
+recovers is used within a minute."""
+
+SPREAD_PERCENT = 20
+"""A wait is longer or shorter than the doubled one by up to this share of it."""
 
 FIRST_AT_ONCE = 2
 """Limit of migrations at once for a node of which no migration has ended yet."""
@@ -67,7 +76,8 @@ class MigrationRetries:
         """Note that the migration did not commit, and why. Return how long it waits."""
         waits = self._waits.setdefault(zone, {}).setdefault(partition, {})
         failures = waits[destination].failures + 1 if destination in waits else 1
-        waits[destination] = _wait(now_ms, failures, why)
+        place = f"{zone} {partition} {destination}"
+        waits[destination] = Wait(now_ms + _wait_ms(place, failures), failures, why)
         if destination is not None:
             self._trusted_with[destination] = 1
         return waits[destination]
@@ -86,7 +96,9 @@ class MigrationRetries:
         waits = self._taken_over.setdefault((zone, partition), {})
         last = waits.get(node)
         is_again = last is not None and now_ms - last.until_ms < LONGEST_WAIT_MS
-        waits[node] = _wait(now_ms, last.failures + 1 if last is not None and is_again else 1)
+        failures = last.failures + 1 if last is not None and is_again else 1
+        place = f"{zone} {partition} {node}"
+        waits[node] = Wait(now_ms + _wait_ms(place, failures), failures)
 
     def returned(self, destination: str) -> None:
         """Forget the failures of the node: it is back with a new process."""
@@ -124,6 +136,8 @@ class MigrationRetries:
         return self._trusted_with.get(destination, FIRST_AT_ONCE)
 
 
-def _wait(now_ms: int, failures: int, why: str = "") -> Wait:
-    wait_ms = min(FIRST_WAIT_MS << min(failures - 1, 16), LONGEST_WAIT_MS)
-    return Wait(now_ms + wait_ms, failures, why)
+def _wait_ms(place: str, failures: int) -> int:
+    longest_ms = LONGEST_WAIT_MS * 100 // (100 + SPREAD_PERCENT)
+    doubled_ms = min(FIRST_WAIT_MS << min(failures - 1, 16), longest_ms)
+    spread_ms = doubled_ms * SPREAD_PERCENT // 100
+    return doubled_ms - spread_ms + crc32(f"{place} {failures}".encode()) % (2 * spread_ms + 1)
