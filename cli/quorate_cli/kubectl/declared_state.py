@@ -148,6 +148,7 @@ def _zone(zone: Zone, nodes: Mapping[str, NodeRecord], rows: StoredRows | None) 
         available=told.available,
         degraded=told.degraded,
         unavailable=told.unavailable,
+        read_only=told.read_only,
         migrations_running=status.migrations.running,
         migrations_queued=status.migrations.queued,
         migrations_done=0,

@@ -168,11 +168,17 @@ def _zones(state: ClusterState) -> Table:
             zone.phase,
             Text(f"{zone.available} of {zone.partitions}", GOOD),
             Text(str(zone.degraded), BUSY if zone.degraded else QUIET),
-            Text(str(zone.unavailable), BAD if zone.unavailable else QUIET),
+            Text(_unavailable(zone), BAD if zone.unavailable else QUIET),
             *([f"{zone.migrations_running} / {zone.planned}"] if is_moving else []),
             " ".join(map(str, ports)),
         )
     return table
+
+
+def _unavailable(zone: ZoneStatus) -> str:
+    parts = [(zone.read_only, "read-only"), (zone.lost, "lost")]
+    named = ", ".join(f"{count} {what}" for count, what in parts if count)
+    return f"{zone.unavailable} ({named})" if named else str(zone.unavailable)
 
 
 def timer_sentence(timer: TimerStatus) -> str:

@@ -51,7 +51,11 @@ class TimerStatus(msgspec.Struct, frozen=True):
 
 
 class ZoneStatus(msgspec.Struct, frozen=True):
-    """One zone.  `sentence` says what the master waits for.  Partitions are counted by state."""
+    """One zone.  `sentence` says what the master waits for.
+
+    Partitions are counted by state (zone_master/availability.py): `unavailable` are those that no
+    primary serves, READ_ONLY and LOST ones with them.
+    """
 
     uid: str
     name: str
@@ -78,8 +82,10 @@ class ZoneStatus(msgspec.Struct, frozen=True):
     """Migrations that were given up because they no longer led to the target."""
     bytes_wasted: int = 0
     """Bytes moved by migrations that did not commit, since this master began."""
+    read_only: int = 0
+    """Those of the unavailable ones that are READ_ONLY: `READONLY` connections are answered."""
     lost: int = 0
-    """Partitions that are LOST; the first of them in `lost_partitions`."""
+    """Those of the unavailable ones that are LOST; the first of them in `lost_partitions`."""
     lost_partitions: tuple[int, ...] = ()
     full: dict[str, str] = {}
     """Agent -> why it has no room for more of the zone.  Agents with room are left out."""

@@ -298,7 +298,12 @@ class ZonePartitions(Part):
     degraded: Integer = 0
     """Served, with copies missing."""
     unavailable: Integer = 0
-    """Not served."""
+    """Not served, whether they can be read or not."""
+    read_only: Integer = 0
+    """Those of the unavailable ones of which a copy answers READONLY connections: the others wait
+    for a quorum of their voters."""
+    lost: Integer = 0
+    """Those of the unavailable ones of which every copy is gone for good."""
 
 
 class ZoneMigrations(Part):

@@ -109,6 +109,8 @@ def zone_status(
             available=observed.available,
             degraded=observed.degraded,
             unavailable=observed.unavailable,
+            read_only=observed.read_only,
+            lost=observed.lost,
         ),
         under_replicated={str(short): count for short, count in observed.missing_copies.items()},
         migrations=ZoneMigrations(

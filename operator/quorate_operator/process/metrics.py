@@ -157,6 +157,11 @@ class _Observed(Collector):
         partitions = GaugeMetricFamily(
             names.METRIC_PARTITIONS, "Partitions", labels=[*in_zone, "state"]
         )
+        unavailable = GaugeMetricFamily(
+            names.METRIC_UNAVAILABLE,
+            "Partitions that no primary serves: read_only, lost, or waiting (neither)",
+            labels=[*in_zone, "state"],
+        )
         migrations = GaugeMetricFamily(
             names.METRIC_MIGRATIONS, "Running and queued migrations", labels=[*in_zone, "state"]
         )
@@ -185,6 +190,8 @@ class _Observed(Collector):
                 place = [namespace, cluster, zone.name]
                 for state, count in _partition_states(zone):
                     partitions.add_metric([*place, state], count)
+                for state, count in _unavailable(zone):
+                    unavailable.add_metric([*place, state], count)
                 migrations.add_metric([*place, "running"], zone.migrations_running)
                 migrations.add_metric([*place, "queued"], zone.migrations_queued)
                 ended.add_metric([*place, "done"], zone.migrations_done)
@@ -193,7 +200,7 @@ class _Observed(Collector):
                 moved.add_metric(place, zone.bytes_moved)
                 wasted.add_metric(place, zone.bytes_wasted)
                 full.add_metric(place, len(zone.full))
-        return [term, nodes, partitions, migrations, ended, moved, wasted, full]
+        return [term, nodes, partitions, unavailable, migrations, ended, moved, wasted, full]
 
 
 def _partition_states(zone: ZoneStatus) -> list[tuple[str, int]]:
@@ -201,4 +208,12 @@ def _partition_states(zone: ZoneStatus) -> list[tuple[str, int]]:
         ("available", zone.available),
         ("degraded", zone.degraded),
         ("unavailable", zone.unavailable),
+    ]
+
+
+def _unavailable(zone: ZoneStatus) -> list[tuple[str, int]]:
+    return [
+        ("read_only", zone.read_only),
+        ("waiting", zone.unavailable - zone.read_only - zone.lost),
+        ("lost", zone.lost),
     ]

@@ -219,3 +219,10 @@ def test_a_path_that_leads_nowhere_finds_nothing() -> None:
     assert value_at(BOOKS, ".status.conditions[?(@.type=='Available')].status") == "False"
     assert value_at(BOOKS, ".status.conditions[?(@.type=='Other')].status") is None
     assert value_at(BOOKS, ".spec.clusterRef.name.more") is None
+
+
+def test_unavailable_partitions_that_can_be_read_or_are_lost_are_shown() -> None:
+    zone = _zone(available=0, unavailable=64, read_only=60, lost=2)
+    assert "64 (60 read-only, 2 lost)" in _text(StatusView().render([_state(zone)]))
+    zone = _zone(available=60, unavailable=4, read_only=4)
+    assert "4 (4 read-only)" in _text(StatusView().render([_state(zone)]))

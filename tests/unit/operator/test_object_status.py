@@ -500,3 +500,15 @@ async def test_an_event_that_is_invalid_holds_up_no_later_one(
         await tell_all(untold, create)
     assert [body["reason"] for body in untold] == ["B", "C"]
     assert caplog.messages == []
+
+
+def test_unavailable_partitions_are_told_by_what_is_left_of_them() -> None:
+    made = status(observed(phase="Unavailable", available=4, unavailable=12, read_only=7, lost=2))
+
+    counted = made.partitions
+    assert (counted.available, counted.unavailable, counted.read_only, counted.lost) == (
+        4,
+        12,
+        7,
+        2,
+    )

@@ -8,6 +8,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import generate_latest
 
 from quorate.protocol.settings import DEFAULTS
+from quorate.protocol.status import ClusterStatus
+from quorate_lone_master.zone_status import status_of_zone
 from quorate_operator import kubernetes
 from quorate_operator.kube.access import KubeAccess
 from quorate_operator.kube.api import ApiRefused, KubeApi
@@ -134,3 +136,17 @@ async def test_requests_are_counted_by_answer_and_watches_noted() -> None:
     told = generate_latest(metrics.registry).decode()
     assert 'quorate_operator_api_requests_total{code="200",method="GET"} 3.0' in told
     assert 'quorate_operator_api_requests_total{code="404",method="GET"} 1.0' in told
+
+
+def test_unavailable_partitions_are_exported_by_what_is_left_of_them() -> None:
+    metrics = Metrics()
+    zone = status_of_zone(available=52, unavailable=12, read_only=7, lost=2)
+    metrics.observe(lambda: [("ns", "main", ClusterStatus(1, (), (zone,)))])
+
+    told = generate_latest(metrics.registry).decode()
+
+    place = 'cluster="main",namespace="ns"'
+    for state, count in {"read_only": 7, "lost": 2, "waiting": 3}.items():
+        name = "quorate_operator_unavailable_partitions"
+        assert f'{name}{{{place},state="{state}",zone="books"}} {count}.0' in told
+    assert f'quorate_operator_partitions{{{place},state="unavailable",zone="books"}} 12.0' in told

@@ -328,6 +328,10 @@ class ZoneNodes:
         record = agent.record if agent is not None else None
         return record is not None and record.zone_store(self._persistent) != voter.store
 
+    def is_lost(self, row: PartitionRow) -> bool:
+        """Return whether the stores of all the row's voters are gone for good: its data is lost."""
+        return all(self.is_dead(voter) for each in row.voter_sets for voter in each)
+
     def reported(self, node: str) -> bool:
         """Return whether `node` reported its inventory of the zone, has left, or refuses it."""
         agent = self._agents.get(node)

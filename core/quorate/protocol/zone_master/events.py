@@ -69,7 +69,7 @@ class ZoneEvents:
 
         `is_quiet`: no row is being changed.
         """
-        self._look_for_lost(rebalance)
+        self._look_for_lost()
         is_moving = any(part.row.active is not None for part in self._parts.values())
         self._was_moving = self._was_moving or is_moving
         in_place = is_quiet and not is_moving and not self._unfinished and not rebalance.off_target
@@ -83,10 +83,9 @@ class ZoneEvents:
                 f"committed {moved.migrations_done} migrations and moved {moved.bytes_moved} bytes",
             )
 
-    def _look_for_lost(self, rebalance: Rebalance) -> None:
-        lost = {
-            p for p, part in self._parts.items() if not part.serves and rebalance.is_lost(part.row)
-        }
+    def _look_for_lost(self) -> None:
+        is_lost = self._zone.nodes.is_lost
+        lost = {p for p, part in self._parts.items() if not part.serves and is_lost(part.row)}
         for partition in sorted(lost - self._lost):
             voters = ", ".join(self._parts[partition].row.voter_nodes)
             self._tell(

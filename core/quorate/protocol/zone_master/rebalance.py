@@ -174,10 +174,6 @@ class Rebalance:
         is_member = not (agent.removing or agent.draining or agent.has_left)
         return is_member and agent.record is not None and self._fitting.fits(agent.record, record)
 
-    def is_lost(self, row: PartitionRow) -> bool:
-        """Return whether the stores of all the row's voters are gone for good: its data is lost."""
-        return all(self._nodes.is_dead(voter) for each in row.voter_sets for voter in each)
-
     # --- target ----------------------------------------------------------------------------------
 
     def topology_changed(self) -> None:

@@ -17,6 +17,7 @@ from quorate.protocol.members.membership import ZoneNodes
 from quorate.protocol.messages.events import LOST_NAMED_MAX
 from quorate.protocol.messages.master import TransferProgress
 from quorate.protocol.status import MigrationStatus, ZoneStatus
+from quorate.protocol.zone_master.availability import Availability, availability, voters_online
 from quorate.protocol.zone_master.decide_partition import PartitionState
 from quorate.protocol.zone_master.rebalance import Rebalance
 from quorate.protocol.zone_master.timers import ZoneTimers
@@ -192,11 +193,9 @@ def zone_status(
     partition whose primary is being handed over counts as served, and its migration as running.
     """
     refusals = nodes.refusals()
-    available = degraded = handed_over = 0
-    unavailable: list[int] = []
+    by_state: dict[Availability, list[int]] = {state: [] for state in Availability}
+    handed_over = 0
     was_placed = record.recovering or record.placed
-    if was_placed:
-        unavailable = [p for p in range(record.partitions) if p not in parts]
     missing: dict[int, int] = {}
     for partition in sorted(parts):
         part = parts[partition]
@@ -204,20 +203,15 @@ def zone_status(
         if short > 0:
             missing[short] = missing.get(short, 0) + 1
         handed_over += part.is_being_handed_over
-        if not serves_clients(part, nodes):
-            unavailable.append(partition)
-        elif short > 0:
-            degraded += 1
-        else:
-            available += 1
+        by_state[availability(part, record.replicas, nodes)].append(partition)
     migrations = _migrations(parts, moved)
     running = len(migrations) + handed_over
-    lost = [p for p in unavailable if p in parts and rebalance.is_lost(parts[p].row)]
-    not_lost = {*unavailable}.difference(lost)
-    too_few = _without_quorum(
-        record, [parts[p].row for p in sorted(not_lost & parts.keys())], nodes
-    )
-    unavailable.sort()
+    available = len(by_state[Availability.AVAILABLE])
+    degraded = len(by_state[Availability.DEGRADED])
+    lost, read_only = by_state[Availability.LOST], by_state[Availability.READ_ONLY]
+    waiting = sorted([*by_state[Availability.UNAVAILABLE], *read_only])
+    rowless = [p for p in range(record.partitions) if p not in parts] if was_placed else []
+    unavailable = sorted([*waiting, *lost, *rowless])
     if record.deleting:
         phase, sentence = "Deleting", "removing rows and data"
     elif not parts and not was_placed:
@@ -231,7 +225,12 @@ def zone_status(
                 f"; {len(lost)} of them are LOST (partitions {_named(lost)}): every store that held"
                 f" them is gone for good; {way_out_of_loss(record)}"
             )
-        sentence += too_few
+        sentence += _without_quorum(record, [parts[p].row for p in waiting], nodes)
+        if read_only:
+            sentence += (
+                f"; {len(read_only)} of them answer reads of READONLY connections, which may be"
+                f" old (partitions {_named(read_only)})"
+            )
     elif running:
         phase, sentence = "Rebalancing", f"{running} migrations are running"
     elif degraded:
@@ -268,6 +267,7 @@ def zone_status(
         migrations=migrations,
         unavailable_partitions=tuple(unavailable[:UNAVAILABLE_NAMED_MAX]),
         missing_copies=dict(sorted(missing.items())),
+        read_only=len(read_only),
         lost=len(lost),
         lost_partitions=tuple(lost[:LOST_NAMED_MAX]),
         refusals=refusals,
@@ -277,38 +277,43 @@ def zone_status(
 
 
 def _without_quorum(record: ZoneRecord, rows: Sequence[PartitionRow], nodes: ZoneNodes) -> str:
-    """Return a sentence on the `rows` without a quorum because stores are gone for good, or ""."""
+    """Return sentences on the `rows` without a quorum, or "".
+
+    The stores of voters are gone for good, or, for other rows, voters are away.
+    """
     gone: set[str] = set()
-    partitions: list[int] = []
+    away: set[str] = set()
+    stopped: list[int] = []
+    waiting: list[int] = []
     for row in rows:
         dead = nodes.dead_voters(row)
+        voters = {voter.node for each in row.voter_sets for voter in each}
+        here = voters_online(row, nodes)
         if not is_quorum(row, [node for node in row.voter_nodes if node not in dead], dead):
             gone.update(dead)
-            partitions.append(row.partition)
-    if not partitions:
-        return ""
-    again = "start one of these agents with its old folder, or " if record.persistent else ""
-    return (
-        f"; {len(partitions)} of them no longer have a quorum (partitions {_named(partitions)}):"
-        f" the stores of {', '.join(sorted(gone))} are gone for good, and may have held the only"
-        f" copies of acknowledged writes; {again}delete the zone and create it again"
-    )
+            stopped.append(row.partition)
+        elif not is_quorum(row, here, dead):
+            away |= voters.difference(here, dead)
+            waiting.append(row.partition)
+    sentence = ""
+    if stopped:
+        again = "start one of these agents with its old folder, or " if record.persistent else ""
+        sentence = (
+            f"; {len(stopped)} of them no longer have a quorum (partitions {_named(stopped)}): the"
+            f" stores of {', '.join(sorted(gone))} are gone for good, and may have held the only"
+            f" copies of acknowledged writes; {again}delete the zone and create it again"
+        )
+    if waiting:
+        sentence += (
+            f"; {len(waiting)} of them wait for a quorum (partitions {_named(waiting)}): start"
+            f" agents that are away: {', '.join(sorted(away))}"
+        )
+    return sentence
 
 
 def _named(partitions: Sequence[int]) -> str:
     more = ", …" if len(partitions) > LOST_SHOWN_MAX else ""
     return ", ".join(map(str, partitions[:LOST_SHOWN_MAX])) + more
-
-
-def serves_clients(part: PartitionState, nodes: ZoneNodes) -> bool:
-    """Return whether the partition's clients are served, as far as the master knows.
-
-    In a planned hand-over they wait for a moment. The row alone does not tell: it names a primary
-    that has died until the next one is written.
-    """
-    primary = part.row.primary
-    is_there = primary is not None and nodes.holder(primary.node) == primary
-    return is_there and not part.stuck and (part.serves or part.is_being_handed_over)
 
 
 def _migrations(parts: Mapping[int, PartitionState], moved: Moved) -> tuple[MigrationStatus, ...]:

@@ -1,0 +1,75 @@
+"""Whether a partition can be written and read, as far as the master knows."""
+
+import enum
+
+from quorate.facts.partition_row import PartitionRow, is_quorum
+from quorate.protocol.members.membership import ZoneNodes
+from quorate.protocol.messages.master import TroubleKind
+from quorate.protocol.zone_master.decide_partition import PartitionState
+
+
+class Availability(enum.StrEnum):
+    """What clients of a partition can do. Each partition is in exactly one of these states.
+
+    They are about the voters of its present row. Only a primary that serves is asked by clients,
+    unless their connections said `READONLY`.
+    """
+
+    AVAILABLE = "AVAILABLE"
+    """Its primary serves, and it has as many online owners as the zone declares copies."""
+    DEGRADED = "DEGRADED"
+    """Its primary serves, and copies are missing."""
+    READ_ONLY = "READ_ONLY"
+    """No primary serves, because no quorum of the voters is there. A copy that has adopted the
+    row's term is online: its agent answers reads of `READONLY` connections."""
+    UNAVAILABLE = "UNAVAILABLE"
+    """No primary serves: another one is being elected or activated, or there is no quorum, and no
+    copy is known that may be read. A partition without a row counts as this, too."""
+    LOST = "LOST"
+    """The stores of all voters are gone for good (`onAllCopiesLost` says what happens next)."""
+
+
+def availability(part: PartitionState, copies: int, nodes: ZoneNodes) -> Availability:
+    """Return the partition's state; `copies`: how many of it the zone declares."""
+    row = part.row
+    if serves_clients(part, nodes):
+        is_short = len(row.owners) < copies
+        return Availability.DEGRADED if is_short else Availability.AVAILABLE
+    if nodes.is_lost(row):
+        return Availability.LOST
+    here = voters_online(row, nodes)
+    reaches_none = part.stuck == TroubleKind.NO_QUORUM
+    has_quorum = is_quorum(row, here, nodes.dead_voters(row)) and not reaches_none
+    if has_quorum or not any(_may_be_read(part, node, nodes) for node in here):
+        return Availability.UNAVAILABLE
+    return Availability.READ_ONLY
+
+
+def serves_clients(part: PartitionState, nodes: ZoneNodes) -> bool:
+    """Return whether the partition's clients are served, as far as the master knows.
+
+    In a planned hand-over they wait for a moment. The row alone does not tell: it names a primary
+    that has died until the next one is written.
+    """
+    primary = part.row.primary
+    is_there = primary is not None and nodes.holder(primary.node) == primary
+    return is_there and not part.stuck and (part.serves or part.is_being_handed_over)
+
+
+def voters_online(row: PartitionRow, nodes: ZoneNodes) -> set[str]:
+    """Return the nodes of the row's voters that are online with the very stores that vote."""
+    voters = {voter for each in row.voter_sets for voter in each}
+    holders = {voter: nodes.holder(voter.node) for voter in voters}
+    return {v.node for v, holder in holders.items() if holder and holder.store == v.store}
+
+
+def _may_be_read(part: PartitionState, node: str, nodes: ZoneNodes) -> bool:
+    """Return whether the copy of `node` has adopted the row's term.
+
+    Owners have, once the primary has served. Of other copies, and for a new master, only the
+    agent's inventory tells; its newest one is of when the agent or the master came.
+    """
+    if part.has_served and node in part.row.owners:
+        return True
+    copy = nodes.report(node, part.row.partition)
+    return copy is not None and copy.adopted and copy.last_term >= part.row.term
