@@ -5,6 +5,7 @@ import typer
 from quorate_cli.commands import cli, objects
 from quorate_cli.commands.events import events
 from quorate_cli.commands.plan import plan
+from quorate_cli.commands.recover import recover
 from quorate_cli.commands.refill import refill
 from quorate_cli.dev import commands
 from quorate_cli.terminal.version_option import VersionOption
@@ -26,6 +27,7 @@ def quorate(_: VersionOption = False) -> None:
 app.add_typer(commands.app, name="dev")
 objects.debug.command()(refill)
 app.add_typer(objects.debug, name="debug")
+app.add_typer(recover, name="recover")
 for command in objects.COMMANDS:
     app.command()(command)
 app.command(context_settings=cli.SETTINGS)(cli.cli)

@@ -191,6 +191,7 @@ def _migrations(rows: StoredRows | None) -> tuple[MigrationStatus, ...]:
             row.active.source,
             row.active.destination.node if row.active.destination is not None else None,
             "under way",
+            version=row.version,
         )
         for row in rows.rows
         if row.active is not None

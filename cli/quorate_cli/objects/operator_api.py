@@ -54,11 +54,13 @@ class OperatorApi:
         """Send a POST that asks for an action."""
         self._ask("POST", path, b"{}")
 
+    def ask(self, path: str, body: object, kind: type[T]) -> T:
+        """Send a POST with `body`; return the answer."""
+        return self._decode(path, self._ask("POST", path, msgspec.json.encode(body)), kind)
+
     def refusals(self, manifests: Sequence[object]) -> list[str]:
         """Return why each manifest would be refused, empty if it would not.  Stores nothing."""
-        path = "/judge"
-        data = self._ask("POST", path, msgspec.json.encode({"items": manifests}))
-        return self._decode(path, data, dict[str, list[str]])["refusals"]
+        return self.ask("/judge", {"items": manifests}, dict[str, list[str]])["refusals"]
 
     def delete(self, path: str) -> None:
         """Delete the object at `path`."""
@@ -117,7 +119,7 @@ class OperatorApi:
             return msgspec.json.decode(data, type=kind)
         except msgspec.MsgspecError as error:
             raise Problem(
-                f"{self.name}: this version does not understand the answer to GET {path}"
+                f"{self.name}: this version does not understand the answer to {path}"
                 f" ({error}): use the `quorate` of the operator's version"
             ) from error
 

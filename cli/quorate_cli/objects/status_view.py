@@ -109,7 +109,7 @@ def size(count: int) -> str:
 def _migration(migration: MigrationStatus) -> tuple[RenderableType, ...]:
     road = " > ".join(node for node in (migration.source, migration.destination) if node)
     return (
-        f"  partition {migration.partition} {migration.kind} {road}",
+        f"  partition {migration.partition} {migration.kind} {road} (row {migration.version})",
         ProgressBar(total=migration.bytes_total, completed=migration.bytes_done, width=20)
         if migration.bytes_total
         else "",

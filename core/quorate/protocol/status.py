@@ -40,6 +40,16 @@ class MigrationStatus(msgspec.Struct, frozen=True):
     phase: str
     bytes_done: int = 0
     bytes_total: int = 0
+    version: int = 0
+    """Version of the partition's row, by which a person names what is to be changed."""
+
+
+class Cancellation(msgspec.Struct, frozen=True):
+    """The migrations that are cancelled, or would be; none if there are `refusals`."""
+
+    migrations: tuple[MigrationStatus, ...] = ()
+    refusals: tuple[str, ...] = ()
+    """Why not, a sentence for each partition that is concerned."""
 
 
 class TimerStatus(msgspec.Struct, frozen=True):
@@ -79,7 +89,7 @@ class ZoneStatus(msgspec.Struct, frozen=True):
     missing_copies: dict[int, int] = {}
     """Number of missing copies -> number of partitions that miss so many; 0 is left out."""
     migrations_cancelled: int = 0
-    """Migrations that were given up because they no longer led to the target."""
+    """Migrations that were given up because they no longer led to the target, or by a person."""
     bytes_wasted: int = 0
     """Bytes moved by migrations that did not commit, since this master began."""
     read_only: int = 0

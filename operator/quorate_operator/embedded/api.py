@@ -47,6 +47,7 @@ def make_app(embedded: Embedded, token: str) -> web.Application:
             web.post("/judge", api.judge),
             web.get("/status", api.status),
             web.get("/plan/{zone}", api.plan),
+            web.post("/zones/{zone}/cancel", api.cancel),
             web.get("/events", api.events),
             web.post("/nodes/{name}/{action:drain|undrain}", api.drain),
             web.delete("/nodes/{name}", api.forget_node),
@@ -67,6 +68,13 @@ def make_runner(embedded: Embedded, token: str) -> web.AppRunner:
     Bodies are taken as sent: an error of decompression would occur outside of any handler.
     """
     return web.AppRunner(make_app(embedded, token), access_log=None, auto_decompress=False)
+
+
+class Cancel(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """The body of a request to cancel migrations."""
+
+    versions: dict[int, int]
+    dry_run: bool = True
 
 
 class Api:
@@ -174,6 +182,28 @@ class Api:
         if plan is None:
             return _json({"message": f"Zone {name} is not led yet: try again soon"}, 503)
         return _json(plan)
+
+    async def cancel(self, request: web.Request) -> web.Response:
+        """Cancel the migrations in `versions` (partition -> row version); `dryRun`: only say so."""
+        name = request.match_info["zone"]
+        found = self._embedded.objects.get(ZONES, name)
+        if found is None:
+            return _no_such(ZONES, name)
+        body = await _body(request)
+        if isinstance(body, web.Response):
+            return body
+        try:
+            asked = msgspec.convert(body, Cancel, strict=False)
+        except msgspec.ValidationError as error:
+            return _json({"message": f"the body cannot be read: {error}"}, 422)
+        runner = self._embedded.runner(found["spec"]["clusterRef"]["name"])
+        uid = found["metadata"]["uid"]
+        told = runner.cancel(uid, asked.versions, asked.dry_run) if runner is not None else None
+        if told is None:
+            return _json({"message": f"Zone {name} is not led yet: try again soon"}, 503)
+        if told.refusals:
+            return _json({"message": "; ".join(told.refusals)}, 409)
+        return _json(told)
 
     async def events(self, request: web.Request) -> web.Response:
         """Return events after `?after=N`, else the present state; `&zone=NAME`; `&wait=SECONDS`.

@@ -400,3 +400,46 @@ async def test_a_zone_that_is_paused_is_not_deleted(client: Client) -> None:
     _, made = await client.ask("PUT", f"{ROOT}/zones/sessions", ZONE)
     assert "annotations" not in made["metadata"]
     assert (await client.ask("DELETE", f"{ROOT}/zones/sessions"))[0] == 202
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "message"),
+    [
+        ({"versions": {"5": "x"}}, 422, "Expected `int`, got `str` - at `$.versions[...]`"),
+        ({"dryRun": True}, 422, "missing required field `versions`"),
+        ({"versions": {}, "dry": True}, 422, "unknown field `dry`"),
+        ({"versions": {"5": 17}}, 503, "Zone sessions is not led yet: try again soon"),
+    ],
+)
+async def test_a_cancellation_that_cannot_be_done_is_refused(
+    client: Client, body: Json, code: int, message: str
+) -> None:
+    await client.ask("PUT", f"{ROOT}/zones/sessions", ZONE)
+
+    status, told = await client.ask("POST", "/zones/sessions/cancel", body)
+
+    assert (status, message in told["message"]) == (code, True), told
+
+
+async def test_migrations_of_an_unknown_zone_are_not_cancelled(client: Client) -> None:
+    status, told = await client.ask("POST", "/zones/none/cancel", {"versions": {}})
+
+    assert (status, told["message"]) == (404, "Zone none does not exist")
+
+
+async def test_it_is_said_of_each_partition_why_nothing_is_cancelled(client: Client) -> None:
+    await client.ask("PUT", f"{ROOT}/storageclusters/main", CLUSTER)
+    zone = manifest("Zone", "sessions", clusterRef={"name": "main"}, partitions=64)
+    await client.ask("PUT", f"{ROOT}/zones/sessions", zone)
+    body, path = {"versions": {"5": 17, "99": 2}, "dryRun": False}, "/zones/sessions/cancel"
+    while (await client.ask("POST", path, body))[0] == 503:
+        pass
+
+    status, told = await client.ask("POST", path, body)
+
+    assert status == 409
+    assert told["message"] == (
+        "zone sessions, partition 5: it has no row, so nothing moves: `quorate describe zone` says"
+        " what it waits for; zone sessions, partition 99: there is none: write a number from 0 to"
+        " 63"
+    )

@@ -45,7 +45,8 @@ from quorate.protocol.messages.master import (
 from quorate.protocol.messages.message import Message
 from quorate.protocol.metastore import DamagedRow, Key, NodeKey, ShardKey, Value, ZoneKey
 from quorate.protocol.settings import ProtocolSettings
-from quorate.protocol.status import ClusterStatus
+from quorate.protocol.status import Cancellation, ClusterStatus
+from quorate.protocol.zone_master.recovery.cancel_migrations import cancel_migrations
 from quorate.protocol.zone_master.zone_master import ZoneMaster
 
 PING_MS = 500
@@ -160,6 +161,15 @@ class Master:
         node: not draining, and a data node at once.
         """
         return self._nodes.forget(node, now)
+
+    def cancel(
+        self, uid: str, versions: Mapping[int, int], dry_run: bool, now: Now
+    ) -> Cancellation:
+        """Cancel migrations of a zone for a person; see cancel_migrations."""
+        zone = self.zones[uid]
+        cancelled = cancel_migrations(zone, versions, zone.is_busy, dry_run)
+        self.decide(now)
+        return cancelled
 
     def keep_primaries_off(self, nodes: Collection[str], now: Now) -> None:
         """Make exactly these agents the last choice as primaries. Their copies stay.

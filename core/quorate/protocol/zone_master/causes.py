@@ -14,6 +14,7 @@ class Cause(enum.Enum):
     """A new master finds that its predecessor's migration was prepared."""
     GIVEN_UP = "{} failed: {}"
     UNWANTED = "{} failed: the target has changed"
+    CANCELLED = "{} cancelled by a person"
     ROLLED_BACK = "{} rolled back"
     """A new master cannot know how far its predecessor's migration was."""
     TAKEN_OVER = "{}: {} takes over"
@@ -29,7 +30,12 @@ class Cause(enum.Enum):
     @property
     def blames_destination(self) -> bool:
         """Whether the same migration waits, longer each time, before it is tried again."""
-        return self is Cause.GIVEN_UP
+        return self in (Cause.GIVEN_UP, Cause.CANCELLED)
+
+    @property
+    def is_cancellation(self) -> bool:
+        """Whether the migration was given up although nothing failed."""
+        return self in (Cause.UNWANTED, Cause.CANCELLED)
 
     @property
     def is_told_elsewhere(self) -> bool:
@@ -47,6 +53,7 @@ _TOLD_ELSEWHERE = frozenset(
         Cause.FOUND_PREPARED,
         Cause.GIVEN_UP,
         Cause.UNWANTED,
+        Cause.CANCELLED,
         Cause.ROLLED_BACK,
         Cause.OWNS_AGAIN,
         Cause.STARTED_EMPTY,

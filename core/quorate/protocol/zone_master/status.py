@@ -319,22 +319,25 @@ def _named(partitions: Sequence[int]) -> str:
 def _migrations(parts: Mapping[int, PartitionState], moved: Moved) -> tuple[MigrationStatus, ...]:
     found: list[MigrationStatus] = []
     for partition in sorted(parts):
-        active = parts[partition].row.active
-        if active is not None:
-            destination = active.destination.node if active.destination else None
-            progress = moved.under_way.get((partition, destination or ""))
-            found.append(
-                MigrationStatus(
-                    partition,
-                    active.kind.value,
-                    active.source,
-                    destination,
-                    _phase(parts[partition]),
-                    progress.bytes_done if progress else 0,
-                    progress.bytes_total if progress else 0,
+        told = migration_status(parts[partition])
+        if told is not None:
+            progress = moved.under_way.get((partition, told.destination or ""))
+            if progress is not None:
+                told = msgspec.structs.replace(
+                    told, bytes_done=progress.bytes_done, bytes_total=progress.bytes_total
                 )
-            )
+            found.append(told)
     return tuple(found)
+
+
+def migration_status(part: PartitionState) -> MigrationStatus | None:
+    """Return the partition's active migration without its progress; None if there is none."""
+    row, active = part.row, part.row.active
+    if active is None:
+        return None
+    to = active.destination.node if active.destination else None
+    kind, phase = active.kind.value, _phase(part)
+    return MigrationStatus(row.partition, kind, active.source, to, phase, version=row.version)
 
 
 def _phase(part: PartitionState) -> str:

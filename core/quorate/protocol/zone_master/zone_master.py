@@ -30,7 +30,7 @@ from quorate.protocol.metastore import (
     partitions_of,
 )
 from quorate.protocol.status import ZoneStatus
-from quorate.protocol.zone_master.causes import Cause, Why
+from quorate.protocol.zone_master.causes import Why
 from quorate.protocol.zone_master.decide_partition import PartitionState, adopt_row, decide
 from quorate.protocol.zone_master.events import ZoneEvents
 from quorate.protocol.zone_master.first_placement import FirstPlacement
@@ -267,7 +267,7 @@ class ZoneMaster(Zone):
         self.dirty.clear()
         for partition in partitions:
             self._recovery.note_heard(partition, now)
-            if not self._is_busy(partition):
+            if not self.is_busy(partition):
                 self._decide_part(partition, now)
         if whole or partitions:
             self._cluster.migrations_due = True
@@ -324,7 +324,7 @@ class ZoneMaster(Zone):
         """Return the next steps that could begin."""
         if not self.queue_length:
             return []
-        return self._rebalance.waiting(self.record, self._is_busy, self._cluster.may_plan)
+        return self._rebalance.waiting(self.record, self.is_busy, self._cluster.may_plan)
 
     def running(self) -> list[QueuedMigration]:
         """Return the active migrations, including those whose first write is not finished."""
@@ -341,7 +341,8 @@ class ZoneMaster(Zone):
         """Start the migration that waits for this partition."""
         self.decided[partition] = self._rebalance.begin(self.record, partition)
 
-    def _is_busy(self, partition: int) -> bool:
+    def is_busy(self, partition: int) -> bool:
+        """Return whether the partition's row is being written, or may be an old one."""
         if partition in self.decided:
             return True
         if partition in self._writing.get(partition // SHARD_PARTITIONS, {}):
@@ -388,7 +389,7 @@ class ZoneMaster(Zone):
         """Return the partitions that have no row, and for which none is on its way."""
         aside = self._recovery.set_aside
         every = range(self.record.partitions)
-        return [p for p in every if p not in self.parts and p not in aside and not self._is_busy(p)]
+        return [p for p in every if p not in self.parts and p not in aside and not self.is_busy(p)]
 
     # --- the metastore was lost ------------------------------------------------------------------
 
@@ -526,7 +527,7 @@ class ZoneMaster(Zone):
             return
         failed = not is_committed(before, row)
         destination = migration.destination.node if migration.destination is not None else None
-        is_cancelled = why.cause is Cause.UNWANTED
+        is_cancelled = why.cause.is_cancellation
         self._moved.ended(row.partition, destination or "", failed, is_cancelled)
         if not failed:
             self._cluster.retries.succeeded(self.record.uid, row.partition, destination)
