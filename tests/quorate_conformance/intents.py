@@ -22,7 +22,7 @@ from quorate.protocol.settings import DEFAULTS
 from quorate_conformance.case_files import Case
 from quorate_lone_master.world import LoneMaster
 
-FORCED = "forced and reset assignments belong to HIGH_AVAILABILITY, which is not built yet"
+FORCED = "a forced pending is one row: stories of resets show it"
 
 OTHERS = ("X", "Y")
 """Copies that all assignments have: they differ in one node."""

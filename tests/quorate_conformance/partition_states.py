@@ -1,20 +1,17 @@
 """What a partition with so many healthy copies is, in the simulator: real copies, a real master.
 
-Ours departs in two things:
-
-- READ_ONLY and UNAVAILABLE are both counted as unavailable: without a quorum nothing is answered.
-- While too few copies are there nothing is answered, so those that come back lack nothing: the
-  partition is served with them.  The reference counts copies that catch up as absent.
+Ours departs in one thing: while too few copies are there nothing is written, so those that come
+back lack nothing, and the partition is served with them.  The reference counts copies that catch up
+as absent.
 """
 
 from collections.abc import Callable
 
+from quorate_conformance import resets
 from quorate_conformance.case_files import Case
 from quorate_conformance.data_nodes import QUORUM
 from quorate_sim.scenario import Scenario
 
-RESET = "the reset of a lost majority belongs to HIGH_AVAILABILITY, which is not built yet"
-CHAIN = "without HIGH_AVAILABILITY, which is not built yet, the chain has one link: the last voters"
 COPIES = (
     "states of one copy have other names: HEALTHY is OWNING; INITIALIZING, INSTALLING_SNAPSHOT and"
     " CATCHING_UP are MOVING; UNAVAILABLE and BROKEN are an agent that left or refuses the zone"
@@ -25,13 +22,6 @@ LEARNERS = "every copy votes: there are no learners, and the quorum is a majorit
 SETTLED_MS = 4_000
 """Longer than a loss takes to be noticed and answered."""
 
-COUNTED_AS = {
-    "AVAILABLE": "available",
-    "DEGRADED": "degraded",
-    "READ_ONLY": "unavailable",
-    "UNAVAILABLE": "unavailable",
-}
-
 
 def judge_of(case: Case) -> Callable[[Case], None] | str:
     """The judge, or why there is none."""
@@ -40,12 +30,12 @@ def judge_of(case: Case) -> Callable[[Case], None] | str:
             return COPIES
         return _state if case.facts["quorum"] == case.facts["replicas"] // 2 + 1 else QUORUM
     reasons = {
-        "chain_lookup": CHAIN,
-        "restart_decisions_seed_phase2": CHAIN,
+        "chain_lookup": resets.CHAIN,
+        "restart_decisions_seed_phase2": resets.CHAIN,
         "default_partition_formula": FORMULA,
         "quorum_table": LEARNERS,
     }
-    return reasons.get(case.section, RESET)
+    return reasons.get(case.section) or resets.judge_of(case)
 
 
 def _state(case: Case) -> None:
@@ -56,12 +46,12 @@ def _state(case: Case) -> None:
         story.crash(name)
     story.run(SETTLED_MS)
 
-    assert _state_of(story) == COUNTED_AS[facts["expect"]]
+    assert _state_of(story) == facts["expect"]
     if not facts.get("catching_up"):
         return
     for name in away:
         story.start(name)
-    story.wait(lambda: _state_of(story) == "available", "those that are back lack nothing")
+    story.wait(lambda: _state_of(story) == "AVAILABLE", "those that are back lack nothing")
 
 
 def _state_of(story: Scenario) -> str:
@@ -69,8 +59,10 @@ def _state_of(story: Scenario) -> str:
     master = next(each.master for each in story.cluster.masters if each.alive and each.master)
     (zone,) = master.status().zones
     counts = {
-        "available": zone.available,
-        "degraded": zone.degraded,
-        "unavailable": zone.unavailable,
+        "AVAILABLE": zone.available,
+        "DEGRADED": zone.degraded,
+        "READ_ONLY": zone.read_only,
+        "UNAVAILABLE": zone.unavailable - zone.read_only - zone.lost,
+        "LOST": zone.lost,
     }
     return next(name for name, count in counts.items() if count == 1)

@@ -80,7 +80,7 @@ def checker(broke: str) -> str:
         parts = ("I-6", "I-7", "I-10", "spread", "weights", "target")
         inside = next((part for part in parts if f"{part}: " in broke), "")
         return f"rest {inside}".strip()
-    outside = head.startswith("I-") or head in ("not linearizable", "stuck", "tombstones")
+    outside = head.startswith("I-") or head in ("not linearizable", "reset", "stuck", "tombstones")
     return head if outside else "core's own checks"
 
 

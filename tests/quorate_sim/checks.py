@@ -22,9 +22,10 @@ from quorate.protocol.messages.replication import FenceAck
 from quorate.protocol.messages.tools import Refill
 from quorate.protocol.storage import Row
 from quorate_sim.disk import SimStorage
-from quorate_sim.linearizability import Call, check_key
+from quorate_sim.linearizability import Call
 from quorate_sim.node_filters import fits
 from quorate_sim.placement_checks import placement_problems
+from quorate_sim.reset_checks import ResetChecks
 from quorate_sim.timer_checks import TimerChecks, data_node_problems
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Checks:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.timers = TimerChecks(cluster)
+        self.resets = ResetChecks(cluster)
         self.acknowledged: dict[Where, dict[int, int]] = {}
         self._served: dict[Where, tuple[int, str]] = {}
         self._serving: dict[tuple[Where, int], object] = {}
@@ -115,6 +117,8 @@ class Checks:
                 *self._living(uid, row.voters, decided.newest),
                 *self._living(uid, row.voters, decided.known),
             }
+            if self.resets.is_one(uid, old, row, decided.known):
+                continue
             if len(living) < min(before_it, self.cluster.zones[uid].replicas):
                 raise InvariantError(f"I-1: {row} has fewer copies than {old}")
         if len(rows) < len(before):
@@ -276,6 +280,7 @@ class Checks:
         are left that could still adopt its term.  It may never get further.
         """
         copy, where = role.copy, (uid, role.copy.partition)
+        self.resets.activated(where, role, self.acknowledged.get(where, {}))
         for counter, term in self.acknowledged.get(where, {}).items():
             at = copy.lineage.term_at(counter)
             if counter <= copy.lwm and at in (None, term):
@@ -323,6 +328,8 @@ class Checks:
                 older = self.cluster.role_of(other, *where)
                 if older is None or older.term >= role.term:
                     continue
+                if self.resets.has_left(where, older.term):
+                    continue
                 if older.serves(other.now().boot_ms):
                     raise InvariantError(
                         f"I-4: {agent.label} begins to serve {key}, {other.label} still serves "
@@ -332,7 +339,7 @@ class Checks:
     def executed(self, agent: AgentProcess, uid: str, role: Primary) -> None:
         """I-4: nobody takes commands in an older term than one that was ever served."""
         term, label = self._served.get((uid, role.copy.partition), (0, ""))
-        if role.term < term:
+        if role.term < term and not self.resets.has_left((uid, role.copy.partition), role.term):
             raise InvariantError(
                 f"I-4: {agent.label} takes a command of partition {role.copy.partition} in term "
                 f"{role.term}, {label} has served {term}"
@@ -340,11 +347,15 @@ class Checks:
 
     def answered(self, agent: AgentProcess, op: Op) -> None:
         """A client is told that its write is done, or is shown a row."""
+        zone = agent.core.zones[op.zone]
+        answered_in = zone.copies[self.cluster.partition_of(op)].last_term
+        if self.resets.has_left((op.zone, self.cluster.partition_of(op)), answered_in):
+            self.resets.left_ops.add(id(op))
+            return
         if op.wrote is None:
             return
         partition, term, counter = op.wrote
-        zone, where = agent.core.zones[op.zone], (op.zone, partition)
-        answered_in = zone.copies[partition].last_term  # who answers has adopted its own term
+        where = (op.zone, partition)
         self._answered_by.setdefault(where, {})[answered_in] = zone.me.store
         self._answered_in.setdefault(where, {}).setdefault(counter, answered_in)
         known = self.acknowledged.setdefault((op.zone, partition), {})
@@ -416,19 +427,20 @@ class Checks:
         """Per key, the clients' history is linearizable; I-5 through the last reads."""
         for uid, key in sorted({(op.zone, op.key) for op in history}):
             partitions = self.cluster.zones[uid].partitions
-            calls = [
-                Call(op.start_us, op.end_us, op.kind, op.value, op.result, str(op))
+            partition = key_partition(key, partitions)
+            ops = [
+                op
                 for op in history
                 if op.zone == uid
                 and (
                     op.key == key
-                    or (
-                        op.kind == "flush"
-                        and key_partition(op.key, partitions) == key_partition(key, partitions)
-                    )
+                    or (op.kind == "flush" and key_partition(op.key, partitions) == partition)
                 )
             ]
-            unexplained = check_key(calls)
+            calls = [
+                Call(op.start_us, op.end_us, op.kind, op.value, op.result, str(op)) for op in ops
+            ]
+            unexplained = self.resets.unexplained((uid, partition), ops, calls)
             if unexplained:
                 story = "\n  ".join(
                     call.name for call in sorted(calls, key=lambda call: call.start)
@@ -489,7 +501,10 @@ class Checks:
             mine = stores.get(agent.name) == zone.me.store
             present = copy is not None and copy.present
             rows = copy.space.scan(None, 1 << 30, 1 << 30) if copy is not None else []
-            if not mine and (present or rows):
+            is_kept = any(v.store == zone.me.store for v in row.left_by_reset)
+            if is_kept and usable >= wanted:
+                found.append(f"partition {partition}: {agent.label} is not a voter again")
+            if not mine and not is_kept and (present or rows):
                 found.append(f"I-7: {agent.label} still has partition {partition}")
             if not mine:
                 continue
@@ -540,7 +555,8 @@ def _age(record: NodeRecord) -> tuple[int, int]:
 
 def _names(row: PartitionRow, node: str, store: str, deleted_by: int) -> bool:
     """Whether the row needs the copy that the row of version `deleted_by` let go."""
-    if any((voter.node, voter.store) == (node, store) for voter in row.voters):
+    named = (*row.voters, *row.left_by_reset)
+    if any((voter.node, voter.store) == (node, store) for voter in named):
         return True
     destination = row.destination
     if destination is None or (destination.node, destination.store) != (node, store):

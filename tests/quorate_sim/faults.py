@@ -10,7 +10,7 @@ from migration_words import Role
 from quorate.protocol import metastore as metastore_module
 from quorate.protocol.metastore import SHARD_PARTITIONS
 from quorate.protocol.zone_master import zone_deletion, zone_master
-from quorate.protocol.zone_master.recovery import rebuild_zone
+from quorate.protocol.zone_master.recovery import rebuild_zone, reset, start_empty
 from quorate_sim.agent_process import AgentProcess
 from quorate_sim.cluster import Cluster
 from quorate_sim.coverage import Reached
@@ -409,7 +409,7 @@ class Faults:
 @contextmanager
 def shards_of(partitions: int) -> Iterator[None]:
     """Rows per stored object: smaller than the product's, so that few partitions make many."""
-    modules = (zone_master, zone_deletion, metastore_module, rebuild_zone)
+    modules = (zone_master, zone_deletion, metastore_module, rebuild_zone, reset, start_empty)
     for module in modules:
         setattr(module, "SHARD_PARTITIONS", partitions)  # noqa: B010  mypy knows no such name
     try:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.master.master import Master
+from quorate.protocol.members.membership import left
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
 from quorate.protocol.messages.master import Greet, PreparedRow
 from quorate.protocol.messages.message import Message
@@ -296,7 +297,11 @@ class MasterProcess:
         self._second_look.write_begins(key)
         assert self.master is not None
         agents = self.master.agents.items()
-        known = {node: agent.record for node, agent in agents if agent.record is not None}
+        known = {
+            node: left(agent.record, 1) if agent.has_left else agent.record
+            for node, agent in agents
+            if agent.record is not None
+        }
         revision = self.revisions.get(key)
         self.cluster.metastore.write(self.name, key, value, revision, known, answered)
 

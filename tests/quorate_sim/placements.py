@@ -1,4 +1,4 @@
-"""Which failure domains and weights a seed's agents have, what planner and timer its zones.
+"""Which failure domains and weights a seed's agents have; planner, timer and mode of its zones.
 
 All of it comes from a random stream of its own: what else a seed draws does not depend on it.
 """
@@ -7,7 +7,7 @@ from random import Random
 
 import msgspec
 
-from quorate.facts.zone import Planner, ZoneRecord
+from quorate.facts.zone import ConsistencyMode, Planner, ZoneRecord
 
 _AGENTS_MAX = 9
 """More than a seed ever has, with those that join."""
@@ -52,4 +52,22 @@ def draw_timers(seed: int, zones: tuple[ZoneRecord, ...]) -> tuple[ZoneRecord, .
     r = Random(f"{seed} timer")
     return tuple(
         msgspec.structs.replace(zone, scale_up_ms=r.choice((0, 0, 700, 4000))) for zone in zones
+    )
+
+
+def is_high(seed: int) -> bool:
+    """Whether the seed's zones are in HIGH_AVAILABILITY."""
+    return seed % 17 in (3, 16)
+
+
+def draw_modes(seed: int, zones: tuple[ZoneRecord, ...]) -> tuple[ZoneRecord, ...]:
+    """The zones, in few seeds in HIGH_AVAILABILITY with a time of their own."""
+    if not is_high(seed):
+        return zones
+    r = Random(f"{seed} mode")
+    return tuple(
+        msgspec.structs.replace(
+            zone, mode=ConsistencyMode.HIGH_AVAILABILITY, reset_ms=r.choice((0, 500, 2500))
+        )
+        for zone in zones
     )

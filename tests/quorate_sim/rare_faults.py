@@ -16,6 +16,7 @@ import msgspec
 from quorate.protocol.agent.masterships import RECOVERY_TERMS, TERMS_BELIEVED
 from quorate.protocol.messages.tools import Refill, Refilling
 from quorate_sim.node_filters import FILTERS
+from quorate_sim.placements import is_high
 from quorate_sim.world import MS
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def draw_rare_faults(seed: int) -> RareFaults:
         filters=filters,
         refills=r.choice((0.0, 0.3, 2.0)),
         refusals=r.choice((0.0, 0.1, 0.4)),
-        losses=r.choice((0, 1, 1, 2)),
+        losses=0 if is_high(seed) else r.choice((0, 1, 1, 2)),
         unheard=r.choice((0.0, 0.0, 0.3, 1.0)),
         outages=r.choice((False, True)),
     )

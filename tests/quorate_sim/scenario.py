@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 
+import msgspec
+
 from quorate.facts.partition_row import PartitionRow
-from quorate.facts.zone import StorageKind, SyncWrites
+from quorate.facts.zone import NEVER_MS, ConsistencyMode, StorageKind, SyncWrites
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.primary import Primary
@@ -25,6 +27,7 @@ SETTINGS = ProtocolSettings(
     refusal_delay_ms=500,
     migration_bound_ms=4000,
     activation_bound_ms=1200,
+    reset_question_ms=400,
     transfer_chunk_bytes=1000,
 )
 
@@ -35,10 +38,14 @@ def quiet(
     in_memory: bool = False,
     settings: ProtocolSettings = SETTINGS,
     sync_writes: SyncWrites = SyncWrites.ALWAYS,
+    reset_ms: int = NEVER_MS,
 ) -> Swarm:
-    """One partition, no faults, quick links and disks."""
+    """One partition, no faults, quick links and disks; with `reset_ms` in HIGH_AVAILABILITY."""
     storage = StorageKind.IN_MEMORY if in_memory else StorageKind.PERSISTENT
     zone = zone_record("zone", 1, replicas, storage, sync_writes)
+    if reset_ms < NEVER_MS:
+        mode = ConsistencyMode.HIGH_AVAILABILITY
+        zone = msgspec.structs.replace(zone, mode=mode, reset_ms=reset_ms)
     return Swarm(agents=agents, zones=(zone,), settings=settings)
 
 
@@ -52,8 +59,9 @@ class Scenario:
         in_memory: bool = False,
         settings: ProtocolSettings = SETTINGS,
         sync_writes: SyncWrites = SyncWrites.ALWAYS,
+        reset_ms: int = NEVER_MS,
     ) -> None:
-        swarm = quiet(agents, replicas, in_memory, settings, sync_writes)
+        swarm = quiet(agents, replicas, in_memory, settings, sync_writes, reset_ms)
         self.cluster = Cluster(1, trace=True, swarm=swarm)
         self.world = self.cluster.world
         self.cluster.lost_answers = 0.0

@@ -6,7 +6,14 @@ import msgspec
 
 from quorate.facts.zone import StorageKind, SyncWrites, ZoneRecord
 from quorate.protocol.settings import ProtocolSettings
-from quorate_sim.placements import Placement, draw_placements, draw_planners, draw_timers
+from quorate_sim.placements import (
+    Placement,
+    draw_modes,
+    draw_placements,
+    draw_planners,
+    draw_timers,
+    is_high,
+)
 from quorate_sim.rare_faults import NONE, RareFaults, draw_rare_faults
 
 DRIFT_MAX = 0.0243
@@ -209,12 +216,12 @@ def draw(seed: int) -> Swarm:
         swarm = msgspec.structs.replace(
             swarm, crashes=2.0, breaks=5.0, cuts=0.5, master_crashes=0.5, metastore_trouble=0.2
         )
-    transactors = r.choice((0, 0, 2))
+    transactors = 0 if is_high(seed) else r.choice((0, 0, 2))
     if transactors:  # their lists must not be emptied: what is appended tells the order
         swarm = msgspec.structs.replace(swarm, transactors=transactors, flushes=0.0)
     return msgspec.structs.replace(
         swarm,
         placements=draw_placements(seed),
-        zones=draw_timers(seed, draw_planners(seed, swarm.zones)),
+        zones=draw_modes(seed, draw_timers(seed, draw_planners(seed, swarm.zones))),
         rare=draw_rare_faults(seed),
     )

@@ -185,11 +185,25 @@ def timer_sentence(timer: TimerStatus) -> str:
     """Return what a zone's timer will do, and when."""
     who, is_up = ", ".join(timer.nodes), timer.kind is TimerKind.SCALE_UP
     happened = f"{who} {'joined' if is_up else 'left'}"
+    if timer.kind is TimerKind.RESET:
+        return f"{happened}: {_reset_sentence(timer.due_ms)}"
     if timer.due_ms is None:
         field = f"dataNodesAutoAdjust{timer.kind.value}Seconds"
         return f"{happened}; {'no copies go there' if is_up else 'copies stay'}: {field} is Never"
-    at = datetime.fromtimestamp(timer.due_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    at = _moment(timer.due_ms)
     return f"{happened}; {'copies go there' if is_up else 'copies are made elsewhere'} from {at} on"
+
+
+def _reset_sentence(due_ms: int | None) -> str:
+    if due_ms is None:
+        return (
+            "partitions without a majority wait: partitionDistributionResetTimeoutSeconds is Never"
+        )
+    return f"partitions without a majority narrow to what is left from {_moment(due_ms)} on"
+
+
+def _moment(wall_ms: int) -> str:
+    return datetime.fromtimestamp(wall_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _sentences(state: ClusterState) -> list[RenderableType]:
@@ -206,6 +220,8 @@ def _sentences(state: ClusterState) -> list[RenderableType]:
             lines.append(Text(f"zone {zone.name}: agent {node} is full: {why}", BAD))
         lines += [Text(f"zone {zone.name}: {each.sentence}", BUSY) for each in zone.stuck]
         lines += [Text(f"zone {zone.name}: {timer_sentence(each)}", BUSY) for each in zone.timers]
+        if zone.data_loss:
+            lines.append(Text(f"zone {zone.name}: {zone.data_loss}", BAD))
         if zone.misfits and zone.misfits not in zone.sentence:
             lines.append(Text(f"zone {zone.name}: {zone.misfits}", BAD))
         for domain, count in zone.spread_violations:

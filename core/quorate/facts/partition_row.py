@@ -42,6 +42,18 @@ class Migration(msgspec.Struct, frozen=True, array_like=True):
     voters: tuple[Voter, ...]
 
 
+class Reset(msgspec.Struct, frozen=True, array_like=True):
+    """The last reset of a partition, which forced its voters to one survivor.
+
+    - `term`: the term that the reset began.
+    - `others`: the stores that voted before it, or were a destination, and have not voted since.
+      They keep their copies, count for no quorum, and get no new updates.
+    """
+
+    term: int
+    others: tuple[Voter, ...]
+
+
 class PartitionRow(msgspec.Struct, frozen=True, array_like=True):
     """One partition's row in the metastore.
 
@@ -52,6 +64,8 @@ class PartitionRow(msgspec.Struct, frozen=True, array_like=True):
     `sets` is set only in a row that was rebuilt while its migration may have been committed. It
     holds the voters before and after that migration, until the first activation is over. Stores
     that are gone for good may be named in `sets` alone.
+
+    `reset` is None if the voters were never forced.
     """
 
     partition: int
@@ -62,6 +76,7 @@ class PartitionRow(msgspec.Struct, frozen=True, array_like=True):
     voters: tuple[Voter, ...]
     active: Migration | None = None
     sets: tuple[tuple[Voter, ...], ...] = ()
+    reset: Reset | None = None
 
     @property
     def owners(self) -> tuple[str, ...]:
@@ -77,6 +92,11 @@ class PartitionRow(msgspec.Struct, frozen=True, array_like=True):
     def voter_sets(self) -> tuple[tuple[Voter, ...], ...]:
         """The sets of voters that must each give a quorum: `voters`, and `sets` if present."""
         return (self.voters, *self.sets)
+
+    @property
+    def left_by_reset(self) -> tuple[Voter, ...]:
+        """The stores that a reset left, and that keep their copies."""
+        return self.reset.others if self.reset is not None else ()
 
     @property
     def destination(self) -> Holder | None:
@@ -124,7 +144,22 @@ def committed_row(row: PartitionRow) -> PartitionRow:
     primary, term = row.primary, row.term
     if migration.replicas[0] != (primary.node if primary else None):
         primary, term = migration.destination, version
-    return PartitionRow(row.partition, version, term, primary, migration.replicas, migration.voters)
+    return PartitionRow(
+        row.partition,
+        version,
+        term,
+        primary,
+        migration.replicas,
+        migration.voters,
+        reset=reset_without(row.reset, {voter.node for voter in migration.voters}),
+    )
+
+
+def reset_without(reset: Reset | None, nodes: Collection[str]) -> Reset | None:
+    """Return the reset without what `nodes` had before it: they vote again, or are given up."""
+    if reset is None:
+        return None
+    return Reset(reset.term, tuple(voter for voter in reset.others if voter.node not in nodes))
 
 
 def check_row(row: PartitionRow) -> None:
@@ -143,6 +178,10 @@ def check_row(row: PartitionRow) -> None:
         raise InvariantError(f"partition {row.partition}: {len(row.voters)} voters")
     if row.sets:
         _check_sets(row)
+    if row.reset is not None and row.reset.term > row.term:
+        raise InvariantError(f"partition {row.partition}: reset {row.reset} above {row.term}")
+    if not voter_set.isdisjoint(voter.node for voter in row.left_by_reset):
+        raise InvariantError(f"partition {row.partition}: {row.left_by_reset} vote: {row.voters}")
     if row.primary is not None and row.replicas[0] not in (None, row.primary.node):
         raise InvariantError(f"partition {row.partition}: {row.primary} is not at index 0")
 

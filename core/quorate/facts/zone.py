@@ -13,6 +13,24 @@ NEVER_MS = 1 << 53
 """A timer with this time never fires."""
 
 
+RESET_MS = 5_000
+"""Default time after which a HIGH_AVAILABILITY partition narrows to what is left of its voters."""
+
+
+class ConsistencyMode(enum.StrEnum):
+    """What happens to a partition that has lost the majority of its voters (IEP-131's words)."""
+
+    STRONG_CONSISTENCY = "STRONG_CONSISTENCY"
+    HIGH_AVAILABILITY = "HIGH_AVAILABILITY"
+
+
+class WriteMode(enum.StrEnum):
+    """Which copies hold a write before it is acknowledged, in HIGH_AVAILABILITY."""
+
+    FULL_SYNC = "FULL_SYNC"
+    PRIMARY_SYNC = "PRIMARY_SYNC"
+
+
 class StorageKind(enum.StrEnum):
     """Kinds of storage for copies."""
 
@@ -69,6 +87,8 @@ class ZoneRecord(msgspec.Struct, frozen=True, array_like=True):
     - `filter`: which nodes may be data nodes, by their attributes; empty: all
       (planning/target/node_filter.py). `storage_profile`: the kind of storage that they must offer;
       empty: any.
+    - `mode`: what the loss of a majority means. In HIGH_AVAILABILITY, `reset_ms`: how long it is
+      waited for, and `write_mode`.
 
     Agents are not told `data_nodes`: only the master needs them.
     """
@@ -93,6 +113,15 @@ class ZoneRecord(msgspec.Struct, frozen=True, array_like=True):
     start_empty: bool = False
     filter: str = ""
     storage_profile: str = ""
+    mode: ConsistencyMode = ConsistencyMode.STRONG_CONSISTENCY
+    reset_ms: int = RESET_MS
+    write_mode: WriteMode = WriteMode.FULL_SYNC
+
+    @property
+    def acknowledges_by_all(self) -> bool:
+        """Whether a write is acknowledged only when every online owner has it."""
+        is_high = self.mode is ConsistencyMode.HIGH_AVAILABILITY
+        return is_high and self.write_mode is WriteMode.FULL_SYNC
 
     @property
     def persistent(self) -> bool:

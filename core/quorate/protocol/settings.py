@@ -35,6 +35,9 @@ class ProtocolSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long the master waits for an online agent that refuses a zone before a spare takes its
     place.  (The wait for a lost agent is set per zone: ZoneRecord.scale_down_ms.)"""
 
+    reset_question_ms: int = 1_000
+    """How long the survivor of a reset waits for what the other copies that are there hold."""
+
     migration_bound_ms: int = 30_000
     """A migration that takes longer than this between Freeze and commit is given up (version +
     2)."""

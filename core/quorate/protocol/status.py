@@ -121,6 +121,9 @@ class ZoneStatus(msgspec.Struct, frozen=True):
     """Partitions with a step to come, after the migration in progress if there is one."""
     intents: tuple[Intent, ...] = ()
     """What is intended with the first of them."""
+    data_loss: str = ""
+    """Which partitions narrowed to one voter, where all their copies are not back yet; empty:
+    none."""
     misfits: str = ""
     """Why copies are on agents that the zone's filter or storage profile excludes; empty: they are
     not, or move away."""

@@ -9,15 +9,24 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from quorate.facts.partition_row import REPLICAS_MAX, Migration, MigrationKind, PartitionRow
+from quorate.facts.partition_row import (
+    REPLICAS_MAX,
+    Migration,
+    MigrationKind,
+    PartitionRow,
+    Reset,
+)
 from quorate.facts.topology import Holder, Voter
 from quorate.facts.zone import (
     NEVER_MS,
+    RESET_MS,
     SCALE_DOWN_MS,
+    ConsistencyMode,
     DataNodes,
     Planner,
     StorageKind,
     SyncWrites,
+    WriteMode,
     ZoneRecord,
 )
 from quorate.protocol.metastore import SHARD_PARTITIONS
@@ -95,6 +104,15 @@ class StoredVoterSet(Part):
     """The voters of this set."""
 
 
+class StoredReset(Part):
+    """A reset of a HIGH_AVAILABILITY partition."""
+
+    term: Natural
+    """The term that it began."""
+    others: Annotated[list[StoredVoter], Field(max_length=VOTERS_MAX)]
+    """The stores that voted before, have not voted since and keep their copies."""
+
+
 class StoredRow(Part):
     """One partition: who owns it, who votes."""
 
@@ -116,6 +134,9 @@ class StoredRow(Part):
     """Of a row that was rebuilt under a migration, until its first activation: the voters before
     the migration and those after it.  A quorum of each must agree.  A store that is gone for good
     may stand here alone."""
+
+    reset: StoredReset | None = None
+    """The last time that the voters were forced to one survivor; absent: never."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -203,6 +224,12 @@ class AcceptedZone(Part):
     """`dataNodesFilter` of the Zone; empty: all agents match."""
     storage_profile: Text = ""
     """`storageProfile` of the Zone; empty: any storage."""
+    consistency_mode: ConsistencyMode = ConsistencyMode.STRONG_CONSISTENCY
+    """As in the Zone."""
+    reset_seconds: Natural = RESET_MS // 1000
+    """HIGH_AVAILABILITY: how long a lost majority is waited for.  Never: 9007199254740."""
+    write_mode: WriteMode = WriteMode.FULL_SYNC
+    """As in the Zone."""
 
 
 class ZoneRef(Part):
@@ -286,6 +313,7 @@ def stored_row(row: PartitionRow) -> StoredRow:
         voters=_stored_voters(row.voters),
         active_migration=_stored_migration(row.active),
         voter_sets=[StoredVoterSet(voters=_stored_voters(each)) for each in row.sets] or None,
+        reset=_stored_reset(row.reset),
     )
 
 
@@ -300,6 +328,7 @@ def partition_row(stored: StoredRow) -> PartitionRow:
         _voters(stored.voters),
         _migration(stored.active_migration),
         tuple(_voters(each.voters) for each in stored.voter_sets or ()),
+        _reset(stored.reset),
     )
 
 
@@ -323,6 +352,9 @@ def accepted_zone(record: ZoneRecord) -> AcceptedZone:
         start_empty=record.start_empty,
         filter=record.filter,
         storage_profile=record.storage_profile,
+        consistency_mode=record.mode,
+        reset_seconds=record.reset_ms // 1000,
+        write_mode=record.write_mode,
     )
 
 
@@ -348,6 +380,9 @@ def zone_record(zone: ZoneRef, accepted: AcceptedZone) -> ZoneRecord:
         start_empty=accepted.start_empty,
         filter=accepted.filter,
         storage_profile=accepted.storage_profile,
+        mode=accepted.consistency_mode,
+        reset_ms=_timer_ms(accepted.reset_seconds),
+        write_mode=accepted.write_mode,
     )
 
 
@@ -390,6 +425,16 @@ def _stored_voters(voters: tuple[Voter, ...]) -> list[StoredVoter]:
 
 def _voters(stored: list[StoredVoter]) -> tuple[Voter, ...]:
     return tuple(Voter(voter.node, voter.store_id) for voter in stored)
+
+
+def _stored_reset(reset: Reset | None) -> StoredReset | None:
+    if reset is None:
+        return None
+    return StoredReset(term=reset.term, others=_stored_voters(reset.others))
+
+
+def _reset(stored: StoredReset | None) -> Reset | None:
+    return Reset(stored.term, _voters(stored.others)) if stored is not None else None
 
 
 def _stored_migration(migration: Migration | None) -> StoredMigration | None:

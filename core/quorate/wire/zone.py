@@ -13,10 +13,13 @@ from quorate.facts.keyspace import SLOT_COUNT, is_partition_count
 from quorate.facts.partition_row import REPLICAS_MAX
 from quorate.facts.zone import (
     NEVER_MS,
+    RESET_MS,
     SCALE_DOWN_MS,
+    ConsistencyMode,
     Planner,
     StorageKind,
     SyncWrites,
+    WriteMode,
     ZoneRecord,
 )
 from quorate.planning.target.data_nodes import TimerKind
@@ -48,20 +51,6 @@ _UNITS = {
     "Ti": 1 << 40,
 }
 _QUANTITY = "^[1-9][0-9]{0,14}(k|M|G|T|Ki|Mi|Gi|Ti)?$"
-
-
-class ConsistencyMode(enum.StrEnum):
-    """What a lost majority means.  Spelled as the values are known elsewhere, not in CamelCase."""
-
-    STRONG_CONSISTENCY = "STRONG_CONSISTENCY"
-    HIGH_AVAILABILITY = "HIGH_AVAILABILITY"
-
-
-class WriteMode(enum.StrEnum):
-    """Which copies hold a write before it is acknowledged, in HIGH_AVAILABILITY."""
-
-    FULL_SYNC = "FULL_SYNC"
-    PRIMARY_SYNC = "PRIMARY_SYNC"
 
 
 class OnAllCopiesLost(enum.StrEnum):
@@ -188,7 +177,7 @@ class ZoneSpec(Part):
     not wait for this.  Default 300; 0: as soon as the node is taken for left."""
     partition_distribution_reset_timeout_seconds: Timer | None = None
     """HIGH_AVAILABILITY only: how long a lost majority is waited for before the partition narrows
-    to what is left, in seconds, or Never.  Absent: Never."""
+    to what is left, in seconds, or Never.  Absent: 5."""
     on_all_copies_lost: OnAllCopiesLost | None = None
     """The fate of a partition when every copy of it is lost, as when all agents of an InMemory
     zone were restarted.  StartEmpty: it begins again without data, once every registered agent has
@@ -404,7 +393,15 @@ def to_record(zone: Zone, ports: dict[str, int] | None = None) -> ZoneRecord:
         start_empty=_starts_empty(spec),
         filter=spec.data_nodes_filter or "",
         storage_profile=spec.storage_profile or "",
+        mode=spec.consistency_mode,
+        reset_ms=_reset_ms(spec),
+        write_mode=spec.write_mode or WriteMode.FULL_SYNC,
     )
+
+
+def _reset_ms(spec: ZoneSpec) -> int:
+    wanted = spec.partition_distribution_reset_timeout_seconds
+    return RESET_MS if wanted is None else timer_ms(wanted)
 
 
 def _starts_empty(spec: ZoneSpec) -> bool:
@@ -437,6 +434,10 @@ def manifest_of(record: ZoneRecord, cluster: str) -> dict[str, object]:
         spec["dataNodesFilter"] = record.filter
     if record.storage_profile:
         spec["storageProfile"] = record.storage_profile
+    if record.mode is ConsistencyMode.HIGH_AVAILABILITY:
+        spec["consistencyMode"] = record.mode.value
+        spec["partitionDistributionResetTimeoutSeconds"] = timer_value(record.reset_ms)
+        spec["writeMode"] = record.write_mode.value
     return {
         "apiVersion": API_VERSION,
         "kind": Zone.kind_name(),
@@ -449,9 +450,8 @@ def unsupported(zone: Zone) -> str:
     """What this version cannot do yet of what the zone asks, with the way out; empty when all."""
     spec = zone.spec
     asked: list[tuple[str, int | str, str]] = []
-    if spec.consistency_mode is not ConsistencyMode.STRONG_CONSISTENCY:
-        way_out = "declare the Zone with consistencyMode: STRONG_CONSISTENCY"
-        asked.append(("consistencyMode", spec.consistency_mode, way_out))
+    if spec.write_mode is WriteMode.PRIMARY_SYNC:
+        asked.append(("writeMode", spec.write_mode, "declare the Zone with writeMode: FULL_SYNC"))
     return "; ".join(
         f"Zone {zone.metadata.name}: spec.{field} {value} is not supported yet: {way_out}"
         for field, value, way_out in asked

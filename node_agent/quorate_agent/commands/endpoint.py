@@ -78,7 +78,7 @@ class ZoneEndpoint:
         self._view = View()
         self._next_id = 1
         self.answers = answers = Answers(replicas, self._tracking, metrics, turn, why_full, clock)
-        self.parking = parking = Parking(replicas.settings.park_bound_ms, metrics)
+        self.parking = parking = Parking(replicas, metrics)
         self.forwards = Forwards(
             answers, parking, self, self.overview, self.execute_forwarded, process, send
         )
@@ -217,7 +217,7 @@ class ZoneEndpoint:
         """
         now = self._begin_run(client)
         backlog, left = client.backlog, QUANTUM
-        if client.is_late(now, self.replicas.settings.park_bound_ms):
+        if client.is_late(now, self.replicas.park_bound_ms):
             client.refuse(replies.CLUSTERDOWN)
         while backlog and not client.blocked and not client.state.closing:
             if not left:

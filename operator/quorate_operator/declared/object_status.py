@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from quorate.facts.addresses import join_address
-from quorate.facts.zone import StorageKind
+from quorate.facts.zone import ConsistencyMode, StorageKind
 from quorate.planning.queue.retries import StuckMigration
 from quorate.protocol.status import ClusterStatus, TimerStatus
 from quorate.protocol.status import ZoneStatus as Observed
@@ -367,6 +367,16 @@ def _planned_sentence(observed: Observed) -> str:
     return f"; planned: {'; '.join(told)}" if told else ""
 
 
+def _data_loss(zone: Zone, observed: Observed) -> list[_Fact]:
+    """Make the condition that partitions narrowed to what was left; only in HIGH_AVAILABILITY."""
+    if zone.spec.consistency_mode is not ConsistencyMode.HIGH_AVAILABILITY:
+        return []
+    name, lost = names.CONDITION_DATA_LOSS_ACCEPTED, observed.data_loss
+    if lost:
+        return [(name, True, "MajorityLost", lost)]
+    return [(name, False, "AllVotersBack", "no partition is narrowed to one voter")]
+
+
 def _zone_facts(
     zone: Zone, acceptance: Acceptance, observed: Observed, lacks_name: bool
 ) -> list[_Fact]:
@@ -416,6 +426,7 @@ def _zone_facts(
             "MigrationsFail" if observed.stuck else "NothingFails",
             _stuck_sentence(observed.stuck),
         ),
+        *_data_loss(zone, observed),
         (
             names.CONDITION_SPREAD_VIOLATED,
             bool(violated),

@@ -360,8 +360,13 @@ def test_what_only_the_operator_can_know_is_a_condition_that_says_what_to_do(roa
     road.apply("StorageCluster", "elsewhere", external={"addresses": ["127.0.0.1:9"]})
     road.wait_zone(Accepted="True", Available="False")
 
-    mode = "HIGH_AVAILABILITY"
-    road.apply("Zone", "narrow", clusterRef={"name": "elsewhere"}, consistencyMode=mode)
+    road.apply(
+        "Zone",
+        "narrow",
+        clusterRef={"name": "elsewhere"},
+        consistencyMode="HIGH_AVAILABILITY",
+        writeMode="PRIMARY_SYNC",
+    )
     wait_until(lambda: road.conditions("zone", "narrow").get("Accepted") == "False", "refused mode")
     assert "is not supported yet: declare the Zone with" in json.dumps(
         road.status("zone", "narrow")

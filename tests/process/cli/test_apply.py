@@ -16,7 +16,10 @@ HIGH = """
 apiVersion: quorate.io/v1alpha1
 kind: Zone
 metadata: {name: high}
-spec: {clusterRef: {name: main}, consistencyMode: HIGH_AVAILABILITY}
+spec:
+  clusterRef: {name: main}
+  consistencyMode: HIGH_AVAILABILITY
+  writeMode: PRIMARY_SYNC
 ---
 apiVersion: quorate.io/v1alpha1
 kind: Zone
@@ -38,7 +41,7 @@ def test_a_file_is_applied_whole_or_not_at_all(
     said = quorate("apply", "-f", str(file), *option, code=1)
 
     assert "created" not in said
-    assert f"{file}, document 2: Zone high: spec.consistencyMode HIGH_AVAILABILITY is not" in said
+    assert f"{file}, document 2: Zone high: spec.writeMode PRIMARY_SYNC is not" in said
     assert f"{file}, document 3: Zone elsewhere: spec.clusterRef.name is other, and there" in said
     assert "nothing was changed" in said
     assert resources.fetch_all(cluster.api(), resources.ZONE) == []

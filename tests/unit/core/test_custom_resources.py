@@ -171,7 +171,7 @@ def test_quantities_become_bytes(quantity: int | str, expected: int) -> None:
 
 
 def test_what_is_not_supported_yet_is_said_field_by_field() -> None:
-    parsed = Zone.parse(zone(consistencyMode="HIGH_AVAILABILITY"))
+    parsed = Zone.parse(zone(consistencyMode="HIGH_AVAILABILITY", writeMode="PRIMARY_SYNC"))
 
     assert unsupported(parsed).count("is not supported yet") == 1
     assert unsupported(Zone.parse(zone())) == ""

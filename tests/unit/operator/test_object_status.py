@@ -290,7 +290,7 @@ def test_a_zone_of_which_a_client_is_refused_is_not_available(seen: Observed) ->
 
 def test_what_is_led_is_said_with_the_copies_in_force_whatever_a_refused_spec_asks_for() -> None:
     led = to_record(zone())
-    asked = zone(consistencyMode="HIGH_AVAILABILITY", replicas=2)
+    asked = zone(consistencyMode="HIGH_AVAILABILITY", writeMode="PRIMARY_SYNC", replicas=2)
 
     seen = observed(**SERVING)
     made = zone_status(asked, accept(asked, True, led), seen, Seen(), LATER)
@@ -330,7 +330,9 @@ def test_a_zone_without_its_cluster_is_not_led() -> None:
 
 
 def test_a_mode_that_is_not_supported_yet_is_not_led() -> None:
-    acceptance = accept(zone(consistencyMode="HIGH_AVAILABILITY"), True, None)
+    acceptance = accept(
+        zone(consistencyMode="HIGH_AVAILABILITY", writeMode="PRIMARY_SYNC"), True, None
+    )
 
     assert acceptance.record is None
     assert acceptance.reason == "NotSupportedYet"
@@ -339,7 +341,9 @@ def test_a_mode_that_is_not_supported_yet_is_not_led() -> None:
 def test_a_led_zone_that_asks_for_too_much_stays_led_as_it_was() -> None:
     led = ZoneRecord("u", "sessions", 16, 3)
 
-    acceptance = accept(zone(consistencyMode="HIGH_AVAILABILITY", replicas=5), True, led)
+    acceptance = accept(
+        zone(consistencyMode="HIGH_AVAILABILITY", writeMode="PRIMARY_SYNC", replicas=5), True, led
+    )
 
     assert acceptance.record == led
     assert acceptance.reason == "NotSupportedYet"
@@ -369,7 +373,7 @@ def test_agents_that_do_not_match_are_a_condition_only_if_too_few_do() -> None:
 
 
 def test_a_zone_that_asks_for_too_much_can_still_be_deleted() -> None:
-    of = zone(deleting=True, consistencyMode="HIGH_AVAILABILITY")
+    of = zone(deleting=True, consistencyMode="HIGH_AVAILABILITY", writeMode="PRIMARY_SYNC")
 
     acceptance = accept(of, True, None)
 

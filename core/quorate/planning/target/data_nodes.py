@@ -26,6 +26,8 @@ class TimerKind(enum.StrEnum):
 
     SCALE_UP = "ScaleUp"
     SCALE_DOWN = "ScaleDown"
+    RESET = "Reset"
+    """Of a HIGH_AVAILABILITY zone: partitions without a majority narrow to what is left."""
 
 
 class Member(NamedTuple):

@@ -35,6 +35,8 @@ from quorate.protocol.transactions import parts
 
 TROUBLE_AFTER_MS = 2000
 READY_AGAIN_MAX_MS = 8000
+RESET_GATHER_TIMES = 5
+"""After a reset, others give what they hold within this many times `reset_question_ms`."""
 JOINT_LAG_MAX = 1000
 """A destination at most this many updates behind may be waited for in joint mode."""
 
@@ -46,7 +48,8 @@ def step(zone: ZoneCopies, role: Primary, now: Now) -> None:
     _fence(zone, role, now)
     if role.stage <= Stage.GATHERING:
         # Checked each time: a voter's new process must answer again, so its report may be missing.
-        role.enter(Stage.GATHERING if role.has_quorum_promised() else Stage.FENCING)
+        is_heard = role.has_quorum_promised() and not _awaits_others(zone, role, now)
+        role.enter(Stage.GATHERING if is_heard else Stage.FENCING)
     if role.stage is Stage.GATHERING:
         _gather(zone, role, now)
     if not role.persisted:
@@ -62,6 +65,7 @@ def step(zone: ZoneCopies, role: Primary, now: Now) -> None:
     if role.stage is Stage.SERVING:
         _report_activated(zone, role)
         _migrate(zone, role, now)
+        _do_without_away(zone, role)
         # A row, or the loss of a store, may have changed the quorum, and no other event may follow.
         zone.finished.answered.extend(role.advance())
         _report_ready(zone, role, now)
@@ -97,7 +101,26 @@ def _fence(zone: ZoneCopies, role: Primary, now: Now) -> None:
                 _send_sync(zone, role, lineage, node)
 
 
+def _awaits_others(zone: ZoneCopies, role: Primary, now: Now) -> bool:
+    """Return whether copies that a reset left may still answer what they hold.
+
+    They are no voters, so a silent one is waited for only so long.
+    """
+    if now.boot_ms - role.began_ms >= zone.settings.reset_question_ms:
+        return False
+    return any(node in zone.online and not peer.promised for node, peer in role.others())
+
+
+def _forget_silent(zone: ZoneCopies, role: Primary, now: Now) -> None:
+    """Do without what the copies that a reset left hold, if they do not give it."""
+    is_late = now.boot_ms - role.began_ms >= RESET_GATHER_TIMES * zone.settings.reset_question_ms
+    for node, peer in role.others():
+        if is_late or node not in zone.online:
+            peer.answer = None
+
+
 def _gather(zone: ZoneCopies, role: Primary, now: Now) -> None:
+    _forget_silent(zone, role, now)
     gathering, plan = role.gathering, role.gather()
     before, gathering.plan = gathering.plan, plan
     if before is not None and before.lineage.last_term != plan.lineage.last_term:
@@ -132,8 +155,13 @@ def _take_over(zone: ZoneCopies, role: Primary) -> None:
 
 
 def _adopt_own(zone: ZoneCopies, role: Primary, plan: GatherPlan) -> None:
+    others = role.others()
+    # A copy that promised us grants no lease any more; an earlier one of its may still run.
+    role.lease_until = max([role.lease_until, *(peer.lease_until for _, peer in others)])
     role.adopt_own(plan)
     role.enter(Stage.ADOPTING)
+    if others:
+        role.follow(role.row)
     zone.give_up(role.take_undone(plan.prefix))
     zone.touch(role.copy)
     zone.adopting.append(role)
@@ -187,17 +215,26 @@ def _report_activated(zone: ZoneCopies, role: Primary) -> None:
         zone.out.send_durable(MASTER, message)
 
 
+def _do_without_away(zone: ZoneCopies, role: Primary) -> None:
+    """With FULL_SYNC, wait no longer for copies that were reported as ready and are away since."""
+    if role.is_full_sync:
+        for node, peer in role.peers.items():
+            if node not in zone.online:
+                peer.ready_ms = -1
+
+
 def _report_ready(zone: ZoneCopies, role: Primary, now: Now) -> None:
     """Report voters that adopted and hold what was answered, but are no online owners."""
     voters = role.row.voter_nodes
     for node, peer in role.peers.items():
+        is_away = role.is_full_sync and node not in zone.online
         if node in role.row.replicas or not peer.adopted:
             peer.ready_ms = -1
         if node in role.row.replicas:
             peer.ready = True
             continue
         peer.ready = node not in voters
-        ready = node in voters and peer.adopted and peer.lwm >= role.acked
+        ready = node in voters and peer.adopted and peer.lwm >= role.acked and not is_away
         if ready and now.boot_ms >= ready_due_ms(zone, role, node, peer):
             role.retries.note_sent(Retry.READY, now.boot_ms, node)
             if peer.ready_ms < 0:
@@ -298,7 +335,7 @@ def tick(zone: ZoneCopies, role: Primary, now: Now) -> None:
         lapsed_ms
         and role.waiters
         and role.gave_up_ms != lapsed_ms
-        and now.boot_ms - lapsed_ms >= settings.park_bound_ms
+        and now.boot_ms - lapsed_ms >= zone.park_bound_ms
     ):
         role.gave_up_ms = lapsed_ms
         zone.give_up(role.take_clients())

@@ -32,7 +32,7 @@ def take(zone: ZoneCopies, row: PartitionRow, now: Now) -> None:
         if copy is not None and copy.present and row.version > copy.version:
             zone.drop_fill(row.partition)
             earlier = copy.promise_holder
-            copy.evict(row)
+            copy.evict(row, zone.aside_by(row, copy))
             if copy.promise_holder is not None:
                 zone.promise_moved(copy, earlier, copy.promise_holder)
             zone.touch(copy)
@@ -70,7 +70,8 @@ def _begin_role(
     zone.touch(copy)
     zone.promise_moved(copy, earlier, zone.me)
     zone.drop_fill(row.partition)
-    role = Primary(copy, row, zone.me, zone.stores, now.boot_ms)
+    is_full_sync = zone.record.acknowledges_by_all
+    role = Primary(copy, row, zone.me, zone.stores, now.boot_ms, is_full_sync)
     role.lease_until = copy.lease_until
     role.handed_over = handed_over
     if carried is not None:

@@ -43,7 +43,7 @@ def next_look_ms(
         or not upkeep.is_idle
         or not transactions.is_idle
     )
-    due_ms = min(now_ms + IDLE_LOOK_MS, upkeep.check_ms)
+    due_ms = min(now_ms + IDLE_LOOK_MS, upkeep.check_ms, max(upkeep.aside_due_ms(now), now_ms))
     if zone.in_progress:
         due_ms = now_ms
     for role in zone.roles.values():
@@ -82,13 +82,15 @@ def _role_due_ms(zone: ZoneCopies, role: Primary, now_ms: int) -> int:
     settings, copy = zone.settings, role.copy
     if role.stage is Stage.GATHERING or role.row.active is not None or role.frozen or role.parts:
         return now_ms
+    if role.others():  # asked for about a second after a reset
+        return now_ms
     dues: list[int] = []
     if role.waiters:
         lease = role.lease
         if not lease.lapsed_ms:
             dues.append(lease.ms)
         elif role.gave_up_ms != lease.lapsed_ms:
-            dues.append(lease.lapsed_ms + settings.park_bound_ms)
+            dues.append(lease.lapsed_ms + zone.park_bound_ms)
     voters = role.row.voter_nodes
     for node, peer in role.peers.items():
         if not peer.promised:
@@ -102,7 +104,8 @@ def _role_due_ms(zone: ZoneCopies, role: Primary, now_ms: int) -> int:
                 told_ms = role.retries.sent_ms(Retry.POSITION, node)
                 repair_ms = peer.progress_ms + settings.repair_ms
                 dues.append(max(repair_ms, told_ms + settings.retry_ms))
-            if not peer.ready and node in voters and peer.lwm >= role.acked:
+            is_away = role.is_full_sync and node not in zone.online
+            if not peer.ready and node in voters and peer.lwm >= role.acked and not is_away:
                 dues.append(ready_due_ms(zone, role, node, peer))
     if role.stage is Stage.WAITING:
         ends = [peer.lease_until for peer in role.peers.values()]

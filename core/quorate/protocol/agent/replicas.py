@@ -91,10 +91,12 @@ class Replicas(ZoneCopies):
     def set_members(self, nodes: Iterable[NodeRecord]) -> None:
         """Take in the registered nodes; a new incarnation has forgotten what we sent it.
 
-        Roles depend on the stores and incarnations, and on nothing else of this.
+        Roles depend on the stores and incarnations; with FULL_SYNC also on who is online.
         """
         nodes = tuple(nodes)
         stores, incarnations = dict(self.stores), dict(self._incarnations)
+        # Where owners that leave are waited for, a role goes on without them at once.
+        online = self.online if self.record.acknowledges_by_all else None
         self.registered = {node.name: node.incarnation for node in nodes}
         self.online = frozenset([node.name for node in nodes if node.left_since_ms is None])
         for node in nodes:
@@ -105,7 +107,8 @@ class Replicas(ZoneCopies):
             self.domains[node.name] = node.failure_domain
             if known not in ((None, None), (store, node.incarnation)):
                 self.peer_started(node.name, self.now)  # a new store counts incarnations from 1
-        if (stores, incarnations) == (self.stores, self._incarnations):
+        is_same_online = online is None or online == self.online
+        if is_same_online and (stores, incarnations) == (self.stores, self._incarnations):
             return
         self.wake()
         for role in self.roles.values():

@@ -41,7 +41,8 @@ def told_to_adopt(zone: ZoneCopies, node: str, sync: Sync) -> None:
             # there before it; then only updates in flight are missing.
             need = max(need, sync.hwm)
         suppliers = _suppliers(zone, sync.partition, node)
-        begin(zone, Fill(copy, sync.lineage, need, suppliers, zone.settings))
+        aside = zone.aside_by(row, copy)
+        begin(zone, Fill(copy, sync.lineage, need, suppliers, zone.settings, aside=aside))
 
 
 def _suppliers(zone: ZoneCopies, partition: int, primary: str) -> list[str]:

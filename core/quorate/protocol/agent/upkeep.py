@@ -17,6 +17,8 @@ SURVEY_ROWS = 2000
 LOG_CHECK_MS = 1000
 AGE_MARK_MS = 60_000
 NEVER_MS = 1 << 62
+ASIDE_KEPT_MS = 24 * 3_600_000
+"""How long rows are kept that a reset has left."""
 DIGEST_KEPT_MS = 60_000
 """How long a digest is maintained after a request: many times as long as validators pause."""
 
@@ -40,6 +42,7 @@ class Upkeep:
         self._repair(now)
         self._expire(now)
         self._survey()
+        self._drop_aside(now)
         self.supply(now)
         if now.boot_ms >= self._check_ms:
             self._checked_ms = now.boot_ms
@@ -131,6 +134,17 @@ class Upkeep:
                 surveys[partition] = (chunk[-1][0], last)
             else:
                 del surveys[partition]
+
+    def _drop_aside(self, now: Now) -> None:
+        """Remove what was set aside long enough ago."""
+        for copy in self._zone.copies.values():
+            if copy.kept_aside and copy.drop_aside(now.wall_ms - ASIDE_KEPT_MS):
+                self._zone.touch(copy)
+
+    def aside_due_ms(self, now: Now) -> int:
+        """Return when something that is set aside is to be removed (boot ms); NEVER_MS: nothing."""
+        since = [e.since_ms for copy in self._zone.copies.values() for e in copy.kept_aside]
+        return now.boot_ms + min(since) + ASIDE_KEPT_MS - now.wall_ms if since else NEVER_MS
 
     def supply_later(self, node: str, ask: FetchSnapshot) -> None:
         """Queue one piece of a snapshot; the rate limit decides when it is sent."""

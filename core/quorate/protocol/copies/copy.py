@@ -27,11 +27,14 @@ from quorate.facts.update_counter import UpdateCounter
 from quorate.protocol.copies.record import (
     CopyRecord,
     PromiseRecord,
+    SetAside,
     drop_copy,
     read_copy,
     read_promise,
+    read_set_aside,
     write_copy,
     write_promise,
+    write_set_aside,
 )
 from quorate.protocol.messages.replication import Update
 from quorate.protocol.storage import Operation, Row, Storage
@@ -57,6 +60,7 @@ class Copy(UpdateCounter):
     - `bare`: a key deleted at or below it may lack its tombstone, whatever `settled` says
     - `purged`, `expired`: what this turn took from `tombstones` and `expiring`; it is put back if
       the batch is refused
+    - `kept_aside`: earlier rows that are kept for a while, because a reset left what they hold
     """
 
     __slots__ = (
@@ -67,6 +71,7 @@ class Copy(UpdateCounter):
         "expiring",
         "generation",
         "get",
+        "kept_aside",
         "last_term",
         "lease_until",
         "log_from",
@@ -102,6 +107,7 @@ class Copy(UpdateCounter):
         self.state = State.ABSENT
         self.purged: list[tuple[int, bytes]] = []
         self.expired: list[tuple[int, bytes]] = []
+        self.kept_aside: tuple[SetAside, ...] = ()
         self._reset()
 
     def _reset(self) -> None:
@@ -132,6 +138,7 @@ class Copy(UpdateCounter):
         The recorded LWM may be old.  The log continues it, because an update without a gap before
         it was applied in the batch that logged it.
         """
+        self.kept_aside = read_set_aside(self.storage, self.partition)
         kept = read_promise(self.storage, self.partition)
         if kept is None:
             self.promise_term, self.promise_holder = 0, None
@@ -241,15 +248,15 @@ class Copy(UpdateCounter):
         self.prepared, self.prepared_migration = row, migration_id
         self.save()
 
-    def evict(self, row: PartitionRow) -> None:
+    def evict(self, row: PartitionRow, aside: SetAside | None = None) -> None:
         """Delete the data, because a committed row newer than the copy does not name this node.
 
-        The promise stays, and is raised to the row's term if that is higher: an empty copy must
-        never help a primary that the row has replaced.
+        `aside`: the rows are kept under it. The promise stays, and is raised to the row's term if
+        that is higher: an empty copy must never help a primary that the row has replaced.
         """
         self._enter(State.RENTING)
         self.purged.extend(self.tombstones)
-        self.storage.drop_space(self.partition, self.generation)
+        self._replace_space(aside)
         self._drop_half_copy()
         self.storage.log_cut(self.partition, 1 << 62)
         drop_copy(self.storage, self.partition)
@@ -261,6 +268,28 @@ class Copy(UpdateCounter):
         self._reset()
         self.save_promise()
         self._enter(State.EVICTED)
+
+    def as_set_aside(self, reset_term: int, wall_ms: int) -> SetAside:
+        """Return what names the present rows once they are set aside."""
+        return SetAside(self.generation, wall_ms, reset_term, self.last_term, self.lwm)
+
+    def _replace_space(self, aside: SetAside | None) -> None:
+        """Remove the rows, or keep them aside."""
+        if aside is None:
+            self.storage.drop_space(self.partition, self.generation)
+        else:
+            self.kept_aside += (aside,)
+            write_set_aside(self.storage, self.partition, self.kept_aside)
+
+    def drop_aside(self, since_ms: int) -> bool:
+        """Remove what was set aside at the wall time `since_ms` or before; return whether any."""
+        old = tuple(each for each in self.kept_aside if each.since_ms <= since_ms)
+        for each in old:
+            self.storage.drop_space(self.partition, each.generation)
+        if old:
+            self.kept_aside = tuple(each for each in self.kept_aside if each not in old)
+            write_set_aside(self.storage, self.partition, self.kept_aside)
+        return bool(old)
 
     def _drop_half_copy(self) -> None:
         """Remove the rows of an interrupted full copy, perhaps of an earlier process."""
@@ -427,18 +456,19 @@ class Copy(UpdateCounter):
         prefix: int,
         undo: dict[bytes, Row | None],
         full: tuple[int, int] | None = None,
+        aside: SetAside | None = None,
     ) -> None:
         """Adopt `lineage`, in the turn's one batch.
 
         - `prefix`: own rows up to this counter are valid under the lineage
         - `undo`: keys touched above `prefix`, with the supplier's rows
         - `full` = (generation, counter): rows of that generation, complete up to the counter,
-          replace ours
+          replace ours; `aside`: ours are kept under it
 
         Then held updates that are valid under the lineage are applied, in order of counter.
         """
         if full is not None:
-            self.storage.drop_space(self.partition, self.generation)
+            self._replace_space(aside)
             self.generation, prefix = full
             self._use_space()
             self.tombstones.clear()

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from quorate.facts.lineage import Lineage
 from quorate.protocol.copies.copy import Copy
+from quorate.protocol.copies.record import SetAside
 from quorate.protocol.copies.supply import TOO_MUCH
 from quorate.protocol.messages.master import TransferProgress
 from quorate.protocol.messages.message import Message
@@ -51,7 +52,8 @@ class Fill:
     `suppliers` are the nodes to ask, in this order.  Unless it is a refill, one of them is the
     primary, which sent the Sync and has everything.  `refill`: the token of a refill, None for any
     other fill.  In a refill the copy has already adopted the term and goes on acknowledging
-    updates; only its rows are replaced.
+    updates; only its rows are replaced.  `aside`: if the copy's rows are to be undone, a snapshot
+    replaces them and they are kept under it; None: they are undone key by key where that is less.
     """
 
     __slots__ = (
@@ -70,6 +72,7 @@ class Fill:
         "_space",
         "_suppliers",
         "_unable",
+        "aside",
         "bytes_done",
         "bytes_total",
         "copy",
@@ -92,8 +95,10 @@ class Fill:
         settings: ProtocolSettings,
         *,
         refill: str | None = None,
+        aside: SetAside | None = None,
     ) -> None:
         self.copy = copy
+        self.aside = aside
         self.term = lineage.last_term
         self.lineage = lineage
         self._suppliers = tuple(suppliers)
@@ -145,6 +150,9 @@ class Fill:
             self._go_full(FullReason.NO_HISTORY if is_behind else FullReason.DIVERGENT)
             return
         if copy.lwm <= prefix:
+            return
+        if self.aside is not None:
+            self._go_full(FullReason.DIVERGENT)
             return
         touched = copy.touched_keys(prefix + 1, copy.lwm)
         if touched is None:
@@ -248,7 +256,9 @@ class Fill:
         full = (self.generation, self._chunk_floor) if self.is_full else None
         self._space = None
         lineage = self.copy.lineage if self.is_refill else self.lineage  # its own, folded since
-        self.copy.adopt(lineage, self._agreed(), self.undo_rows, full)
+        agreed = self._agreed()
+        aside = self.aside if self.copy.lwm > agreed else None
+        self.copy.adopt(lineage, agreed, self.undo_rows, full, aside)
 
     def ask(self, zone: str, now_ms: int) -> list[tuple[str, Message]]:
         """Return the next request to send; none while an answer is awaited."""

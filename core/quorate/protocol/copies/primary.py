@@ -92,6 +92,7 @@ class Primary:
     - `peers`: node -> the copy of each other voter, and of the destination of a migration
     - `stores`: node -> the store that the row names for it
     - `voters`: how the row's voters are counted outside joint mode
+    - `is_full_sync`: an update also needs every online owner to be acknowledged
     - `joint`: the migration whose voters must agree, too; None outside joint mode
     - `announced`: the acknowledged and the settled counter that were last announced, at
       `announced_ms` (0: never, or it is to be repeated)
@@ -134,6 +135,7 @@ class Primary:
         "handed_over",
         "has_reported",
         "holder",
+        "is_full_sync",
         "joint",
         "lease",
         "lease_until",
@@ -160,8 +162,10 @@ class Primary:
         holder: Holder,
         registered: Mapping[str, str],
         now_ms: int,
+        is_full_sync: bool = False,
     ) -> None:
         self.copy = copy
+        self.is_full_sync = is_full_sync
         self._registered = registered  # node -> its store, as registered now
         self.row = row
         self.holder = holder
@@ -210,6 +214,9 @@ class Primary:
                 # reported.
                 self.peers.pop(newcomer, None)
             stores.setdefault(newcomer, migration.destination.store)
+        if self.asks_others:
+            for voter in row.left_by_reset:
+                stores.setdefault(voter.node, voter.store)
         stores.pop(self.holder.node, None)
         for node in [n for n in self.peers if self.stores.get(n) != stores.get(n)]:
             del self.peers[node]
@@ -230,6 +237,19 @@ class Primary:
             peers.append(Peer())
         quorum_index = len(row.voters) - self._needed(row.voters)
         self.voters = CountedVoters(tuple(nodes), tuple(peers), votes, quorum_index)
+
+    @property
+    def asks_others(self) -> bool:
+        """Whether copies that a reset left are asked for what they hold: before its adoption."""
+        reset = self.row.reset
+        return reset is not None and self.copy.last_term < reset.term
+
+    def others(self) -> list[tuple[str, Peer]]:
+        """Return the copies that are asked although they do not vote, by node."""
+        if not self.asks_others:
+            return []
+        nodes = [voter.node for voter in self.row.left_by_reset]
+        return [(node, self.peers[node]) for node in nodes if node in self.peers]
 
     def _needed(self, voters: tuple[Voter, ...]) -> int:
         """Return how many of `voters` make a quorum; below a majority only if stores are gone."""
@@ -271,10 +291,23 @@ class Primary:
             if voters.votes:
                 ranked.append(self.copy.durable_lwm)
             ranked.sort()
-            return ranked[voters.quorum_index]
-        value = {n: peer.lwm for n, peer in self.peers.items() if peer.adopted}
-        value[self.holder.node] = self.copy.durable_lwm
-        return self._quorum(value)
+            reached = ranked[voters.quorum_index]
+        else:
+            value = {n: peer.lwm for n, peer in self.peers.items() if peer.adopted}
+            value[self.holder.node] = self.copy.durable_lwm
+            reached = self._quorum(value)
+        return min(reached, self._by_all_owners()) if self.is_full_sync else reached
+
+    def _by_all_owners(self) -> int:
+        """Return the counter up to which every online owner durably holds every update.
+
+        A copy that the master was told is ready counts as an owner: it may be one by now.
+        """
+        lowest, owners = self.copy.durable_lwm, self.row.owners
+        for node, peer in self.peers.items():
+            if node in owners or (peer.ready_ms >= 0 and peer.adopted):
+                lowest = min(lowest, peer.lwm if peer.adopted else -1)
+        return lowest
 
     def settled(self) -> int:
         """Return the counter up to which every voter and the destination hold all updates."""
@@ -504,7 +537,7 @@ class Primary:
         Source: docs/protocol.md, section 5, steps 3 and 4.
         """
         copy = self.copy
-        voters = {voter.node for voter in self.row.voters}
+        voters = {voter.node for voter in self.row.voters} | {node for node, _ in self.others()}
         answers = {n: p.answer for n, p in sorted(self.peers.items()) if p.answer and n in voters}
         lineage = copy.lineage
         for answer in answers.values():

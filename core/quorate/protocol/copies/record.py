@@ -40,13 +40,30 @@ class PromiseRecord(msgspec.Struct, frozen=True, array_like=True):
     row: PartitionRow | None = None
 
 
+class SetAside(msgspec.Struct, frozen=True, array_like=True):
+    """The rows that a copy had in a line of history which a reset left; nothing reads them.
+
+    - `generation`: of their space
+    - `since_ms`: the wall time at which they were set aside
+    - `reset_term`: the term that the reset began
+    - `last_term`, `lwm`: the copy's position then
+    """
+
+    generation: int
+    since_ms: int
+    reset_term: int
+    last_term: int
+    lwm: int
+
+
 _decode_copy = msgspec.msgpack.Decoder(CopyRecord).decode
 _decode_promise = msgspec.msgpack.Decoder(PromiseRecord).decode
+_decode_set_aside = msgspec.msgpack.Decoder(tuple[SetAside, ...]).decode
 
 
 def recorded_partitions(storage: Storage) -> list[int]:
-    """Return the partitions with a record: of a copy, or of the promise of a copy that is gone."""
-    names = [name for kind in (b"c", b"p") for name, _ in storage.records(kind)]
+    """Return the partitions with a record: of a copy, or of what is left of one that is gone."""
+    names = [name for kind in (b"c", b"p", b"a") for name, _ in storage.records(kind)]
     return sorted({int(name[1:]) for name in names})
 
 
@@ -77,15 +94,37 @@ def write_promise(storage: Storage, partition: int, record: PromiseRecord) -> No
     storage.record_put(_promise_name(partition), _encode(record))
 
 
+def read_set_aside(storage: Storage, partition: int) -> tuple[SetAside, ...]:
+    """Return what was set aside of the partition, oldest first."""
+    data = storage.record_get(_set_aside_name(partition))
+    return _decode_set_aside(data) if data is not None else ()
+
+
+def write_set_aside(storage: Storage, partition: int, kept: tuple[SetAside, ...]) -> None:
+    """Put the list of what is set aside into the batch."""
+    if kept:
+        storage.record_put(_set_aside_name(partition), _encode(kept))
+    else:
+        storage.record_drop(_set_aside_name(partition))
+
+
 def record_names(partitions: Collection[int]) -> frozenset[bytes]:
     """Return the names of all records of these partitions."""
     return frozenset(
-        [name for each in partitions for name in (_copy_name(each), _promise_name(each))]
+        [
+            name
+            for each in partitions
+            for name in (_copy_name(each), _promise_name(each), _set_aside_name(each))
+        ]
     )
 
 
 def _copy_name(partition: int) -> bytes:
     return b"c%05d" % partition
+
+
+def _set_aside_name(partition: int) -> bytes:
+    return b"a%05d" % partition
 
 
 def _promise_name(partition: int) -> bytes:

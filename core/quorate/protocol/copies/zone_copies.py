@@ -12,17 +12,20 @@ from quorate.facts.errors import InvariantError
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder
-from quorate.facts.zone import ZoneRecord
+from quorate.facts.zone import NEVER_MS, ConsistencyMode, ZoneRecord
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.fill import Fill
 from quorate.protocol.copies.leases import Leases
 from quorate.protocol.copies.outbox import Outbox
 from quorate.protocol.copies.primary import Primary, Waiter
-from quorate.protocol.copies.record import recorded_partitions
+from quorate.protocol.copies.record import SetAside, recorded_partitions
 from quorate.protocol.copies.role_state import Stage
 from quorate.protocol.messages.replication import Batch
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Storage
+
+RESET_SLACK_MS = 2_000
+"""What a reset takes after its time, at most: the row, and the activation of the survivor."""
 
 
 class Finished(NamedTuple):
@@ -98,6 +101,18 @@ class ZoneCopies:
             copy.recover()
             copy.lease_until = leases.granted_until("")
 
+    @property
+    def park_bound_ms(self) -> int:
+        """How long clients' commands wait for a primary (ProtocolSettings.park_bound_ms).
+
+        In HIGH_AVAILABILITY at least as long as it takes to reset a partition: the loss of a
+        majority is a pause and no error, unless the zone's time is Never.
+        """
+        bound_ms, record = self.settings.park_bound_ms, self.record
+        if record.mode is not ConsistencyMode.HIGH_AVAILABILITY or record.reset_ms >= NEVER_MS:
+            return bound_ms
+        return max(bound_ms, self.settings.failure_detection_ms + record.reset_ms + RESET_SLACK_MS)
+
     def wake(self: Self) -> None:
         """Have the next tick and the end of each turn visit the zone: something happens in it."""
         self.look_ms = 0
@@ -119,13 +134,27 @@ class ZoneCopies:
         return row.primary.node if row is not None and row.primary is not None else ""
 
     def names_me(self, row: PartitionRow) -> bool:
-        """Return whether the row names us, with our present store, as voter or destination."""
-        if any(v.node == self.me.node and v.store == self.me.store for v in row.voters):
-            return True
+        """Return whether the row lets us, with our present store, keep a copy.
+
+        It does if we vote, or are the destination, or did so before a reset.
+        """
+        for voters in (row.voters, row.left_by_reset):
+            if any(v.node == self.me.node and v.store == self.me.store for v in voters):
+                return True
         newcomer = row.destination
         return newcomer is not None and (
             (newcomer.node, newcomer.store) == (self.me.node, self.me.store)
         )
+
+    def aside_by(self, row: PartitionRow | None, copy: Copy) -> SetAside | None:
+        """Return the name for the copy's rows if a reset has left what they hold; None if not.
+
+        Copies in memory are not kept.
+        """
+        reset = row.reset if row is not None else None
+        if reset is None or copy.last_term >= reset.term or not self.record.persistent:
+            return None
+        return copy.as_set_aside(reset.term, self.now.wall_ms) if copy.lwm else None
 
     # --- copies ----------------------------------------------------------------------------------
 

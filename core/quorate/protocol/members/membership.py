@@ -17,6 +17,9 @@ from quorate.facts.topology import Happening, Holder, NodeRecord, Voter
 from quorate.protocol.messages.handshake import Hello, RefusalCode, Refused
 from quorate.protocol.messages.master import CopyReport
 
+FOREVER_MS = 1 << 60
+"""The time for which an agent that is not registered has been gone."""
+
 
 class Past(NamedTuple):
     """A change of the topology, as it was last stored, and when it was by this master's clock.
@@ -309,6 +312,16 @@ class ZoneNodes:
         if agent.online:
             return agent.record.zone_store(self._persistent) != store
         return agent.has_left
+
+    def unchanged_ms(self, voter: Voter, now: Now) -> int:
+        """Return how long ago the voter's node last joined, left, or began to refuse the zone."""
+        agent = self._agents.get(voter.node)
+        if agent is None or agent.since is None:
+            return FOREVER_MS
+        refusal = self.refusal(voter.node)
+        if refusal is not None and agent.online:
+            return max(now.boot_ms - refusal.since_ms, 0)
+        return agent.since.aged(now).age_ms
 
     def gone_voters(self, row: PartitionRow) -> tuple[str, ...]:
         """Return the row's voters that have left, or whose store is not the one that votes."""

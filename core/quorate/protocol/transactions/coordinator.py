@@ -160,7 +160,7 @@ class Coordinator:
         if now_ms >= self.deadline_ms:
             if self.stage is AttemptStage.PREPARING:
                 return self.abort(Outcome.NOT_EXECUTED)
-            grace = self._zone.settings.park_bound_ms
+            grace = self._zone.park_bound_ms
             if now_ms >= self.deadline_ms + grace:
                 if self.stage is AttemptStage.DECIDING:
                     return Ended(self.cargo, Outcome.UNKNOWN)

@@ -1,6 +1,7 @@
 """Whether a partition can be written and read, as far as the master knows."""
 
 import enum
+from collections.abc import Mapping
 
 from quorate.facts.partition_row import PartitionRow, is_quorum
 from quorate.protocol.members.membership import ZoneNodes
@@ -73,3 +74,17 @@ def _may_be_read(part: PartitionState, node: str, nodes: ZoneNodes) -> bool:
         return True
     copy = nodes.report(node, part.row.partition)
     return copy is not None and copy.adopted and copy.last_term >= part.row.term
+
+
+def data_loss(parts: Mapping[int, PartitionState], replicas: int) -> str:
+    """Return which partitions narrowed to one voter and lack copies since, as a sentence, or ""."""
+    rows = [part.row for part in parts.values() if part.row.reset is not None]
+    narrow = [row for row in rows if row.left_by_reset or len(row.owners) < replicas]
+    if not narrow:
+        return ""
+    left = sorted({voter.node for row in narrow for voter in row.left_by_reset})
+    about = (
+        f"{len(narrow)} partitions from {min(row.partition for row in narrow)} on lost the majority"
+        " of their voters and narrowed to one of them; what it did not hold is lost"
+    )
+    return f"{about}; copies that were left: on {', '.join(left)}" if left else about

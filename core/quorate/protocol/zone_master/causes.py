@@ -24,6 +24,8 @@ class Cause(enum.Enum):
     LEFT_NO_QUORUM = "{} left, no quorum"
     OWNS_AGAIN = "{} is an owner again"
     REBUILT = "rebuilt from the agents' data"
+    RESET = "{} left and the majority was lost: {} alone votes"
+    GIVEN_UP_COPY = "the copies on {} that a reset left are not needed any more"
     STARTED_EMPTY = "every copy was lost: started empty"
     WRITTEN_AGAIN = "restored after another client changed it"
 
@@ -57,6 +59,7 @@ _TOLD_ELSEWHERE = frozenset(
         Cause.ROLLED_BACK,
         Cause.OWNS_AGAIN,
         Cause.STARTED_EMPTY,
+        Cause.RESET,
     }
 )
 

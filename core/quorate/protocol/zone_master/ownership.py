@@ -4,12 +4,18 @@ Source: docs/protocol.md, sections 2, 6 and 7. Each result is a well-formed row 
 version. The caller writes it under compare-and-set and publishes it only after that.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
 from quorate.facts.errors import InvariantError
-from quorate.facts.partition_row import Migration, PartitionRow, check_row
+from quorate.facts.partition_row import (
+    Migration,
+    PartitionRow,
+    Reset,
+    check_row,
+    reset_without,
+)
 from quorate.facts.topology import Holder, Voter
 
 
@@ -70,6 +76,37 @@ def with_owner(row: PartitionRow, node: str) -> PartitionRow:
     else:
         replicas.append(node)
     after = msgspec.structs.replace(row, version=row.version + 1, replicas=tuple(replicas))
+    return _checked(row, after)
+
+
+def reset_to(row: PartitionRow, survivor: Holder, above: int = 0) -> PartitionRow:
+    """Return the row in which `survivor` alone votes, and serves in a new term.
+
+    All others that voted, and the destination of an active migration, keep their copies. What only
+    they hold is lost unless the survivor can still fetch it. The version is at least `above`.
+    """
+    version = max(row.version + _step(row), above)
+    destination = row.destination
+    moving = [] if destination is None else [Voter(destination.node, destination.store)]
+    stores = {voter.node: voter for voter in (*row.left_by_reset, *moving, *row.voters)}
+    voter = stores.pop(survivor.node)
+    after = PartitionRow(
+        row.partition,
+        version,
+        version,
+        survivor,
+        (survivor.node,),
+        (voter,),
+        reset=Reset(version, tuple(stores[node] for node in sorted(stores))),
+    )
+    return _checked(row, after)
+
+
+def without_left(row: PartitionRow, nodes: Collection[str]) -> PartitionRow:
+    """Return the row that keeps no copy any more which a reset left on `nodes`."""
+    after = msgspec.structs.replace(
+        row, version=row.version + 1, reset=reset_without(row.reset, nodes)
+    )
     return _checked(row, after)
 
 

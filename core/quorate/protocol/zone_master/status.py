@@ -6,6 +6,7 @@ partitions each time would cost more than all its decisions.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -16,11 +17,15 @@ from quorate.protocol.members.full_storages import FullStorages
 from quorate.protocol.members.membership import ZoneNodes
 from quorate.protocol.messages.events import LOST_NAMED_MAX
 from quorate.protocol.messages.master import TransferProgress
-from quorate.protocol.status import MigrationStatus, ZoneStatus
-from quorate.protocol.zone_master.availability import Availability, availability, voters_online
+from quorate.protocol.status import MigrationStatus, TimerStatus, ZoneStatus
+from quorate.protocol.zone_master.availability import (
+    Availability,
+    availability,
+    data_loss,
+    voters_online,
+)
 from quorate.protocol.zone_master.decide_partition import PartitionState
 from quorate.protocol.zone_master.rebalance import Rebalance
-from quorate.protocol.zone_master.timers import ZoneTimers
 from quorate.protocol.zone_master.zone import Parts
 
 UNAVAILABLE_NAMED_MAX = 100
@@ -78,6 +83,12 @@ class Moved:
             self.migrations_done += 1
 
 
+class HasTimers(Protocol):
+    """Something of which timers run."""
+
+    running: tuple[TimerStatus, ...]
+
+
 class ZoneView:
     """The cached status of one zone. The objects that it reads belong to the zone's master."""
 
@@ -87,7 +98,8 @@ class ZoneView:
         parts: Parts,
         nodes: ZoneNodes,
         rebalance: Rebalance,
-        timers: ZoneTimers,
+        timers: HasTimers,
+        resets: HasTimers,
         moved: Moved,
         full: FullStorages,
     ) -> None:
@@ -96,6 +108,7 @@ class ZoneView:
         self._nodes = nodes
         self._rebalance = rebalance
         self._timers = timers
+        self._resets = resets
         self._moved = moved
         self._full = full
         self._known: ZoneStatus | None = None
@@ -120,6 +133,7 @@ class ZoneView:
             self._nodes.holders(),
             self._full.by_node(),
             self._timers.running,
+            self._resets.running,
             self._retries.stuck(record.uid),
         )
         known = self._known
@@ -141,7 +155,8 @@ class ZoneView:
             placed=record.placed,
             rebuilding=record.recovering,
             ownership=ownership,
-            timers=self._timers.running,
+            timers=self._timers.running + self._resets.running,
+            data_loss=data_loss(self._parts, record.replicas),
             stuck=self._retries.stuck(record.uid),
             misfits=self._rebalance.misfits(record),
         )

@@ -25,6 +25,16 @@ class Parts(dict[int, PartitionState]):
         """Return the voters of all rows, also those of the rows' sets."""
         return {voter for part in self.values() for each in part.row.voter_sets for voter in each}
 
+    def names(self, node: str) -> bool:
+        """Return whether any row names `node`."""
+        for part in self.values():
+            row = part.row
+            if any(voter.node == node for voter in (*row.voters, *row.left_by_reset)):
+                return True
+            if row.destination is not None and row.destination.node == node:
+                return True
+        return False
+
     def forget(self, partition: int) -> None:
         """Remove the part of a partition that has no row for now."""
         if super().pop(partition, None) is not None:

@@ -39,6 +39,7 @@ from quorate.protocol.zone_master.preview import zone_preview
 from quorate.protocol.zone_master.publish_rows import RowPublisher
 from quorate.protocol.zone_master.rebalance import Rebalance
 from quorate.protocol.zone_master.recovery.rebuild_zone import ZoneRecovery
+from quorate.protocol.zone_master.recovery.reset import Resets
 from quorate.protocol.zone_master.recovery.start_empty import EmptyStart
 from quorate.protocol.zone_master.status import Moved, ZoneView
 from quorate.protocol.zone_master.timers import ZoneTimers
@@ -65,6 +66,7 @@ class ZoneMaster(Zone):
         self._rebalance = Rebalance(cluster, self.nodes, self.parts, self.fitting)
         self.timers = ZoneTimers(cluster, self)
         self._empty_start = EmptyStart(cluster, self, self._rebalance)
+        self._resets = Resets(cluster, self)
         self._publisher = RowPublisher(cluster)
         self._deletion = ZoneDeletion(cluster, record.uid)
         self._moved = Moved()
@@ -79,6 +81,7 @@ class ZoneMaster(Zone):
             self.nodes,
             self._rebalance,
             self.timers,
+            self._resets,
             self._moved,
             self._full,
         )
@@ -107,15 +110,12 @@ class ZoneMaster(Zone):
 
     def names(self, node: str) -> bool:
         """Return whether any row names `node`."""
-        for part in self.parts.values():
-            newcomer = part.row.destination
-            if node in part.row.voter_nodes or (newcomer is not None and newcomer.node == node):
-                return True
-        return False
+        return self.parts.names(node)
 
     def topology_changed(self) -> None:
         """Look at every partition again: an agent joined, left or is leaving."""
         self._rebalance.topology_changed()
+        self._resets.topology_changed()
         self.parts.changes += 1  # the status of a partition depends on the online agents
         self._pass_ms = -(1 << 40)
         self._is_quiet = False
@@ -156,6 +156,7 @@ class ZoneMaster(Zone):
             if part is None:
                 continue
             self._cluster.newer_rows.note(self.record.uid, part.row, node, copy)
+            self._resets.note_position(copy.partition, copy.hwm)
             if copy.adopted:
                 self._rebalance.note_size(copy.partition, copy.size)
 
@@ -173,10 +174,7 @@ class ZoneMaster(Zone):
         self._rebalance.note_refilling(node, report.refilling.get(self.record.uid, ()))
 
     def stood_still(self, now: Now) -> None:
-        """Restart the timeouts of migrations, because this process was suspended.
-
-        What migrations reported meanwhile is still unread.
-        """
+        """Restart the timeouts of migrations: the process was suspended, reports are unread."""
         for partition, part in list(self.parts.items()):
             if part.row.active is not None:
                 caught_up_ms = now.boot_ms if part.caught_up else -1
@@ -277,6 +275,7 @@ class ZoneMaster(Zone):
             is_still = is_whole and not self.decided and not self._writing
             self._events.look(self._rebalance, self._moved, is_still)
             self._empty_start.look(self._writing, now)
+            self._resets.look(self._writing, now)
             was_quiet = self._is_quiet
             self._is_quiet = is_still and self._rebalance.is_at_rest(self.record)
             if self._is_quiet and not was_quiet:  # spread the zones' full passes over time

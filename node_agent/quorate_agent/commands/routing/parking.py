@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from quorate.protocol.copies.primary import Primary
+from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate_agent.clients.connection import ClientConnection, Slot
 from quorate_agent.metrics import AgentMetrics
 from quorate_agent.resp import replies
@@ -17,12 +18,12 @@ from quorate_agent.resp.command import Command
 
 
 class Parking:
-    """The parked commands of one zone's clients here; each waits at most `bound_ms` from its
+    """The parked commands of one zone's clients here; each waits at most `park_bound_ms` from its
     arrival."""
 
-    def __init__(self, bound_ms: int, metrics: AgentMetrics) -> None:
+    def __init__(self, replicas: ZoneCopies, metrics: AgentMetrics) -> None:
         self.arrived_ms = 0  # of the command that is being executed
-        self._bound_ms = bound_ms
+        self._replicas = replicas
         self._metrics = metrics
         self._slots: list[Slot] = []
         self._locked: dict[Slot, Primary] = {}  # those that wait for a transaction's locks
@@ -41,7 +42,7 @@ class Parking:
         """Return a slot that the connection's later commands wait for.
 
         Returns None if the command's bound is over: it is answered with -CLUSTERDOWN."""
-        deadline = self.arrived_ms + self._bound_ms
+        deadline = self.arrived_ms + self._replicas.park_bound_ms
         if slot is None:
             if deadline <= now_ms:
                 self._metrics.clusterdown.inc()

@@ -179,7 +179,7 @@ class ZoneOverview:
     def _remembered_count(self, role: Primary) -> int:
         """Return how many rows hold stored replies; some time after a change of primaries there are
         none."""
-        if self._clock.boot_ms() - role.began_ms > KEPT_MS + self.replicas.settings.park_bound_ms:
+        if self._clock.boot_ms() - role.began_ms > KEPT_MS + self.replicas.park_bound_ms:
             return 0
         keys = {key for _, key in role.copy.expiring if is_reserved(key)}
         rows = [role.copy.get(key) for key in keys]

@@ -44,7 +44,7 @@ class EmptyStart:
         lost = [
             row
             for row in (part.row for part in zone.parts.values())
-            if row.active is None and zone.nodes.is_lost(row)
+            if row.active is None and zone.nodes.is_lost(row) and not row.left_by_reset
         ]
         if not lost or now.boot_ms - cluster.began_ms < cluster.settings.failure_detection_ms:
             return

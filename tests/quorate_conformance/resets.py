@@ -1,0 +1,125 @@
+"""Judges a story of a zone in HIGH_AVAILABILITY: its steps, on the real master and real copies.
+
+Ours departs in these: the time is the zone's own (the reference has one for the cluster, 0 s), all
+copies vote (it has learners above five), and returned copies are set aside instead of wiped.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from quorate.facts.zone import NEVER_MS, ZoneRecord
+from quorate_conformance.case_files import Case
+from quorate_conformance.reductions import PROSE
+from quorate_sim.scenario import Scenario
+
+CHAIN = "the chain of assignments, by which a restart finds the last writers, is not built yet"
+_MANUAL = "a reset by a person is not built yet"
+_LEARNERS = "every copy votes: there are no learners to take over"
+_PROFILES = "filters and profiles are judged by zone_cases; a reset does not look at them"
+NOT_JUDGED = {
+    "negative_timeout_rejected": "the schema refuses it before there is a zone (test_crds)",
+    "manual_reset_before_timer_then_automatic": _MANUAL,
+    "returned_node_is_wiped": "a returned copy is filled anew, or set aside (test_resets)",
+    "ordinary_rebalance_in_ha_zone": (
+        "a voter that is away keeps its vote until another node has its copy"
+    ),
+    "reset_then_filter_moves_zone": _PROFILES,
+    "reset_respects_storage_profile": _PROFILES,
+    "all_voters_lost_learners_take_over": _LEARNERS,
+    "restart_waits_for_last_writer": CHAIN,
+    "change_storage_profile_before_reset": _PROFILES,
+    "manual_reset_restores_replicas": _MANUAL,
+    "manual_reset_only_named_partition": _MANUAL,
+    "old_peer_starts_when_pending_not_forced": _MANUAL,
+    "planned_of_reset_overwritten_by_scale_down": _MANUAL,
+    "pending_copy_is_source_when_all_stable_lost": _MANUAL,
+    "reset_tie_breaks_by_name": "the survivor is chosen by reports (test_resets)",
+    "custom_quorum_blocks_reset": _MANUAL,
+    "chain_on_automatic_resets": CHAIN,
+    "chain_collapses_on_graceful": CHAIN,
+}
+SETTLED_MS = 4_000
+"""Longer than the master takes to notice a loss and to reset."""
+
+
+def judge_of(case: Case) -> Callable[[Case], None] | str:
+    """The judge, or why there is none."""
+    if case.section == "reset_rule":
+        return PROSE
+    return NOT_JUDGED.get(case.name, _judge)
+
+
+def _judge(case: Case) -> None:
+    zone = case.facts["zone"]
+    is_high = zone["mode"] == "HIGH_AVAILABILITY"
+    seconds = int(zone["reset_timeout"].split()[0])
+    teller = _Teller(len(zone["nodes"]), zone["replicas"], seconds * 1000 if is_high else NEVER_MS)
+    for step in case.facts["steps"]:
+        teller.take(step)
+
+
+class _Teller:
+    """Does the steps of one story. Its nodes n0, n1, … are the agents a1, a2, …"""
+
+    def __init__(self, agents: int, replicas: int, reset_ms: int) -> None:
+        self._story = Scenario(agents, replicas, reset_ms=reset_ms)
+        self._written: dict[bytes, bytes] = {}
+
+    def take(self, step: dict[str, Any]) -> None:
+        """Do one step, and check what it expects."""
+        story = self._story
+        if "write" in step or not self._written:
+            self._write()
+        for node in step.get("stop", ()):
+            story.crash(_agent(node))
+        for node in step.get("start", ()):
+            name = _agent(node)
+            story.start(name) if name in story.cluster.agents else story.add(name)
+        if "alter" in step:
+            self._alter(step["alter"])
+        self._expect(step.get("expect", {}))
+
+    def _write(self) -> None:
+        key = b"k%d" % len(self._written)
+        self._story.written(self._story.wait_for_primary(), key, b"v" + key)
+        self._written[key] = b"v" + key
+
+    def _alter(self, text: str) -> None:
+        what, _, number = text.rpartition(" ")
+        field = {"REPLICAS": "replicas", "AUTO SCALE DOWN": "scale_down_ms"}[what]
+        value = int(number) * (1000 if field.endswith("_ms") else 1)
+        cluster = self._story.cluster
+        record: ZoneRecord = msgspec.structs.replace(cluster.zones["zone"], **{field: value})
+        cluster.zones["zone"] = record
+        master = cluster.masters[-1]
+        master.run(lambda: master.declare(record))
+
+    def _expect(self, expected: dict[str, Any]) -> None:
+        story = self._story
+        if "stable" in expected:
+            wanted = {_agent(node) for node in expected["stable"]}
+            story.wait(
+                lambda: {*story.row.voter_nodes} == wanted,
+                f"stable is {expected['stable']}",
+                60_000,
+            )
+        else:
+            story.run(SETTLED_MS)
+        if "reset_requests" in expected:
+            assert (story.row.reset is not None) == bool(expected["reset_requests"])
+        for node in expected.get("values_present_on", ()):
+            self._expect_values(_agent(node))
+
+    def _expect_values(self, agent: str) -> None:
+        copy = self._story.copy(agent)
+        self._story.wait(lambda: copy.adopted, f"{agent} has adopted")
+        for key, value in self._written.items():
+            row = copy.get(key)
+            assert row is not None
+            assert row.value == value
+
+
+def _agent(node: str) -> str:
+    return f"a{int(node.removeprefix('n')) + 1}"

@@ -1,0 +1,41 @@
+"""Resets of HIGH_AVAILABILITY zones: these rules switched off."""
+
+from collections.abc import Collection
+from contextlib import AbstractContextManager
+
+from quorate.facts.partition_row import PartitionRow, majority
+from quorate.facts.time import Now
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.zone_master.decide_partition import PartitionState
+from quorate.protocol.zone_master.recovery import reset
+from quorate.protocol.zone_master.recovery.reset import Resets
+from quorate_sim.changed import changed
+
+
+def full_sync_forgotten() -> AbstractContextManager[None]:
+    """A write is acknowledged as soon as a majority of the voters has it."""
+    return changed(ZoneRecord, "acknowledges_by_all", property(lambda self: False))
+
+
+def minority_is_enough() -> AbstractContextManager[None]:
+    """A partition is reset as soon as one of its voters is lost."""
+
+    def is_quorum(row: PartitionRow, here: Collection[str], dead: Collection[str]) -> bool:
+        return len(here) == len(row.voters)
+
+    return changed(reset, "is_quorum", is_quorum)
+
+
+def one_loss_counts_twice() -> AbstractContextManager[None]:
+    """Copies that a reset left still count for the majority of the voters."""
+
+    def lost_ms(self: Resets, part: PartitionState, now: Now) -> int | None:
+        row = part.row
+        before = [*row.voters, *row.left_by_reset]
+        there = [voter for voter in before if self._there(voter) is not None]
+        if row.left_by_reset and len(there) < majority(len(before)):
+            return 1 << 40
+        return _lost_ms(self, part, now)
+
+    _lost_ms = Resets._majority_lost_ms
+    return changed(Resets, "_majority_lost_ms", lost_ms)

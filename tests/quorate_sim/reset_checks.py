@@ -1,0 +1,144 @@
+"""What resets of HIGH_AVAILABILITY zones may do, and what clients may see after one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from quorate.facts.errors import InvariantError
+from quorate.facts.partition_row import PartitionRow, is_quorum
+from quorate.facts.topology import NodeRecord, Voter
+from quorate.facts.zone import ConsistencyMode, SyncWrites
+from quorate.protocol.copies.primary import Primary
+from quorate_sim.linearizability import Call, check_key
+
+if TYPE_CHECKING:
+    from quorate_sim.clients import Op
+    from quorate_sim.cluster import Cluster
+
+Where = tuple[str, int]
+"""Zone and partition."""
+
+READS = ("get",)
+
+
+class ResetChecks:
+    """Watches the resets of all zones.
+
+    - `lost`: by partition, how many acknowledged updates its resets have lost
+    - `left_ops`: commands that were answered by a line of history which a reset had left
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.lost: dict[Where, int] = {}
+        self.left_ops: set[int] = set()
+        self._cluster = cluster
+        self._terms: dict[Where, int] = {}
+        self._may_lose_nothing: set[Where] = set()
+        self._adopted: dict[Where, int] = {}
+        self._adopted_us: dict[Where, int] = {}
+
+    def is_one(
+        self, uid: str, old: PartitionRow, row: PartitionRow, known: Mapping[str, NodeRecord]
+    ) -> bool:
+        """Whether `row` resets the partition; an error unless that was allowed.
+
+        `known`: who was registered as the master knew it.
+        """
+        before = old.reset.term if old.reset is not None else 0
+        if row.reset is None or row.reset.term == before:
+            return False
+        record = self._cluster.zones[uid]
+        if record.mode is not ConsistencyMode.HIGH_AVAILABILITY:
+            raise InvariantError(f"reset: zone {uid} is {record.mode}: {old}, {row}")
+        stores = {
+            name: each.zone_store(record.persistent)
+            for name, each in known.items()
+            if each.left_since_ms is None
+        }
+        dead = [
+            voter.node
+            for voter in old.voters
+            if voter.node in known
+            and known[voter.node].zone_store(record.persistent) != voter.store
+        ]
+        there = [
+            voter.node
+            for voter in old.voters
+            if stores.get(voter.node) == voter.store and not self._refuses(uid, voter.node)
+        ]
+        if is_quorum(old, there, dead):
+            raise InvariantError(f"reset: {there} were a majority of {old}, which became {row}")
+        allowed = {*old.voters}
+        if old.destination is not None:
+            allowed |= {Voter(old.destination.node, old.destination.store)}
+        if len(dead) == len(old.voters):
+            allowed |= {*old.left_by_reset}
+        if len(row.voters) != 1 or row.voters[0] not in allowed:
+            raise InvariantError(f"reset: {old} became {row}")
+        where = uid, row.partition
+        self._terms[where] = row.reset.term
+        is_durable = record.sync_writes is SyncWrites.ALWAYS or not record.persistent
+        if is_durable and row.voters[0].node in old.owners:
+            self._may_lose_nothing.add(where)
+        else:
+            self._may_lose_nothing.discard(where)
+        return True
+
+    def _refuses(self, uid: str, node: str) -> bool:
+        """Whether a master knows that the agent cannot open the zone: for the zone it has left."""
+        masters = [process.master for process in self._cluster.masters if process.alive]
+        zones = [master.zones.get(uid) for master in masters if master is not None]
+        return any(zone is not None and zone.nodes.refusal(node) for zone in zones)
+
+    def has_left(self, where: Where, term: int) -> bool:
+        """Whether `term` is of a line of history that a reset has left."""
+        return term < self._terms.get(where, 0)
+
+    def activated(self, where: Where, role: Primary, acknowledged: dict[int, int]) -> None:
+        """The survivor of a reset has adopted its term: what it lacks of `acknowledged` is lost."""
+        reset, copy = role.row.reset, role.copy
+        if reset is None or self._adopted.get(where, 0) >= reset.term:
+            return
+        self._adopted[where] = reset.term
+        self._adopted_us[where] = self._cluster.world.time_us
+        lost = [
+            counter
+            for counter, term in acknowledged.items()
+            if counter > copy.lwm or copy.lineage.term_at(counter) not in (None, term)
+        ]
+        if lost and where in self._may_lose_nothing:
+            raise InvariantError(
+                f"I-5: the reset {reset} of {where} lost {lost}, although its survivor was an owner"
+            )
+        for counter in lost:
+            del acknowledged[counter]
+        self.lost[where] = self.lost.get(where, 0) + len(lost)
+
+    def unexplained(self, where: Where, ops: Sequence[Op], calls: Sequence[Call]) -> list[Call]:
+        """The calls on one key that no order explains.
+
+        What was answered before the last reset may be lost, so the first value is unknown; what was
+        answered by the line of history that it left may have happened or not.
+        """
+        since_us = self._adopted_us.get(where)
+        if since_us is None:
+            return check_key(list(calls))
+        firsts: dict[bytes | None, None] = {None: None}
+        after: list[Call] = []
+        for op, call in zip(ops, calls, strict=True):
+            firsts |= dict.fromkeys((call.value, call.result))
+            if call.end is not None and call.end < since_us and id(op) not in self.left_ops:
+                continue
+            if id(op) in self.left_ops:
+                if call.kind in READS:
+                    continue
+                after.append(call._replace(end=None))
+                continue
+            after.append(call)
+        unexplained: list[Call] = []
+        for first in firsts:
+            unexplained = check_key(after, first)
+            if not unexplained:
+                break
+        return unexplained

@@ -1,0 +1,140 @@
+"""Zones in HIGH_AVAILABILITY: a lost majority, the reset, and those that return."""
+
+from quorate_sim.scenario import Scenario
+
+RESET_MS = 1500
+
+
+def high(agents: int = 3, replicas: int = 3, in_memory: bool = False) -> Scenario:
+    """A zone in HIGH_AVAILABILITY."""
+    return Scenario(agents, replicas, in_memory, reset_ms=RESET_MS)
+
+
+def test_the_survivor_of_a_lost_majority_serves_and_those_that_return_get_copies() -> None:
+    story = high()
+    primary = story.primary
+    story.written(primary, b"k", b"1")
+    lost = story.backups()
+    for name in lost:
+        story.crash(name)
+    story.wait(lambda: story.row.reset is not None, "the reset")
+    assert story.row.voter_nodes == (primary,)
+    assert {voter.node for voter in story.row.left_by_reset} == {*lost}
+    story.wait(lambda: story.serves(primary), "the survivor serves")
+    assert story.read(primary, b"k") == b"1"
+    story.written(primary, b"k", b"2")
+    for name in lost:
+        story.start(name)
+    story.come_to_rest()
+    assert {*story.row.voter_nodes} == {"a1", "a2", "a3"}
+    assert story.row.left_by_reset == ()
+    assert story.cluster.checks.resets.lost == {("zone", 0): 0}
+
+
+def test_the_last_backup_takes_over_after_a_reset_with_all_that_was_acknowledged() -> None:
+    story = high()
+    first = story.primary
+    story.written(first, b"k", b"1")
+    survivor, other = story.backups()
+    story.crash(first)
+    story.crash(other)
+    story.wait(lambda: story.serves(survivor), "the survivor serves")
+    assert story.read(survivor, b"k") == b"1"
+    story.written(survivor, b"k", b"2")
+    story.start(first)
+    story.start(other)
+    story.come_to_rest()
+    assert story.cluster.checks.resets.lost == {("zone", 0): 0}
+
+
+def test_a_copy_that_went_on_elsewhere_is_set_aside_and_filled_anew() -> None:
+    story = high()
+    first = story.primary
+    story.written(first, b"k", b"before")
+    survivor, other = story.backups()
+    story.cut(survivor)
+    story.wait(lambda: survivor not in story.row.owners, "the survivor is no owner any more")
+    story.written(first, b"k", b"lost")
+    lost_at = story.copy(first).lwm
+    story.crash(first)
+    story.crash(other)
+    story.heal()
+    story.wait(lambda: story.serves(survivor), "the survivor serves")
+    assert story.read(survivor, b"k") == b"before"
+    story.written(survivor, b"k", b"after")
+    story.start(first)
+    story.start(other)
+    story.come_to_rest()
+    assert story.cluster.checks.resets.lost == {("zone", 0): 1}
+    for name in (first, other):
+        (aside,) = story.copy(name).kept_aside
+        assert (aside.lwm, aside.reset_term) == (lost_at, story.row.reset and story.row.reset.term)
+        kept = story.zone(name).storage.space(0, aside.generation).get(b"k")
+        assert kept is not None
+        assert kept.value == b"lost"
+    assert story.copy(survivor).kept_aside == ()
+    assert story.read(story.primary, b"k") == b"after"
+
+
+def test_a_reset_waits_for_its_time_and_a_minority_is_never_reset() -> None:
+    story = high()
+    first = story.primary
+    backup, other = story.backups()
+    story.crash(other)
+    story.run(3 * RESET_MS)
+    assert story.row.reset is None
+    story.written(first, b"k", b"1")
+    story.crash(backup)
+    story.wait(lambda: backup not in story.row.owners, "the loss is seen")
+    seen_ms = story.world.time_ms
+    story.wait(lambda: story.row.reset is not None, "the reset")
+    assert RESET_MS - 100 <= story.world.time_ms - seen_ms <= RESET_MS + 1000
+
+
+def test_no_second_reset_for_one_loss() -> None:
+    story = high()
+    first = story.primary
+    for name in story.backups():
+        story.crash(name)
+    story.wait(lambda: story.row.reset is not None, "the reset")
+    story.wait(lambda: story.serves(first), "the survivor serves")
+    term = story.row.term
+    story.run(4 * RESET_MS)
+    assert story.row.reset is not None
+    assert (story.row.reset.term, story.row.term) == (term, term)
+    story.written(first, b"k", b"1")
+
+
+def test_when_the_survivor_lost_its_memory_those_that_the_reset_left_go_on() -> None:
+    story = high(in_memory=True)
+    survivor = story.primary
+    story.written(survivor, b"k", b"old")
+    left = story.backups()
+    story.cut(*left)
+    story.wait(lambda: story.row.reset is not None, "the reset")
+    story.wait(lambda: story.serves(survivor), "the survivor serves")
+    story.written(survivor, b"k", b"gone with its memory")
+    story.crash(survivor)
+    story.heal()
+    story.start(survivor)
+    story.wait(lambda: any(map(story.serves, left)), "one of the others serves")
+    assert story.read(story.primary, b"k") == b"old"
+    story.come_to_rest()
+    assert story.cluster.checks.resets.lost == {("zone", 0): 1}
+
+
+def test_the_survivor_takes_over_what_the_others_that_are_there_hold() -> None:
+    story = high(agents=5, replicas=5)
+    first = story.primary
+    survivor, other, *lost = sorted(story.backups())
+    story.written(first, b"k", b"1")
+    story.cut(survivor, off=(first,))
+    story.write(first, b"k", b"2")
+    story.wait(lambda: story.copy(other).lwm > story.copy(survivor).lwm, "only some have it")
+    for name in (first, *lost):
+        story.crash(name)
+    story.heal()
+    story.wait(lambda: story.row.reset is not None, "the reset")
+    story.wait(lambda: bool(story.primary), "the survivor serves")
+    assert story.row.voter_nodes == (survivor,)
+    assert story.read(survivor, b"k") == b"2"
