@@ -49,6 +49,8 @@ class Decided(NamedTuple):
 
     newest: Mapping[str, NodeRecord]
     known: Mapping[str, NodeRecord]
+    refusing: frozenset[tuple[str, str]]
+    """Zone and node of each agent that was known to refuse a zone."""
 
 
 class Checks:
@@ -85,7 +87,7 @@ class Checks:
 
     def deciding(self, known: Mapping[str, NodeRecord]) -> Decided:
         """A master that knows these registrations begins to write."""
-        return Decided(dict(self._newest), known)
+        return Decided(dict(self._newest), known, self.resets.refusing())
 
     def rows_written(self, uid: str, before: object, rows: object, decided: Decided) -> None:
         """I-1: no step takes a copy that is not made up for, as far as could be known when it was
@@ -117,7 +119,8 @@ class Checks:
                 *self._living(uid, row.voters, decided.newest),
                 *self._living(uid, row.voters, decided.known),
             }
-            if self.resets.is_one(uid, old, row, decided.known):
+            refusing = {node for zone, node in decided.refusing if zone == uid}
+            if self.resets.is_one(uid, old, row, decided.known, refusing):
                 continue
             if len(living) < min(before_it, self.cluster.zones[uid].replicas):
                 raise InvariantError(f"I-1: {row} has fewer copies than {old}")

@@ -17,7 +17,7 @@ from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.fill import Fill
 from quorate.protocol.copies.outbox import Outbox
 from quorate.protocol.copies.primary import Primary
-from quorate.protocol.copies.record import SetAside
+from quorate.protocol.copies.record import KeptRows
 from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.replication import FenceAck, Update
@@ -87,7 +87,7 @@ def promise_forgotten() -> Iterator[None]:
 
     evict = Copy.evict
 
-    def evict_all(self: Copy, row: PartitionRow, aside: SetAside | None = None) -> None:
+    def evict_all(self: Copy, row: PartitionRow, aside: KeptRows | None = None) -> None:
         evict(self, row, aside)
         self.promise_term, self.promise_holder = 0, None
         self.save_promise()
@@ -99,7 +99,7 @@ def promise_forgotten() -> Iterator[None]:
 def list_forgotten() -> AbstractContextManager[None]:
     """A copy that a row names no more stays."""
 
-    def evict(self: Copy, row: PartitionRow, aside: SetAside | None = None) -> None:
+    def evict(self: Copy, row: PartitionRow, aside: KeptRows | None = None) -> None:
         self.version = max(self.version, row.version)
         self.save_promise()
 

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 
 from quorate.facts.partition_row import PartitionRow, majority
 from quorate.facts.time import Now
+from quorate.facts.topology import Holder
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.zone_master.decide_partition import PartitionState
 from quorate.protocol.zone_master.recovery import reset
@@ -29,13 +30,15 @@ def minority_is_enough() -> AbstractContextManager[None]:
 def one_loss_counts_twice() -> AbstractContextManager[None]:
     """Copies that a reset left still count for the majority of the voters."""
 
-    def lost_ms(self: Resets, part: PartitionState, now: Now) -> int | None:
+    def survivor(
+        self: Resets, part: PartitionState, waiting: dict[str, int], now: Now
+    ) -> Holder | None:
         row = part.row
         before = [*row.voters, *row.left_by_reset]
         there = [voter for voter in before if self._there(voter) is not None]
         if row.left_by_reset and len(there) < majority(len(before)):
-            return 1 << 40
-        return _lost_ms(self, part, now)
+            return self._there(row.voters[0])
+        return _survivor(self, part, waiting, now)
 
-    _lost_ms = Resets._majority_lost_ms
-    return changed(Resets, "_majority_lost_ms", lost_ms)
+    _survivor = Resets._survivor_if_due
+    return changed(Resets, "_survivor_if_due", survivor)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from quorate.facts.errors import InvariantError
@@ -39,11 +39,16 @@ class ResetChecks:
         self._adopted_us: dict[Where, int] = {}
 
     def is_one(
-        self, uid: str, old: PartitionRow, row: PartitionRow, known: Mapping[str, NodeRecord]
+        self,
+        uid: str,
+        old: PartitionRow,
+        row: PartitionRow,
+        known: Mapping[str, NodeRecord],
+        refusing: Collection[str],
     ) -> bool:
         """Whether `row` resets the partition; an error unless that was allowed.
 
-        `known`: who was registered as the master knew it.
+        `known`: who was registered as the master knew it; `refusing`: who refused the zone.
         """
         before = old.reset.term if old.reset is not None else 0
         if row.reset is None or row.reset.term == before:
@@ -65,7 +70,7 @@ class ResetChecks:
         there = [
             voter.node
             for voter in old.voters
-            if stores.get(voter.node) == voter.store and not self._refuses(uid, voter.node)
+            if stores.get(voter.node) == voter.store and voter.node not in refusing
         ]
         if is_quorum(old, there, dead):
             raise InvariantError(f"reset: {there} were a majority of {old}, which became {row}")
@@ -85,11 +90,16 @@ class ResetChecks:
             self._may_lose_nothing.discard(where)
         return True
 
-    def _refuses(self, uid: str, node: str) -> bool:
-        """Whether a master knows that the agent cannot open the zone: for the zone it has left."""
+    def refusing(self) -> frozenset[tuple[str, str]]:
+        """Zone and node of each agent that a master knows to refuse a zone: there it has left."""
         masters = [process.master for process in self._cluster.masters if process.alive]
-        zones = [master.zones.get(uid) for master in masters if master is not None]
-        return any(zone is not None and zone.nodes.refusal(node) for zone in zones)
+        return frozenset(
+            (uid, node)
+            for master in masters
+            if master is not None
+            for uid, zone in master.zones.items()
+            for node, _ in zone.nodes.refusals()
+        )
 
     def has_left(self, where: Where, term: int) -> bool:
         """Whether `term` is of a line of history that a reset has left."""

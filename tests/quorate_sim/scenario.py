@@ -97,6 +97,13 @@ class Scenario:
         """What the agent has of the zone."""
         return self.agent(name).core.zones["zone"]
 
+    def is_online(self, name: str) -> bool:
+        """Whether the newest master takes the agent for online."""
+        process = self.cluster.newest_master()
+        assert process is not None
+        assert process.master is not None
+        return process.master.agents[name].online
+
     def copy(self, name: str) -> Copy:
         """The agent's copy of the partition."""
         return self.zone(name).copies[0]

@@ -56,6 +56,9 @@ def test_a_copy_that_went_on_elsewhere_is_set_aside_and_filled_anew() -> None:
     story.wait(lambda: survivor not in story.row.owners, "the survivor is no owner any more")
     story.written(first, b"k", b"lost")
     lost_at = story.copy(first).lwm
+    story.heal()
+    story.cut(survivor, off=(first, other))
+    story.wait(lambda: story.is_online(survivor), "the master hears the survivor")
     story.crash(first)
     story.crash(other)
     story.heal()
@@ -67,12 +70,12 @@ def test_a_copy_that_went_on_elsewhere_is_set_aside_and_filled_anew() -> None:
     story.come_to_rest()
     assert story.cluster.checks.resets.lost == {("zone", 0): 1}
     for name in (first, other):
-        (aside,) = story.copy(name).kept_aside
+        (aside,) = story.copy(name).kept_rows
         assert (aside.lwm, aside.reset_term) == (lost_at, story.row.reset and story.row.reset.term)
         kept = story.zone(name).storage.space(0, aside.generation).get(b"k")
         assert kept is not None
         assert kept.value == b"lost"
-    assert story.copy(survivor).kept_aside == ()
+    assert story.copy(survivor).kept_rows == ()
     assert story.read(story.primary, b"k") == b"after"
 
 
@@ -138,3 +141,31 @@ def test_the_survivor_takes_over_what_the_others_that_are_there_hold() -> None:
     story.wait(lambda: bool(story.primary), "the survivor serves")
     assert story.row.voter_nodes == (survivor,)
     assert story.read(survivor, b"k") == b"2"
+
+
+def test_after_a_restart_of_all_the_first_that_is_back_waits_for_the_others() -> None:
+    story = high()
+    first, *others = story.row.owners
+    story.written(first, b"k", b"1")
+    for name in (first, *others):
+        story.crash(name)
+    story.wait(lambda: not any(map(story.is_online, (first, *others))), "all have left")
+    story.start(first)
+    story.run(4 * RESET_MS)
+    assert story.row.reset is None
+    story.start(others[0])
+    story.wait(lambda: bool(story.primary), "a majority serves")
+    assert story.read(story.primary, b"k") == b"1"
+
+
+def test_a_copy_that_the_reset_left_no_longer_obeys_the_former_primary() -> None:
+    story = high(agents=5, replicas=5)
+    first, survivor, *others = story.row.owners
+    story.cut(first, *others, off=tuple(m.name for m in story.cluster.masters))
+    story.wait(lambda: story.row.reset is not None, "the reset")
+    story.wait(lambda: story.serves(survivor), "the survivor serves")
+    told = others[0]
+    story.wait(lambda: story.copy(told).promise_holder.node == survivor, "its Fence came")
+    story.heal()
+    story.wait(lambda: not story.serves(first), "the former primary has stopped")
+    story.come_to_rest()

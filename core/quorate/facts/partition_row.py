@@ -14,6 +14,8 @@ from quorate.facts.errors import InvariantError
 from quorate.facts.topology import Holder, Voter
 
 REPLICAS_MAX = 7
+LEFT_MAX = REPLICAS_MAX + 1
+"""The most stores of which a row says that a reset left them."""
 
 
 class MigrationKind(enum.StrEnum):
@@ -180,6 +182,8 @@ def check_row(row: PartitionRow) -> None:
         _check_sets(row)
     if row.reset is not None and row.reset.term > row.term:
         raise InvariantError(f"partition {row.partition}: reset {row.reset} above {row.term}")
+    if len(row.left_by_reset) > LEFT_MAX:
+        raise InvariantError(f"partition {row.partition}: {len(row.left_by_reset)} stores left")
     if not voter_set.isdisjoint(voter.node for voter in row.left_by_reset):
         raise InvariantError(f"partition {row.partition}: {row.left_by_reset} vote: {row.voters}")
     if row.primary is not None and row.replicas[0] not in (None, row.primary.node):

@@ -53,7 +53,10 @@ class Cancellation(msgspec.Struct, frozen=True):
 
 
 class TimerStatus(msgspec.Struct, frozen=True):
-    """A timer of a zone that runs.  `due_ms`: when it fires, wall clock; None: never."""
+    """A timer of a zone that runs.
+
+    `nodes`: those that joined or left; `due_ms`: when it fires, wall clock; None: never.
+    """
 
     kind: TimerKind
     nodes: tuple[str, ...]

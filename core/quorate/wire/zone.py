@@ -310,9 +310,10 @@ class ZoneTimer(Part):
     """A timer that runs."""
 
     kind: TimerKind
-    """ScaleUp adds data nodes when it fires, ScaleDown removes them."""
+    """ScaleUp adds data nodes when it fires, ScaleDown removes them, Reset narrows partitions that
+    lost the majority of their voters."""
     nodes: list[Text] = Field(default_factory=list)
-    """The agents that it will add or remove."""
+    """The agents that it will add or remove; of a Reset, those that are lost."""
     due: Text = ""
     """When it fires, RFC 3339; empty: never, by the zone's spec."""
 

@@ -108,15 +108,21 @@ def _awaits_others(zone: ZoneCopies, role: Primary, now: Now) -> bool:
     """
     if now.boot_ms - role.began_ms >= zone.settings.reset_question_ms:
         return False
-    return any(node in zone.online and not peer.promised for node, peer in role.others())
+    return any(_is_there(zone, node, now) and not peer.promised for node, peer in role.others())
+
+
+def _is_there(zone: ZoneCopies, node: str, now: Now) -> bool:
+    """Return whether `node` can answer, as far as the master or its own heartbeats tell."""
+    return node in zone.online or zone.leases.held_until(node) > now.boot_ms
 
 
 def _forget_silent(zone: ZoneCopies, role: Primary, now: Now) -> None:
     """Do without what the copies that a reset left hold, if they do not give it."""
     is_late = now.boot_ms - role.began_ms >= RESET_GATHER_TIMES * zone.settings.reset_question_ms
     for node, peer in role.others():
-        if is_late or node not in zone.online:
+        if peer.answer is not None and (is_late or not _is_there(zone, node, now)):
             peer.answer = None
+            role.gathering.is_blocked = False  # perhaps by this very answer
 
 
 def _gather(zone: ZoneCopies, role: Primary, now: Now) -> None:

@@ -33,6 +33,7 @@ def take(zone: ZoneCopies, row: PartitionRow, now: Now) -> None:
             zone.drop_fill(row.partition)
             earlier = copy.promise_holder
             copy.evict(row, zone.aside_by(row, copy))
+            zone.note_aside(copy)
             if copy.promise_holder is not None:
                 zone.promise_moved(copy, earlier, copy.promise_holder)
             zone.touch(copy)
@@ -42,6 +43,7 @@ def take(zone: ZoneCopies, row: PartitionRow, now: Now) -> None:
     if row.version > copy.version:
         copy.set_row(row)
         zone.touch(copy)
+    _leave_former_primary(zone, copy, row)
     if role is not None:
         role.follow(row)
         zone.renew_lease(role)
@@ -50,6 +52,17 @@ def take(zone: ZoneCopies, row: PartitionRow, now: Now) -> None:
         _begin_role(zone, copy, row, carried, handed_over, now)
     elif carried is not None:
         zone.end_role(carried)
+
+
+def _leave_former_primary(zone: ZoneCopies, copy: Copy, row: PartitionRow) -> None:
+    """Promise the term of a reset that left our copy: its former primary is obeyed no more."""
+    me, earlier = zone.me, copy.promise_holder
+    is_left = any((v.node, v.store) == (me.node, me.store) for v in row.left_by_reset)
+    if is_left and row.primary is not None and row.term > copy.promise_term:
+        copy.promise(row.term, row.primary)
+        zone.drop_fill(row.partition)
+        zone.promise_moved(copy, earlier, row.primary)
+        zone.touch(copy)
 
 
 def _begin_role(

@@ -4,6 +4,7 @@
 questions and answers into messages.  Source: docs/protocol.md, section 5.
 """
 
+from quorate.facts.zone import ConsistencyMode
 from quorate.protocol.agent import activation
 from quorate.protocol.copies.copy import Copy, decode_update
 from quorate.protocol.copies.fill import Fill
@@ -36,6 +37,9 @@ def told_to_adopt(zone: ZoneCopies, node: str, sync: Sync) -> None:
     elif sync.partition not in zone.fills:
         need = sync.lineage.last_first - 1
         row = zone.table[sync.partition]
+        is_high = zone.record.mode is ConsistencyMode.HIGH_AVAILABILITY
+        if is_high and (row is None or row.term < sync.term):
+            return  # that row may say that our rows are to be set aside; the Sync is repeated
         if row is not None and zone.me.node not in row.voter_nodes:
             # Adoption by a newcomer is waited for only in joint mode.  So it first fetches what was
             # there before it; then only updates in flight are missing.
@@ -88,7 +92,10 @@ def step(zone: ZoneCopies, fill: Fill) -> None:
     """Adopt if nothing is missing, else ask for the next piece."""
     if fill.is_complete():
         was_adopted = fill.copy.adopted
+        if fill.aside is not None:
+            fill.aside = zone.aside_by(zone.table[fill.copy.partition], fill.copy)
         fill.finish()
+        zone.note_aside(fill.copy)
         zone.touch(fill.copy)
         del zone.fills[fill.copy.partition]
         holder = fill.copy.promise_holder

@@ -137,13 +137,18 @@ class Upkeep:
 
     def _drop_aside(self, now: Now) -> None:
         """Remove what was set aside long enough ago."""
-        for copy in self._zone.copies.values():
-            if copy.kept_aside and copy.drop_aside(now.wall_ms - ASIDE_KEPT_MS):
-                self._zone.touch(copy)
+        zone = self._zone
+        for partition in list(zone.aside):
+            copy = zone.copies[partition]
+            if copy.drop_aside(now.wall_ms - ASIDE_KEPT_MS):
+                zone.touch(copy)
+            if not copy.kept_rows:
+                zone.aside.discard(partition)
 
     def aside_due_ms(self, now: Now) -> int:
         """Return when something that is set aside is to be removed (boot ms); NEVER_MS: nothing."""
-        since = [e.since_ms for copy in self._zone.copies.values() for e in copy.kept_aside]
+        zone = self._zone
+        since = [each.since_ms for p in zone.aside for each in zone.copies[p].kept_rows]
         return now.boot_ms + min(since) + ASIDE_KEPT_MS - now.wall_ms if since else NEVER_MS
 
     def supply_later(self, node: str, ask: FetchSnapshot) -> None:

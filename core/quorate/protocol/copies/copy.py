@@ -26,15 +26,15 @@ from quorate.facts.topology import Holder
 from quorate.facts.update_counter import UpdateCounter
 from quorate.protocol.copies.record import (
     CopyRecord,
+    KeptRows,
     PromiseRecord,
-    SetAside,
     drop_copy,
     read_copy,
+    read_kept_rows,
     read_promise,
-    read_set_aside,
     write_copy,
+    write_kept_rows,
     write_promise,
-    write_set_aside,
 )
 from quorate.protocol.messages.replication import Update
 from quorate.protocol.storage import Operation, Row, Storage
@@ -60,7 +60,7 @@ class Copy(UpdateCounter):
     - `bare`: a key deleted at or below it may lack its tombstone, whatever `settled` says
     - `purged`, `expired`: what this turn took from `tombstones` and `expiring`; it is put back if
       the batch is refused
-    - `kept_aside`: earlier rows that are kept for a while, because a reset left what they hold
+    - `kept_rows`: earlier rows that are kept for a while, because a reset left what they hold
     """
 
     __slots__ = (
@@ -71,7 +71,7 @@ class Copy(UpdateCounter):
         "expiring",
         "generation",
         "get",
-        "kept_aside",
+        "kept_rows",
         "last_term",
         "lease_until",
         "log_from",
@@ -107,7 +107,7 @@ class Copy(UpdateCounter):
         self.state = State.ABSENT
         self.purged: list[tuple[int, bytes]] = []
         self.expired: list[tuple[int, bytes]] = []
-        self.kept_aside: tuple[SetAside, ...] = ()
+        self.kept_rows: tuple[KeptRows, ...] = ()
         self._reset()
 
     def _reset(self) -> None:
@@ -138,7 +138,7 @@ class Copy(UpdateCounter):
         The recorded LWM may be old.  The log continues it, because an update without a gap before
         it was applied in the batch that logged it.
         """
-        self.kept_aside = read_set_aside(self.storage, self.partition)
+        self.kept_rows = read_kept_rows(self.storage, self.partition)
         kept = read_promise(self.storage, self.partition)
         if kept is None:
             self.promise_term, self.promise_holder = 0, None
@@ -248,7 +248,7 @@ class Copy(UpdateCounter):
         self.prepared, self.prepared_migration = row, migration_id
         self.save()
 
-    def evict(self, row: PartitionRow, aside: SetAside | None = None) -> None:
+    def evict(self, row: PartitionRow, aside: KeptRows | None = None) -> None:
         """Delete the data, because a committed row newer than the copy does not name this node.
 
         `aside`: the rows are kept under it. The promise stays, and is raised to the row's term if
@@ -269,26 +269,26 @@ class Copy(UpdateCounter):
         self.save_promise()
         self._enter(State.EVICTED)
 
-    def as_set_aside(self, reset_term: int, wall_ms: int) -> SetAside:
+    def as_kept_rows(self, reset_term: int, wall_ms: int) -> KeptRows:
         """Return what names the present rows once they are set aside."""
-        return SetAside(self.generation, wall_ms, reset_term, self.last_term, self.lwm)
+        return KeptRows(self.generation, wall_ms, reset_term, self.last_term, self.lwm)
 
-    def _replace_space(self, aside: SetAside | None) -> None:
+    def _replace_space(self, aside: KeptRows | None) -> None:
         """Remove the rows, or keep them aside."""
         if aside is None:
             self.storage.drop_space(self.partition, self.generation)
         else:
-            self.kept_aside += (aside,)
-            write_set_aside(self.storage, self.partition, self.kept_aside)
+            self.kept_rows += (aside,)
+            write_kept_rows(self.storage, self.partition, self.kept_rows)
 
     def drop_aside(self, since_ms: int) -> bool:
         """Remove what was set aside at the wall time `since_ms` or before; return whether any."""
-        old = tuple(each for each in self.kept_aside if each.since_ms <= since_ms)
+        old = tuple(each for each in self.kept_rows if each.since_ms <= since_ms)
         for each in old:
             self.storage.drop_space(self.partition, each.generation)
         if old:
-            self.kept_aside = tuple(each for each in self.kept_aside if each not in old)
-            write_set_aside(self.storage, self.partition, self.kept_aside)
+            self.kept_rows = tuple(each for each in self.kept_rows if each not in old)
+            write_kept_rows(self.storage, self.partition, self.kept_rows)
         return bool(old)
 
     def _drop_half_copy(self) -> None:
@@ -456,7 +456,7 @@ class Copy(UpdateCounter):
         prefix: int,
         undo: dict[bytes, Row | None],
         full: tuple[int, int] | None = None,
-        aside: SetAside | None = None,
+        aside: KeptRows | None = None,
     ) -> None:
         """Adopt `lineage`, in the turn's one batch.
 

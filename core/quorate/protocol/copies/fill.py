@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from quorate.facts.lineage import Lineage
 from quorate.protocol.copies.copy import Copy
-from quorate.protocol.copies.record import SetAside
+from quorate.protocol.copies.record import KeptRows
 from quorate.protocol.copies.supply import TOO_MUCH
 from quorate.protocol.messages.master import TransferProgress
 from quorate.protocol.messages.message import Message
@@ -95,7 +95,7 @@ class Fill:
         settings: ProtocolSettings,
         *,
         refill: str | None = None,
-        aside: SetAside | None = None,
+        aside: KeptRows | None = None,
     ) -> None:
         self.copy = copy
         self.aside = aside

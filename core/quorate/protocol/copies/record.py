@@ -40,7 +40,7 @@ class PromiseRecord(msgspec.Struct, frozen=True, array_like=True):
     row: PartitionRow | None = None
 
 
-class SetAside(msgspec.Struct, frozen=True, array_like=True):
+class KeptRows(msgspec.Struct, frozen=True, array_like=True):
     """The rows that a copy had in a line of history which a reset left; nothing reads them.
 
     - `generation`: of their space
@@ -58,7 +58,7 @@ class SetAside(msgspec.Struct, frozen=True, array_like=True):
 
 _decode_copy = msgspec.msgpack.Decoder(CopyRecord).decode
 _decode_promise = msgspec.msgpack.Decoder(PromiseRecord).decode
-_decode_set_aside = msgspec.msgpack.Decoder(tuple[SetAside, ...]).decode
+_decode_kept_rows = msgspec.msgpack.Decoder(tuple[KeptRows, ...]).decode
 
 
 def recorded_partitions(storage: Storage) -> list[int]:
@@ -94,18 +94,18 @@ def write_promise(storage: Storage, partition: int, record: PromiseRecord) -> No
     storage.record_put(_promise_name(partition), _encode(record))
 
 
-def read_set_aside(storage: Storage, partition: int) -> tuple[SetAside, ...]:
+def read_kept_rows(storage: Storage, partition: int) -> tuple[KeptRows, ...]:
     """Return what was set aside of the partition, oldest first."""
-    data = storage.record_get(_set_aside_name(partition))
-    return _decode_set_aside(data) if data is not None else ()
+    data = storage.record_get(_kept_rows_name(partition))
+    return _decode_kept_rows(data) if data is not None else ()
 
 
-def write_set_aside(storage: Storage, partition: int, kept: tuple[SetAside, ...]) -> None:
+def write_kept_rows(storage: Storage, partition: int, kept: tuple[KeptRows, ...]) -> None:
     """Put the list of what is set aside into the batch."""
     if kept:
-        storage.record_put(_set_aside_name(partition), _encode(kept))
+        storage.record_put(_kept_rows_name(partition), _encode(kept))
     else:
-        storage.record_drop(_set_aside_name(partition))
+        storage.record_drop(_kept_rows_name(partition))
 
 
 def record_names(partitions: Collection[int]) -> frozenset[bytes]:
@@ -114,7 +114,7 @@ def record_names(partitions: Collection[int]) -> frozenset[bytes]:
         [
             name
             for each in partitions
-            for name in (_copy_name(each), _promise_name(each), _set_aside_name(each))
+            for name in (_copy_name(each), _promise_name(each), _kept_rows_name(each))
         ]
     )
 
@@ -123,7 +123,7 @@ def _copy_name(partition: int) -> bytes:
     return b"c%05d" % partition
 
 
-def _set_aside_name(partition: int) -> bytes:
+def _kept_rows_name(partition: int) -> bytes:
     return b"a%05d" % partition
 
 

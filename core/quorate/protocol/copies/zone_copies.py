@@ -18,7 +18,7 @@ from quorate.protocol.copies.fill import Fill
 from quorate.protocol.copies.leases import Leases
 from quorate.protocol.copies.outbox import Outbox
 from quorate.protocol.copies.primary import Primary, Waiter
-from quorate.protocol.copies.record import SetAside, recorded_partitions
+from quorate.protocol.copies.record import KeptRows, recorded_partitions
 from quorate.protocol.copies.role_state import Stage
 from quorate.protocol.messages.replication import Batch
 from quorate.protocol.settings import ProtocolSettings
@@ -76,6 +76,7 @@ class ZoneCopies:
         self.fills: dict[int, Fill] = {}
         # Copies whose rows are to be searched: the key after which, and the LWM at the start.
         self.surveys: dict[int, tuple[bytes | None, int]] = {}
+        self.aside: set[int] = set()  # partitions of which rows may be set aside
         self.stores: dict[str, str] = {}
         self.domains: dict[str, str] = {}
         self.registered: dict[str, int] = {}  # incarnation of each registered node
@@ -99,6 +100,7 @@ class ZoneCopies:
         for partition in recorded_partitions(storage):
             copy = self.copy_of(partition)
             copy.recover()
+            self.note_aside(copy)
             copy.lease_until = leases.granted_until("")
 
     @property
@@ -146,7 +148,7 @@ class ZoneCopies:
             (newcomer.node, newcomer.store) == (self.me.node, self.me.store)
         )
 
-    def aside_by(self, row: PartitionRow | None, copy: Copy) -> SetAside | None:
+    def aside_by(self, row: PartitionRow | None, copy: Copy) -> KeptRows | None:
         """Return the name for the copy's rows if a reset has left what they hold; None if not.
 
         Copies in memory are not kept.
@@ -154,7 +156,12 @@ class ZoneCopies:
         reset = row.reset if row is not None else None
         if reset is None or copy.last_term >= reset.term or not self.record.persistent:
             return None
-        return copy.as_set_aside(reset.term, self.now.wall_ms) if copy.lwm else None
+        return copy.as_kept_rows(reset.term, self.now.wall_ms) if copy.lwm else None
+
+    def note_aside(self, copy: Copy) -> None:
+        """Have rows that are set aside removed when their time is over."""
+        if copy.kept_rows:
+            self.aside.add(copy.partition)
 
     # --- copies ----------------------------------------------------------------------------------
 

@@ -341,6 +341,8 @@ def _decide_activation(
     assert part.row.primary is not None
     node = part.row.primary.node
     bound = settings.activation_bound_ms * min(1 + len(part.tried), 6)
+    if part.better and part.better not in part.row.voter_nodes:
+        part = msgspec.structs.replace(part, better="")  # recovery/reset.py narrows to it
     if not part.better and not part.stuck and now_ms - part.since_ms < bound:
         return NOTHING
     tried = (*part.tried, node)

@@ -10,6 +10,7 @@ import msgspec
 
 from quorate.facts.errors import InvariantError
 from quorate.facts.partition_row import (
+    LEFT_MAX,
     Migration,
     PartitionRow,
     Reset,
@@ -88,7 +89,10 @@ def reset_to(row: PartitionRow, survivor: Holder, above: int = 0) -> PartitionRo
     version = max(row.version + _step(row), above)
     destination = row.destination
     moving = [] if destination is None else [Voter(destination.node, destination.store)]
-    stores = {voter.node: voter for voter in (*row.left_by_reset, *moving, *row.voters)}
+    # Those that voted last come last: they are kept if there are too many.
+    known = {voter.node: voter for voter in (*row.left_by_reset, *moving)}
+    stores = {node: voter for node, voter in known.items() if node not in row.voter_nodes}
+    stores |= {voter.node: voter for voter in row.voters}
     voter = stores.pop(survivor.node)
     after = PartitionRow(
         row.partition,
@@ -97,7 +101,7 @@ def reset_to(row: PartitionRow, survivor: Holder, above: int = 0) -> PartitionRo
         survivor,
         (survivor.node,),
         (voter,),
-        reset=Reset(version, tuple(stores[node] for node in sorted(stores))),
+        reset=Reset(version, tuple(stores.values())[-LEFT_MAX:]),
     )
     return _checked(row, after)
 

@@ -110,12 +110,17 @@ class ZoneTimers:
         ]
 
     def _shown(self, timer: Timer, now: Now) -> TimerStatus:
-        """Return the timer as users see it; the same as before while it ends at the same time."""
+        """Return the timer as users see it."""
         due_ms = now.wall_ms + timer.left_ms if timer.is_set else None
-        for shown in self.running:
-            is_same = (shown.kind, shown.nodes) == (timer.kind, timer.nodes)
-            if not is_same or (shown.due_ms is None) != (due_ms is None):
-                continue
-            if due_ms is None or abs(due_ms - (shown.due_ms or 0)) < DUE_MOVED_MS:
-                return shown
-        return TimerStatus(timer.kind, timer.nodes, due_ms)
+        return shown_timer(self.running, TimerStatus(timer.kind, timer.nodes, due_ms))
+
+
+def shown_timer(before: Sequence[TimerStatus], timer: TimerStatus) -> TimerStatus:
+    """Return the timer as it was shown `before`, while it ends at the same time; else itself."""
+    for shown in before:
+        is_same = (shown.kind, shown.nodes) == (timer.kind, timer.nodes)
+        if not is_same or (shown.due_ms is None) != (timer.due_ms is None):
+            continue
+        if timer.due_ms is None or abs(timer.due_ms - (shown.due_ms or 0)) < DUE_MOVED_MS:
+            return shown
+    return timer

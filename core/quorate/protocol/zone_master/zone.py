@@ -26,14 +26,18 @@ class Parts(dict[int, PartitionState]):
         return {voter for part in self.values() for each in part.row.voter_sets for voter in each}
 
     def names(self, node: str) -> bool:
-        """Return whether any row names `node`."""
+        """Return whether any row names `node` as a voter or a destination."""
         for part in self.values():
             row = part.row
-            if any(voter.node == node for voter in (*row.voters, *row.left_by_reset)):
+            if node in row.voter_nodes:
                 return True
             if row.destination is not None and row.destination.node == node:
                 return True
         return False
+
+    def leave(self, node: str) -> bool:
+        """Return whether any row says that a reset left a copy on `node`."""
+        return any(v.node == node for part in self.values() for v in part.row.left_by_reset)
 
     def forget(self, partition: int) -> None:
         """Remove the part of a partition that has no row for now."""

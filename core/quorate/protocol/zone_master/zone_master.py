@@ -109,8 +109,10 @@ class ZoneMaster(Zone):
         return self._cluster.zone_table(self.told, rows)
 
     def names(self, node: str) -> bool:
-        """Return whether any row names `node`."""
-        return self.parts.names(node)
+        """Return whether `node` has copies that are needed."""
+        # What a reset left there does not keep an agent that is gone from being removed.
+        is_there = self.nodes.holder(node) is not None
+        return self.parts.names(node) or (is_there and self.parts.leave(node))
 
     def topology_changed(self) -> None:
         """Look at every partition again: an agent joined, left or is leaving."""
@@ -156,7 +158,6 @@ class ZoneMaster(Zone):
             if part is None:
                 continue
             self._cluster.newer_rows.note(self.record.uid, part.row, node, copy)
-            self._resets.note_position(copy.partition, copy.hwm)
             if copy.adopted:
                 self._rebalance.note_size(copy.partition, copy.size)
 

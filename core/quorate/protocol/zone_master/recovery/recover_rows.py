@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from quorate.facts.partition_row import PartitionRow, quorum
+from quorate.facts.partition_row import PartitionRow, quorum, reset_without
 from quorate.facts.topology import Holder, Voter
 from quorate.protocol.messages.master import CopyReport
 from quorate.protocol.zone_master import ownership
@@ -184,5 +184,12 @@ def _above(
         last, lwm = (report.last_term, report.lwm) if report is not None else (0, 0)
         return each.holder != newest.primary, -last, -lwm, each.holder.node
 
-    before = msgspec.structs.replace(newest, version=version, voters=voters, active=None, sets=both)
+    before = msgspec.structs.replace(
+        newest,
+        version=version,
+        voters=voters,
+        active=None,
+        sets=both,
+        reset=reset_without(newest.reset, {voter.node for voter in voters}),
+    )
     return ownership.activated(before, min(here, key=rank).holder, left)

@@ -1,11 +1,12 @@
 """Resets partitions of a HIGH_AVAILABILITY zone that have lost the majority of their voters.
 
-Source: IEP-131, phase 1: when `partitionDistributionResetTimeoutSeconds` have passed, the one voter
-that is left with the freshest copy is forced to be the only voter; the others that are left get
-copies after that, by ordinary migrations. docs/protocol.md, section 7.
+Source: IEP-131, phase 1: when `partitionDistributionResetTimeoutSeconds` have passed since the last
+loss, the voter with the freshest copy of those that have been there all the time is forced to be
+the only voter. The others keep their copies and become voters again by ordinary migrations.
+docs/protocol.md, section 7.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -15,7 +16,6 @@ from quorate.facts.topology import Holder, Voter
 from quorate.facts.zone import NEVER_MS, ConsistencyMode
 from quorate.planning.target.data_nodes import TimerKind
 from quorate.protocol.members.cluster import Cluster
-from quorate.protocol.members.membership import FOREVER_MS
 from quorate.protocol.messages.events import Reason
 from quorate.protocol.metastore import SHARD_PARTITIONS
 from quorate.protocol.status import TimerStatus
@@ -23,7 +23,7 @@ from quorate.protocol.zone_master import ownership
 from quorate.protocol.zone_master.causes import Cause, Why
 from quorate.protocol.zone_master.decide_partition import PartitionState
 from quorate.protocol.zone_master.recovery.recover_rows import RECOVERY_GAP
-from quorate.protocol.zone_master.timers import DUE_MOVED_MS
+from quorate.protocol.zone_master.timers import shown_timer
 from quorate.protocol.zone_master.zone import Zone
 
 
@@ -37,12 +37,6 @@ class Resets:
         self.running: tuple[TimerStatus, ...] = ()
         self._cluster = cluster
         self._zone = zone
-        self._highest: dict[int, int] = {}
-
-    def note_position(self, partition: int, counter: int) -> None:
-        """Note that some copy of the partition has, or knows of, updates up to `counter`."""
-        if counter > self._highest.get(partition, 0):
-            self._highest[partition] = counter
 
     def topology_changed(self) -> None:
         """Forget that copies were ready whose agents have left: writes go on without them."""
@@ -63,10 +57,9 @@ class Resets:
         is_new = now.boot_ms - cluster.began_ms < cluster.settings.failure_detection_ms
         if zone.record.mode is not ConsistencyMode.HIGH_AVAILABILITY or is_new:
             return
-        reset: dict[str, list[int]] = {}
+        reset: dict[int, Holder] = {}
         waiting: dict[str, int] = {}
-        lost = 0
-        for partition, part in zone.parts.items():
+        for partition, part in list(zone.parts.items()):
             is_busy = partition in zone.decided or partition // SHARD_PARTITIONS in writing
             if is_busy or (zone.record.uid, partition) in cluster.newer_rows.told:
                 continue
@@ -75,28 +68,31 @@ class Resets:
                 after = ownership.without_left(part.row, dropped)
                 zone.decided[partition] = after, Why(Cause.GIVEN_UP_COPY, (", ".join(dropped),))
                 continue
-            lost_ms = self._majority_lost_ms(part, now)
-            if lost_ms is None:
-                continue
-            if lost_ms < zone.record.reset_ms:
-                waiting |= dict.fromkeys(zone.nodes.gone_voters(part.row), lost_ms)
-                continue
-            survivor = self._survivor(part, now)
+            survivor = self._better(part)
             if survivor is None:
-                continue
-            zone.decided[partition] = self._reset(part, survivor)
-            reset.setdefault(survivor.node, []).append(partition)
-            lost += self._may_be_lost(partition, survivor.node)
+                survivor = self._survivor_if_due(part, waiting, now)
+            if survivor is not None:
+                reset[partition] = survivor
+                zone.decided[partition] = self._reset(part, survivor)
         self._show(waiting, now)
         if reset:
-            count = sum(map(len, reset.values()))
-            first = min(min(each) for each in reset.values())
-            about = (
-                f"{count} partitions from {first} on had lost the majority of their voters and"
-                f" narrowed to {', '.join(sorted(reset))}; up to {lost} updates known of elsewhere"
-                " may be lost"
-            )
-            self._cluster.event(zone.record.uid, None, Reason.DATA_LOSS_ACCEPTED, about, "Warning")
+            self._report(reset)
+
+    def _report(self, reset: Mapping[int, Holder]) -> None:
+        parts = self._zone.parts
+        nodes = sorted({survivor.node for survivor in reset.values()})
+        bare = sum(survivor.node not in parts[p].row.owners for p, survivor in reset.items())
+        lost = (
+            f"in {bare} of them it was no owner, so acknowledged writes may be lost"
+            if bare
+            else "it was an owner, so it has every acknowledged write"
+        )
+        about = (
+            f"{len(reset)} partitions from {min(reset)} on lost the majority of their voters and"
+            f" narrow to one copy ({', '.join(nodes)}): {lost}"
+        )
+        uid = self._zone.record.uid
+        self._cluster.event(uid, None, Reason.DATA_LOSS_ACCEPTED, about, "Warning")
 
     def _show(self, waiting: Mapping[str, int], now: Now) -> None:
         """Note the timer that runs. `waiting`: lost nodes -> since when a majority is lost (ms)."""
@@ -106,16 +102,7 @@ class Resets:
         left_ms = self._zone.record.reset_ms - max(waiting.values())
         due_ms = now.wall_ms + left_ms if left_ms < NEVER_MS // 2 else None
         timer = TimerStatus(TimerKind.RESET, tuple(sorted(waiting)), due_ms)
-        shown = self.running[0] if self.running else timer
-        is_same = shown.nodes == timer.nodes and (
-            shown.due_ms == due_ms
-            or (
-                shown.due_ms is not None
-                and due_ms is not None
-                and abs(shown.due_ms - due_ms) < DUE_MOVED_MS
-            )
-        )
-        self.running = (shown if is_same else timer,)
+        self.running = (shown_timer(self.running, timer),)
 
     def _dropped(self, row: PartitionRow) -> list[str]:
         """Return the nodes whose copies, which a reset left, are not to be kept any longer.
@@ -132,81 +119,70 @@ class Resets:
             if is_whole or zone.nodes.is_dead(voter) or not zone.nodes.is_registered(voter.node)
         ]
 
-    def _may_be_lost(self, partition: int, survivor: str) -> int:
-        report = self._zone.nodes.report(survivor, partition)
-        own = report.lwm if report is not None else 0
-        return max(self._highest.get(partition, 0) - own, 0)
-
     def _reset(self, part: PartitionState, survivor: Holder) -> tuple[PartitionRow, Why]:
         row = part.row
-        # Nobody can vouch any more that this is the newest row: the version is above all others.
+        # Without a quorum of reports a newer row may be unknown: the version is above all others.
         above = self._cluster.master_term * RECOVERY_GAP if part.unheard else 0
         lost = ", ".join(v.node for v in row.voters if self._zone.nodes.gone(v.node, v.store))
         return ownership.reset_to(row, survivor, above), Why(Cause.RESET, (lost, survivor.node))
 
-    def _majority_lost_ms(self, part: PartitionState, now: Now) -> int | None:
-        """Return for how long the voters that are there have been no quorum; None: they are one.
+    def _better(self, part: PartitionState) -> Holder | None:
+        """Return the copy to narrow to instead of a survivor that cannot take over what it has.
 
-        It counts from the last loss. Every voter must be either there or lost. While one has just
-        come back, others may be about to: a master that was cut off hears of one after the other.
+        The survivor has reported it: the other's log is too short, and it is not a voter.
+        """
+        if part.is_activation_over or part.row.active is not None:
+            return None
+        there = (self._there(v) for v in part.row.left_by_reset if v.node == part.better)
+        return next((holder for holder in there if holder is not None), None)
+
+    def _survivor_if_due(
+        self, part: PartitionState, waiting: dict[str, int], now: Now
+    ) -> Holder | None:
+        """Return the voter to narrow to if that is due; else note in `waiting` who is lost.
+
+        A master that was cut off hears of one agent after the other, and after a failure of power
+        one starts after the other. So only a voter that was there when the last of the others was
+        lost can be the survivor: the others that return then are not about to be a majority.
         """
         row, nodes = part.row, self._zone.nodes
         if not part.resolved or part.prepared:
             return None  # first it is found out whether the migration was committed
         lost = [voter for voter in row.voters if nodes.gone(voter.node, voter.store)]
-        if not lost:
-            return None
         there = [voter for voter in row.voters if self._there(voter) is not None]
-        here = [voter.node for voter in there]
-        if len(here) + len(lost) < len(row.voters):
+        if not lost or len(there) + len(lost) < len(row.voters):
             return None
-        settled_ms = min((nodes.unchanged_ms(voter, now) for voter in there), default=FOREVER_MS)
-        if settled_ms < self._cluster.settings.failure_detection_ms:
+        if is_quorum(row, [voter.node for voter in there], nodes.dead_voters(row)):
             return None
-        if is_quorum(row, here, nodes.dead_voters(row)):
+        lost_ms = min(nodes.unchanged_ms(voter, now) for voter in lost)
+        remained = [voter for voter in there if nodes.unchanged_ms(voter, now) >= lost_ms]
+        if not there and all(map(nodes.is_dead, row.voters)):
+            remained = [voter for voter in row.left_by_reset if self._there(voter) is not None]
+        if not remained:
             return None
-        return min(nodes.unchanged_ms(voter, now) for voter in lost)
+        if lost_ms < self._zone.record.reset_ms:
+            waiting |= {voter.node: lost_ms for voter in lost}
+            return None
+        return self._freshest(row, remained, now)
 
-    def _survivor(self, part: PartitionState, now: Now) -> Holder | None:
-        """Return the voter to narrow to; None if there is none, or its report is waited for.
+    def _freshest(self, row: PartitionRow, voters: Iterable[Voter], now: Now) -> Holder | None:
+        """Return the one with the freshest copy; None while a report is waited for.
 
-        It is the voter with the freshest copy; without any, the destination of a migration if its
-        copy was complete. If the stores of all voters are gone for good, it is one of those that
-        the last reset left.
+        Reports are old, and an owner has everything that was acknowledged: owners come first.
         """
-        row, nodes = part.row, self._zone.nodes
-        there = [holder for voter in row.voters if (holder := self._there(voter)) is not None]
-        left = [holder for voter in row.left_by_reset if (holder := self._there(voter)) is not None]
-        asked = [*there, *left]
-        newcomer = self._newcomer(row)
-        if newcomer is not None:
-            asked.append(newcomer)
+        nodes = self._zone.nodes
+        asked = [holder for voter in voters if (holder := self._there(voter)) is not None]
         late_ms = now.boot_ms - self._cluster.settings.failure_detection_ms
         if any(not nodes.reported(h.node) and nodes.asked_ms(h.node) > late_ms for h in asked):
             return None
 
         def rank(holder: Holder) -> tuple[bool, int, int, str]:
             report = nodes.report(holder.node, row.partition)
-            if report is None:
-                return True, 0, 0, holder.node
-            return False, -report.last_term, -report.lwm, holder.node
+            position = (-report.last_term, -report.lwm) if report is not None else (0, 0)
+            return holder.node not in row.owners, *position, holder.node
 
-        if there:
-            return min(there, key=rank)
-        if newcomer is not None and self._is_complete(newcomer, row):
-            return newcomer
-        return min(left, key=rank) if left and all(map(nodes.is_dead, row.voters)) else None
+        return min(asked, key=rank)
 
     def _there(self, voter: Voter) -> Holder | None:
         holder = self._zone.nodes.holder(voter.node)
         return holder if holder is not None and holder.store == voter.store else None
-
-    def _newcomer(self, row: PartitionRow) -> Holder | None:
-        newcomer = row.destination
-        if newcomer is None or self._zone.nodes.holder(newcomer.node) != newcomer:
-            return None
-        return newcomer
-
-    def _is_complete(self, newcomer: Holder, row: PartitionRow) -> bool:
-        report = self._zone.nodes.report(newcomer.node, row.partition)
-        return report is not None and report.adopted and report.last_term == row.term
