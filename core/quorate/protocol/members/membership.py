@@ -18,7 +18,7 @@ from quorate.protocol.messages.handshake import Hello, RefusalCode, Refused
 from quorate.protocol.messages.master import CopyReport
 
 FOREVER_MS = 1 << 60
-"""The time for which an agent that is not registered has been gone."""
+"""Longer ago, or later, than anything that happens."""
 
 
 class Past(NamedTuple):

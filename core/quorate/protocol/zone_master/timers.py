@@ -18,15 +18,13 @@ from quorate.planning.target.data_nodes import (
     settle,
 )
 from quorate.protocol.members.cluster import Cluster
+from quorate.protocol.members.membership import FOREVER_MS
 from quorate.protocol.messages.events import Reason
 from quorate.protocol.status import TimerStatus
 from quorate.protocol.zone_master.zone import Zone
 
 DUE_MOVED_MS = 1_000
 """Clocks differ a little at every look; within this much a timer's end is said to be the same."""
-
-
-FOREVER_MS = 1 << 60
 
 
 class ZoneTimers:
