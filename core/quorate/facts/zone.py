@@ -18,7 +18,7 @@ RESET_MS = 5_000
 
 
 class ConsistencyMode(enum.StrEnum):
-    """What happens to a partition that has lost the majority of its voters (IEP-131's words)."""
+    """The two answers to a lost majority of a partition's voters, in IEP-131's words."""
 
     STRONG_CONSISTENCY = "STRONG_CONSISTENCY"
     HIGH_AVAILABILITY = "HIGH_AVAILABILITY"

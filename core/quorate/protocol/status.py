@@ -123,7 +123,7 @@ class ZoneStatus(msgspec.Struct, frozen=True):
     planned: int = 0
     """Partitions with a step to come, after the migration in progress if there is one."""
     intents: tuple[Intent, ...] = ()
-    """What is intended with the first of them."""
+    """The intents of the first of them."""
     data_loss: str = ""
     """Which partitions narrowed to one voter, where all their copies are not back yet; empty:
     none."""

@@ -1,4 +1,4 @@
-"""What is intended with one partition: its present owners, those to come, and those after them.
+"""The intent for one partition: its present owners, those to come, and those after them.
 
 Ignite 3 keeps this as keys in its metastore (IGNITE-16668 "in-memory raft group reconfiguration",
 IEP-131 "high availability zones"). Here a row keeps its voters and its active migration only; the

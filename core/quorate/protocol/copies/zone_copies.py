@@ -25,7 +25,7 @@ from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Storage
 
 RESET_SLACK_MS = 2_000
-"""What a reset takes after its time, at most: the row, and the activation of the survivor."""
+"""The time for a reset after it is due: the row, and as a rule the activation of the survivor."""
 
 
 class Finished(NamedTuple):

@@ -10,7 +10,7 @@ from quorate.protocol.zone_master.decide_partition import PartitionState
 
 
 class Availability(enum.StrEnum):
-    """What clients of a partition can do. Each partition is in exactly one of these states.
+    """The states of a partition, by the use that clients have of it. It is in exactly one of them.
 
     They are about the voters of its present row. Only a primary that serves is asked by clients,
     unless their connections said `READONLY`.
