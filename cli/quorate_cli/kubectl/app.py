@@ -13,7 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from quorate.planning.target.distribute_partitions import DataNode
-from quorate.protocol.zone_master.preview import zone_preview
+from quorate.protocol.zone_master.view.preview import zone_preview
 from quorate_cli.commands import objects as embedded
 from quorate_cli.commands import plan as embedded_plan
 from quorate_cli.commands.cli import SETTINGS

@@ -66,8 +66,8 @@ class TimerStatus(msgspec.Struct, frozen=True):
 class ZoneStatus(msgspec.Struct, frozen=True):
     """One zone.  `sentence` says what the master waits for.
 
-    Partitions are counted by state (zone_master/availability.py): `unavailable` are those that no
-    primary serves, READ_ONLY and LOST ones with them.
+    Partitions are counted by state (zone_master/view/availability.py): `unavailable` are those that
+    no primary serves, READ_ONLY and LOST ones with them.
     """
 
     uid: str

@@ -16,8 +16,8 @@ from quorate.protocol.messages.master import (
     TroubleKind,
 )
 from quorate.protocol.status import ZoneStatus
-from quorate.protocol.zone_master.availability import Availability, availability
 from quorate.protocol.zone_master.decide_partition import PartitionState
+from quorate.protocol.zone_master.view.availability import Availability, availability
 from quorate_lone_master.world import LoneMaster
 
 ZONE = ZoneRecord("uid-z", "z", 8, 3)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Set
 from quorate.planning.absence.choose_leavers import AgentLoad, ClusterLoad, zone_load
 from quorate.planning.absence.disruption import AgentNow, Disruption, ZoneNow, disruption
 from quorate.protocol.members.membership import KnownAgent
-from quorate.protocol.zone_master.availability import serves_clients
+from quorate.protocol.zone_master.view.availability import serves_clients
 from quorate.protocol.zone_master.zone_master import ZoneMaster
 
 

@@ -14,7 +14,7 @@ from quorate.protocol.messages.master import (
     TroubleKind,
 )
 from quorate.protocol.zone_master.decide_partition import PartitionState
-from quorate.protocol.zone_master.events import ZoneEvents
+from quorate.protocol.zone_master.view.events import ZoneEvents
 from quorate.protocol.zone_master.zone import Zone
 
 

@@ -32,17 +32,17 @@ from quorate.protocol.metastore import (
 from quorate.protocol.status import ZoneStatus
 from quorate.protocol.zone_master.causes import Why
 from quorate.protocol.zone_master.decide_partition import PartitionState, adopt_row, decide
-from quorate.protocol.zone_master.events import ZoneEvents
 from quorate.protocol.zone_master.first_placement import FirstPlacement
 from quorate.protocol.zone_master.partition_reports import PartitionReports
-from quorate.protocol.zone_master.preview import zone_preview
 from quorate.protocol.zone_master.publish_rows import RowPublisher
 from quorate.protocol.zone_master.rebalance import Rebalance
 from quorate.protocol.zone_master.recovery.rebuild_zone import ZoneRecovery
 from quorate.protocol.zone_master.recovery.reset import Resets
 from quorate.protocol.zone_master.recovery.start_empty import EmptyStart
-from quorate.protocol.zone_master.status import Moved, ZoneView
 from quorate.protocol.zone_master.timers import ZoneTimers
+from quorate.protocol.zone_master.view.events import ZoneEvents
+from quorate.protocol.zone_master.view.preview import zone_preview
+from quorate.protocol.zone_master.view.status import Moved, ZoneView
 from quorate.protocol.zone_master.zone import Zone
 from quorate.protocol.zone_master.zone_deletion import ZoneDeletion
 

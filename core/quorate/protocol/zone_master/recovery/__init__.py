@@ -1,1 +1,1 @@
-"""Rows that are lost: rebuilt from the agents, or begun again over empty stores."""
+"""Ways out: lost rows and lost copies, lost majorities, migrations that do not get on."""

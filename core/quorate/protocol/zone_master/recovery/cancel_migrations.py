@@ -10,7 +10,7 @@ from quorate.protocol.status import Cancellation
 from quorate.protocol.zone_master import ownership
 from quorate.protocol.zone_master.causes import Cause, Why
 from quorate.protocol.zone_master.decide_partition import PartitionState
-from quorate.protocol.zone_master.status import migration_status
+from quorate.protocol.zone_master.view.status import migration_status
 from quorate.protocol.zone_master.zone import Zone
 
 

@@ -10,7 +10,7 @@ from quorate.protocol.messages.events import Reason
 from quorate.protocol.zone_master.causes import Why
 from quorate.protocol.zone_master.decide_partition import PartitionState
 from quorate.protocol.zone_master.rebalance import Rebalance
-from quorate.protocol.zone_master.status import Moved, way_out_of_loss
+from quorate.protocol.zone_master.view.status import Moved, way_out_of_loss
 from quorate.protocol.zone_master.zone import Zone
 
 

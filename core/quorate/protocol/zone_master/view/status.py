@@ -18,14 +18,14 @@ from quorate.protocol.members.membership import ZoneNodes
 from quorate.protocol.messages.events import LOST_NAMED_MAX
 from quorate.protocol.messages.master import TransferProgress
 from quorate.protocol.status import MigrationStatus, TimerStatus, ZoneStatus
-from quorate.protocol.zone_master.availability import (
+from quorate.protocol.zone_master.decide_partition import PartitionState
+from quorate.protocol.zone_master.rebalance import Rebalance
+from quorate.protocol.zone_master.view.availability import (
     Availability,
     availability,
     data_loss,
     voters_online,
 )
-from quorate.protocol.zone_master.decide_partition import PartitionState
-from quorate.protocol.zone_master.rebalance import Rebalance
 from quorate.protocol.zone_master.zone import Parts
 
 UNAVAILABLE_NAMED_MAX = 100

@@ -1,0 +1,1 @@
+"""The view of a zone that users get: states of partitions, status, events, previews of moves."""
