@@ -35,9 +35,9 @@ def one_loss_counts_twice() -> AbstractContextManager[None]:
     ) -> Holder | None:
         row = part.row
         before = [*row.voters, *row.left_by_reset]
-        there = [voter for voter in before if self._there(voter) is not None]
+        there = [voter for voter in before if self._zone.nodes.voter_holder(voter) is not None]
         if row.left_by_reset and len(there) < majority(len(before)):
-            return self._there(row.voters[0])
+            return self._zone.nodes.voter_holder(row.voters[0])
         return _survivor(self, part, waiting, now)
 
     _survivor = Resets._survivor_if_due

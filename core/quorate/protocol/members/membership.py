@@ -297,6 +297,11 @@ class ZoneNodes:
             return None
         return agent.record.holder(self._persistent)
 
+    def voter_holder(self, voter: Voter) -> Holder | None:
+        """Return the online incarnation of the voter's node with the very store that votes."""
+        holder = self.holder(voter.node)
+        return holder if holder is not None and holder.store == voter.store else None
+
     def holders(self) -> tuple[Holder | None, ...]:
         """Return `holder` of each agent, in the order of their names."""
         return tuple(self.holder(node) for node in sorted(self._agents))
@@ -365,9 +370,8 @@ class ZoneNodes:
     def has_told(self, voter: Voter) -> bool:
         """Return whether the agent with this very store is online and reported its inventory."""
         agent = self._agents.get(voter.node)
-        holder = self.holder(voter.node)
-        is_same = holder is not None and holder.store == voter.store
-        return is_same and agent is not None and self._zone in agent.reported
+        is_there = self.voter_holder(voter) is not None
+        return is_there and agent is not None and self._zone in agent.reported
 
     def report(self, node: str, partition: int) -> CopyReport | None:
         """Return what `node` last reported of its copy."""

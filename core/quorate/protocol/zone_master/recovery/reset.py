@@ -133,8 +133,8 @@ class Resets:
         """
         if part.is_activation_over or part.row.active is not None:
             return None
-        there = (self._there(v) for v in part.row.left_by_reset if v.node == part.better)
-        return next((holder for holder in there if holder is not None), None)
+        better = [voter for voter in part.row.left_by_reset if voter.node == part.better]
+        return self._zone.nodes.voter_holder(better[0]) if better else None
 
     def _survivor_if_due(
         self, part: PartitionState, waiting: dict[str, int], now: Now
@@ -149,7 +149,7 @@ class Resets:
         if not part.resolved or part.prepared:
             return None  # first it is found out whether the migration was committed
         lost = [voter for voter in row.voters if nodes.gone(voter.node, voter.store)]
-        there = [voter for voter in row.voters if self._there(voter) is not None]
+        there = [voter for voter in row.voters if nodes.voter_holder(voter) is not None]
         if not lost or len(there) + len(lost) < len(row.voters):
             return None
         if is_quorum(row, [voter.node for voter in there], nodes.dead_voters(row)):
@@ -157,7 +157,7 @@ class Resets:
         lost_ms = min(nodes.unchanged_ms(voter, now) for voter in lost)
         remained = [voter for voter in there if nodes.unchanged_ms(voter, now) >= lost_ms]
         if not there and all(map(nodes.is_dead, row.voters)):
-            remained = [voter for voter in row.left_by_reset if self._there(voter) is not None]
+            remained = [v for v in row.left_by_reset if nodes.voter_holder(v) is not None]
         if not remained:
             return None
         if lost_ms < self._zone.record.reset_ms:
@@ -171,7 +171,7 @@ class Resets:
         Reports are old, and an owner has everything that was acknowledged: owners come first.
         """
         nodes = self._zone.nodes
-        asked = [holder for voter in voters if (holder := self._there(voter)) is not None]
+        asked = [holder for voter in voters if (holder := nodes.voter_holder(voter)) is not None]
         late_ms = now.boot_ms - self._cluster.settings.failure_detection_ms
         if any(not nodes.reported(h.node) and nodes.asked_ms(h.node) > late_ms for h in asked):
             return None
@@ -182,7 +182,3 @@ class Resets:
             return holder.node not in row.owners, *position, holder.node
 
         return min(asked, key=rank)
-
-    def _there(self, voter: Voter) -> Holder | None:
-        holder = self._zone.nodes.holder(voter.node)
-        return holder if holder is not None and holder.store == voter.store else None

@@ -60,8 +60,7 @@ def serves_clients(part: PartitionState, nodes: ZoneNodes) -> bool:
 def voters_online(row: PartitionRow, nodes: ZoneNodes) -> set[str]:
     """Return the nodes of the row's voters that are online with the very stores that vote."""
     voters = {voter for each in row.voter_sets for voter in each}
-    holders = {voter: nodes.holder(voter.node) for voter in voters}
-    return {v.node for v, holder in holders.items() if holder and holder.store == v.store}
+    return {voter.node for voter in voters if nodes.voter_holder(voter) is not None}
 
 
 def _may_be_read(part: PartitionState, node: str, nodes: ZoneNodes) -> bool:
