@@ -381,6 +381,8 @@ class Checks:
         role = self.cluster.role_of(agent, uid, partition)
         if role is None or self.cluster.zones[uid].sync_writes is SyncWrites.INTERVAL:
             return
+        if self.resets.has_left((uid, partition), role.term):
+            return  # its primary has not heard of the reset yet
         row = self.cluster.committed_row(uid, partition)
         if row is None or row.version < role.row.version:
             row = role.row

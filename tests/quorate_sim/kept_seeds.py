@@ -51,6 +51,7 @@ KEPT = {
     5710000001380: "a followed master looked while rows were deleted, and wrote them again",
     5710000002605: "a followed master looked, and registered a store again that was lost",
     40000153: "the last copy that a reset had left was given up, and its survivor lost its disk",
+    71000367: "I-5 by the row of a reset, of which the line that began to serve had not heard",
     291225670076: "a write that needed every owner was answered by the next tick, at rest",
     5760000000408: "I-5 by all sets of a rebuilt row, where who answered knew but one of them",
 }
