@@ -89,6 +89,7 @@ class LoneMaster:
         self.attributes = dict(attributes or {})
         self.profiles = dict(profiles or {})
         self.rebuilds = rebuilds
+        self.formats: dict[str, int] = {}  # node -> the frame format of an earlier version
         self.same_processes = False
         self.knows: Callable[[str, str], bool] = lambda node, uid: True
         self._told: dict[str, dict[str, dict[int, PartitionRow]]] = {}  # node -> uid -> rows
@@ -131,7 +132,8 @@ class LoneMaster:
     def hello(self, node: str, incarnation: int, store: str = "") -> Hello:
         """How the agent greets."""
         return Hello(
-            FORMAT_VERSION, "agent", "main", node, store or f"store-{node}", incarnation,
+            self.formats.get(node, FORMAT_VERSION), "agent", "main",
+            node, store or f"store-{node}", incarnation,
             process=f"{node}-{incarnation}", client_ports=self.client_ports.get(node),
             external_host=self.external.get(node), attributes=self.attributes.get(node, {}),
             storage_profiles=self.profiles.get(node, STORAGE_PROFILES),

@@ -72,6 +72,7 @@ class NodeRecord(msgspec.Struct, frozen=True, array_like=True):
       the agent chooses.
     - `attributes`: names and values by which filters of zones choose nodes. `storage_profiles`: the
       kinds of storage that it offers. `pod`: what the operator told of its pod, which both include.
+    - `frame_format`: the frame format that it speaks with the master; 3: unknown.
     """
 
     name: str
@@ -91,11 +92,17 @@ class NodeRecord(msgspec.Struct, frozen=True, array_like=True):
     attributes: dict[str, str] = {}
     storage_profiles: tuple[str, ...] = STORAGE_PROFILES
     pod: PodFacts | None = None
+    frame_format: int = 3
 
     def as_told(self) -> "NodeRecord":
         """Return the registration as agents are told it: they choose no data nodes."""
         return msgspec.structs.replace(
-            self, since=None, attributes={}, storage_profiles=STORAGE_PROFILES, pod=None
+            self,
+            since=None,
+            attributes={},
+            storage_profiles=STORAGE_PROFILES,
+            pod=None,
+            frame_format=3,
         )
 
     def zone_store(self, persistent: bool) -> str:

@@ -124,6 +124,11 @@ class ZoneRecord(msgspec.Struct, frozen=True, array_like=True):
         return is_high and self.write_mode is WriteMode.FULL_SYNC
 
     @property
+    def frame_format(self) -> int:
+        """The lowest frame format of agents that may hold copies; older ones ignore the mode."""
+        return 4 if self.mode is ConsistencyMode.HIGH_AVAILABILITY else 0
+
+    @property
     def persistent(self) -> bool:
         """Whether copies outlive their process."""
         return self.storage is StorageKind.PERSISTENT

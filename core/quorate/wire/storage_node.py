@@ -86,6 +86,8 @@ class StorageNodeSpec(Part):
     and the StorageClass of its claim."""
     pod: StoredPod | None = None
     """The part of both that comes from the agent's pod, as last read.  Absent: not known."""
+    frame_format: Annotated[Integer, Field(ge=0)] = 3
+    """The frame format that it speaks with the operator.  Zones in HIGH_AVAILABILITY need 4."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         immutable("node", "a registration belongs to one agent; create another StorageNode"),
@@ -148,6 +150,7 @@ def node_spec(cluster: str, record: NodeRecord) -> StorageNodeSpec:
         attributes=record.attributes,
         storage_profiles=[*record.storage_profiles],
         pod=_stored_pod(record.pod),
+        frame_format=record.frame_format,
     )
 
 
@@ -171,6 +174,7 @@ def node_record(spec: StorageNodeSpec) -> NodeRecord:
         spec.attributes,
         tuple(spec.storage_profiles),
         _pod(spec.pod),
+        spec.frame_format,
     )
 
 

@@ -74,6 +74,7 @@ class NodeRegistry:
         refused = refusal(agent, hello)
         if refused is None and (agent is None or agent.newest is None):
             refused = self._refusal_by_rows(hello)
+        refused = refused or self._refusal_by_modes(hello)
         is_another = agent is not None and agent.record and agent.record.store != hello.store
         if refused is None and is_another and self._is_done_without(record_of(hello)):
             return Refused(
@@ -98,6 +99,22 @@ class NodeRegistry:
                         continue
                     if holder.incarnation > hello.incarnation:
                         return older_image(hello, holder.incarnation)
+        return None
+
+    def _refusal_by_modes(self, hello: Hello) -> Refused | None:
+        """Refuse an agent that is too old for a zone of which it has copies.
+
+        It would not see a reset, and delete copies that one left.
+        """
+        for zone in self._zones.values():
+            needed, has = zone.record.frame_format, hello.format_version
+            if has < needed and zone.names(hello.node):
+                return Refused(
+                    f"node {hello.node}: it has copies of zone {zone.record.name}, whose"
+                    f" consistencyMode {zone.record.mode} needs frame format {needed}, and it"
+                    f" speaks {has}: start a version of Quorate that speaks {needed}",
+                    RefusalCode.FORMAT,
+                )
         return None
 
     def _is_done_without(self, record: NodeRecord) -> bool:

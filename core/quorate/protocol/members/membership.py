@@ -151,6 +151,7 @@ def record_of(hello: Hello) -> NodeRecord:
         external_host=hello.external_host or "",
         attributes=hello.attributes,
         storage_profiles=hello.storage_profiles,
+        frame_format=hello.format_version,
     )
 
 

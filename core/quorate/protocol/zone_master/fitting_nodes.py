@@ -1,4 +1,5 @@
-"""Which nodes fit a zone: they offer its storage profile, and its filter matches their attributes.
+"""Which nodes fit a zone: they know its mode, offer its storage profile, and its filter matches
+their attributes.
 
 A filter that another version stored and this one cannot read changes nothing: the zone's data nodes
 match, and no others do.
@@ -19,6 +20,8 @@ class FittingNodes:
 
     def fits(self, node: NodeRecord, zone: ZoneRecord) -> bool:
         """Return whether `node` may be a data node of `zone`."""
+        if node.frame_format < zone.frame_format:
+            return False
         if zone.storage_profile and zone.storage_profile not in node.storage_profiles:
             return False
         return not zone.filter or self._matches(node, zone.filter, zone.data_nodes)

@@ -156,6 +156,13 @@ class Rebalance:
         """
         asked = [f"dataNodesFilter {record.filter}"] if record.filter else []
         asked += [f"storageProfile {record.storage_profile}"] if record.storage_profile else []
+        old = [
+            name
+            for name, agent in self._agents.items()
+            if agent.record is not None and agent.record.frame_format < record.frame_format
+        ]
+        if old:
+            asked.append(f"consistencyMode {record.mode} (upgrade {', '.join(sorted(old))})")
         if not asked:
             return ""
         nodes = record.data_nodes.nodes if self._parts and record.data_nodes else self._agents
