@@ -7,7 +7,7 @@ as absent.
 
 from collections.abc import Callable
 
-from quorate_conformance import resets
+from quorate_conformance import chains, resets
 from quorate_conformance.case_files import Case
 from quorate_conformance.data_nodes import QUORUM
 from quorate_sim.scenario import Scenario
@@ -30,12 +30,10 @@ def judge_of(case: Case) -> Callable[[Case], None] | str:
             return COPIES
         return _state if case.facts["quorum"] == case.facts["replicas"] // 2 + 1 else QUORUM
     reasons = {
-        "chain_lookup": resets.CHAIN,
-        "restart_decisions_seed_phase2": resets.CHAIN,
         "default_partition_formula": FORMULA,
         "quorum_table": LEARNERS,
     }
-    return reasons.get(case.section) or resets.judge_of(case)
+    return reasons.get(case.section) or chains.judge_of(case) or resets.judge_of(case)
 
 
 def _state(case: Case) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from quorate_sim import (
+    chain_story,
     lease_stories,
     planted_copies,
     planted_masters,
@@ -30,6 +31,8 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "any-change-is-a-hand-over": planted_primaries.any_change_is_a_hand_over,
     "any-number-of-answers": planted_primaries.any_number_of_answers,
     "caught-up-before-joint": planted_primaries.caught_up_before_joint,
+    "chain-ignored": planted_resets.chain_ignored,
+    "chain-not-waited-for": planted_resets.chain_not_waited_for,
     "domains-ignored": planted_placements.domains_ignored,
     "filters-read-once": planted_placements.filters_read_once,
     "full-sync-forgotten": planted_resets.full_sync_forgotten,
@@ -83,6 +86,8 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
 }
 
 STORIES: dict[str, Callable[[], None]] = {
+    "chain-ignored": chain_story.the_second_link_is_waited_for,
+    "chain-not-waited-for": chain_story.the_second_link_is_waited_for,
     "lease-forgotten": lease_stories.a_voter_that_restarts_reports_the_lease_it_has_forgotten,
     "lease-not-joint": lease_stories.a_lease_in_joint_mode_needs_the_new_voters_too,
     "rebuilt-with-one-set": rebuilt_story.who_is_left_lacks_what_was_answered,

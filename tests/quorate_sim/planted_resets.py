@@ -7,6 +7,8 @@ from quorate.facts.partition_row import PartitionRow, majority
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder
 from quorate.facts.zone import ZoneRecord
+from quorate.protocol.copies import gathering
+from quorate.protocol.copies.primary import Primary
 from quorate.protocol.zone_master.decide_partition import PartitionState
 from quorate.protocol.zone_master.recovery import reset
 from quorate.protocol.zone_master.recovery.reset import Resets
@@ -25,6 +27,16 @@ def minority_is_enough() -> AbstractContextManager[None]:
         return len(here) == len(row.voters)
 
     return changed(reset, "is_quorum", is_quorum)
+
+
+def chain_ignored() -> AbstractContextManager[None]:
+    """A survivor that restarted serves although others may have later updates."""
+    return changed(Primary, "is_unproven", property(lambda self: False))
+
+
+def chain_not_waited_for() -> AbstractContextManager[None]:
+    """A survivor that restarted asks those that the resets left, and waits for none of them."""
+    return changed(gathering, "awaited", lambda reset, now, used: ())
 
 
 def one_loss_counts_twice() -> AbstractContextManager[None]:

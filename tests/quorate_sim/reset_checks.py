@@ -106,9 +106,16 @@ class ResetChecks:
         return term < self._terms.get(where, 0)
 
     def activated(self, where: Where, role: Primary, acknowledged: dict[int, int]) -> None:
-        """The survivor of a reset has adopted its term: what it lacks of `acknowledged` is lost."""
+        """The survivor of a reset has adopted its term: what it lacks of `acknowledged` is lost.
+
+        As long as nothing was written after it, what it lost may be found again by a later term.
+        """
         reset, copy = role.row.reset, role.copy
-        if reset is None or self._adopted.get(where, 0) >= reset.term:
+        if reset is None:
+            return
+        if self._adopted.get(where, 0) >= reset.term:
+            if reset.links and all(term < reset.term for term in acknowledged.values()):
+                self._adopted_us[where] = self._cluster.world.time_us
             return
         self._adopted[where] = reset.term
         self._adopted_us[where] = self._cluster.world.time_us

@@ -89,6 +89,14 @@ class Scenario:
         assert row is not None
         return row
 
+    @property
+    def sentence(self) -> str:
+        """What the newest master says of the zone's state."""
+        process = self.cluster.newest_master()
+        assert process is not None
+        assert process.master is not None
+        return process.master.status().zones[0].sentence
+
     def agent(self, name: str) -> AgentProcess:
         """The living process of that name."""
         return self.cluster.agents[name]
@@ -115,14 +123,13 @@ class Scenario:
 
     def serves(self, name: str) -> bool:
         """Whether the agent takes commands."""
-        role = self.role(name)
-        return role is not None and role.serves(self.agent(name).now().boot_ms)
+        agent, role = self.agent(name), self.role(name)
+        return agent.alive and role is not None and role.serves(agent.now().boot_ms)
 
     @property
     def primary(self) -> str:
         """Who serves; empty when nobody does."""
-        names = [name for name in self.cluster.agents if self.agent(name).alive]
-        return next((name for name in names if self.serves(name)), "")
+        return next(filter(self.serves, self.cluster.agents), "")
 
     def wait_for_primary(self, *others: str) -> str:
         """Until an agent serves that is none of `others`; its name."""

@@ -8,6 +8,7 @@ An update (t, c) is *divergent* against a lineage if the term at c is not t: bec
 lineage, because a later entry covers c, or because t's own entry does not.
 """
 
+from collections.abc import Collection
 from itertools import pairwise
 
 import msgspec
@@ -92,6 +93,18 @@ class Lineage(msgspec.Struct, frozen=True, array_like=True):
         if entry.term <= self.last_term and self.entries:
             raise InvariantError(f"term {entry.term} is not above {self.last_term}")
         return Lineage(self.base_term, self.base_counter, (*self.entries, entry))
+
+    def without_unused(self, counter: int, terms: Collection[int]) -> "Lineage":
+        """Return the lineage without its last entries if they wrote nothing that is held.
+
+        Held are the counters up to `counter`, and above it updates of `terms`.
+        """
+        entries = self.entries
+        while entries and entries[-1].first > counter and not entries[-1].closed:
+            if entries[-1].term in terms:
+                break
+            entries = entries[:-1]
+        return Lineage(self.base_term, self.base_counter, entries)
 
     def folded(self, counter: int) -> "Lineage":
         """Return the lineage with the entries that `counter` settles folded into the base.

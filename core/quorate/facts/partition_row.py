@@ -16,6 +16,8 @@ from quorate.facts.topology import Holder, Voter
 REPLICAS_MAX = 7
 LEFT_MAX = REPLICAS_MAX + 1
 """The most stores of which a row says that a reset left them."""
+LINKS_MAX = 3
+"""The most links before the row's own voters; older ones are forgotten."""
 
 
 class MigrationKind(enum.StrEnum):
@@ -44,16 +46,26 @@ class Migration(msgspec.Struct, frozen=True, array_like=True):
     voters: tuple[Voter, ...]
 
 
+class Link(msgspec.Struct, frozen=True, array_like=True):
+    """Voters of a partition, and the term of the reset that ended their part of its history."""
+
+    ended: int
+    voters: tuple[Voter, ...]
+
+
 class Reset(msgspec.Struct, frozen=True, array_like=True):
     """The last reset of a partition, which forced its voters to one survivor.
 
     - `term`: the term that the reset began.
     - `others`: the stores that voted before it, or were a destination, and have not voted since.
       They keep their copies, count for no quorum, and get no new updates.
+    - `links`: the voters before each reset since the partition last had all its copies, oldest
+      first; with the row's own voters they are the chain of assignments (IEP-131, phase 2).
     """
 
     term: int
     others: tuple[Voter, ...]
+    links: tuple[Link, ...] = ()
 
 
 class PartitionRow(msgspec.Struct, frozen=True, array_like=True):
@@ -161,7 +173,8 @@ def reset_without(reset: Reset | None, nodes: Collection[str]) -> Reset | None:
     """Return the reset without what `nodes` had before it: they vote again, or are given up."""
     if reset is None:
         return None
-    return Reset(reset.term, tuple(voter for voter in reset.others if voter.node not in nodes))
+    others = tuple(voter for voter in reset.others if voter.node not in nodes)
+    return Reset(reset.term, others, reset.links if others else ())
 
 
 def check_row(row: PartitionRow) -> None:
@@ -184,6 +197,9 @@ def check_row(row: PartitionRow) -> None:
         raise InvariantError(f"partition {row.partition}: reset {row.reset} above {row.term}")
     if len(row.left_by_reset) > LEFT_MAX:
         raise InvariantError(f"partition {row.partition}: {len(row.left_by_reset)} stores left")
+    ends = [link.ended for link in row.reset.links] if row.reset is not None else []
+    if len(ends) > LINKS_MAX or ends != sorted(set(ends)):
+        raise InvariantError(f"partition {row.partition}: a chain of links that ended in {ends}")
     if not voter_set.isdisjoint(voter.node for voter in row.left_by_reset):
         raise InvariantError(f"partition {row.partition}: {row.left_by_reset} vote: {row.voters}")
     if row.primary is not None and row.replicas[0] not in (None, row.primary.node):

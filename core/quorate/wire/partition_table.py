@@ -10,7 +10,9 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from quorate.facts.partition_row import (
+    LINKS_MAX,
     REPLICAS_MAX,
+    Link,
     Migration,
     MigrationKind,
     PartitionRow,
@@ -104,6 +106,15 @@ class StoredVoterSet(Part):
     """The voters of this set."""
 
 
+class StoredLink(Part):
+    """Voters before a reset."""
+
+    ended: Natural
+    """The term of the reset that ended their part of the history."""
+    voters: Annotated[list[StoredVoter], Field(max_length=VOTERS_MAX)]
+    """The voters."""
+
+
 class StoredReset(Part):
     """A reset of a HIGH_AVAILABILITY partition."""
 
@@ -111,6 +122,8 @@ class StoredReset(Part):
     """The term that it began."""
     others: Annotated[list[StoredVoter], Field(max_length=VOTERS_MAX)]
     """The stores that voted before, have not voted since and keep their copies."""
+    links: Annotated[list[StoredLink], Field(max_length=LINKS_MAX)] | None = None
+    """The voters before each reset since the partition last had all its copies, oldest first."""
 
 
 class StoredRow(Part):
@@ -430,11 +443,15 @@ def _voters(stored: list[StoredVoter]) -> tuple[Voter, ...]:
 def _stored_reset(reset: Reset | None) -> StoredReset | None:
     if reset is None:
         return None
-    return StoredReset(term=reset.term, others=_stored_voters(reset.others))
+    links = [StoredLink(ended=e.ended, voters=_stored_voters(e.voters)) for e in reset.links]
+    return StoredReset(term=reset.term, others=_stored_voters(reset.others), links=links or None)
 
 
 def _reset(stored: StoredReset | None) -> Reset | None:
-    return Reset(stored.term, _voters(stored.others)) if stored is not None else None
+    if stored is None:
+        return None
+    links = tuple(Link(each.ended, _voters(each.voters)) for each in stored.links or ())
+    return Reset(stored.term, _voters(stored.others), links)
 
 
 def _stored_migration(migration: Migration | None) -> StoredMigration | None:

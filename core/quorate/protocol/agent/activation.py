@@ -104,8 +104,11 @@ def _fence(zone: ZoneCopies, role: Primary, now: Now) -> None:
 def _awaits_others(zone: ZoneCopies, role: Primary, now: Now) -> bool:
     """Return whether copies that a reset left may still answer what they hold.
 
-    They are no voters, so a silent one is waited for only so long.
+    They are no voters, so a silent one is waited for only so long, unless all restarted and the
+    last updates may be with it.
     """
+    if role.awaited():
+        return True
     if now.boot_ms - role.began_ms >= zone.settings.reset_question_ms:
         return False
     return any(_is_there(zone, node, now) and not peer.promised for node, peer in role.others())
@@ -118,15 +121,20 @@ def _is_there(zone: ZoneCopies, node: str, now: Now) -> bool:
 
 def _forget_silent(zone: ZoneCopies, role: Primary, now: Now) -> None:
     """Do without what the copies that a reset left hold, if they do not give it."""
-    is_late = now.boot_ms - role.began_ms >= RESET_GATHER_TIMES * zone.settings.reset_question_ms
+    is_unproven = role.is_unproven
+    late_ms = role.began_ms + RESET_GATHER_TIMES * zone.settings.reset_question_ms
+    is_late = now.boot_ms >= late_ms and not is_unproven
     for node, peer in role.others():
         if peer.answer is not None and (is_late or not _is_there(zone, node, now)):
             peer.answer = None
+            peer.promised = peer.promised and not is_unproven  # it is asked again: it may be needed
             role.gathering.is_blocked = False  # perhaps by this very answer
 
 
 def _gather(zone: ZoneCopies, role: Primary, now: Now) -> None:
     _forget_silent(zone, role, now)
+    if role.awaited():
+        return
     gathering, plan = role.gathering, role.gather()
     before, gathering.plan = gathering.plan, plan
     if before is not None and before.lineage.last_term != plan.lineage.last_term:
@@ -166,8 +174,8 @@ def _adopt_own(zone: ZoneCopies, role: Primary, plan: GatherPlan) -> None:
     role.lease_until = max([role.lease_until, *(peer.lease_until for _, peer in others)])
     role.adopt_own(plan)
     role.enter(Stage.ADOPTING)
-    if others:
-        role.follow(role.row)
+    if role.row.left_by_reset:
+        role.follow(role.row)  # they are asked no more
     zone.give_up(role.take_undone(plan.prefix))
     zone.touch(role.copy)
     zone.adopting.append(role)

@@ -71,6 +71,7 @@ def fence(zone: ZoneCopies, node: str, ask: Fence) -> None:
             copy.held(),
             max(0, copy.lease_until - zone.now.boot_ms),
             copy.adopted,
+            copy.is_alive,
         ),
     )
 

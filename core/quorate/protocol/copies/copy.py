@@ -60,6 +60,7 @@ class Copy(UpdateCounter):
     - `bare`: a key deleted at or below it may lack its tombstone, whatever `settled` says
     - `purged`, `expired`: what this turn took from `tombstones` and `expiring`; it is put back if
       the batch is refused
+    - `is_alive`: it has adopted a term since its process started
     - `kept_rows`: earlier rows that are kept for a while, because a reset left what they hold
     """
 
@@ -71,6 +72,7 @@ class Copy(UpdateCounter):
         "expiring",
         "generation",
         "get",
+        "is_alive",
         "kept_rows",
         "last_term",
         "lease_until",
@@ -111,7 +113,7 @@ class Copy(UpdateCounter):
         self._reset()
 
     def _reset(self) -> None:
-        self.present = False
+        self.present = self.is_alive = False
         UpdateCounter.__init__(self)
         self.last_term = 0
         self.durable_lwm = 0
@@ -482,6 +484,7 @@ class Copy(UpdateCounter):
                 self.space.put(key, row)
         self._drop_divergent(lineage, prefix)
         self.lineage, self.last_term = lineage, lineage.last_term
+        self.is_alive = True
         self.lwm = prefix
         self.durable_lwm = min(self.durable_lwm, prefix)
         if full is not None:

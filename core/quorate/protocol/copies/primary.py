@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from quorate.facts.errors import InvariantError
-from quorate.facts.intervals import IntervalSet
 from quorate.facts.lineage import Entry, Lineage
-from quorate.facts.partition_row import PartitionRow, quorum
+from quorate.facts.partition_row import PartitionRow, Reset, quorum
 from quorate.facts.topology import Holder, Voter
-from quorate.facts.update_counter import check_primary_counter, kept_under
+from quorate.facts.update_counter import check_primary_counter
+from quorate.protocol.copies import gathering
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.open_part import OpenPart
 from quorate.protocol.copies.role_state import (
@@ -240,9 +240,39 @@ class Primary:
 
     @property
     def asks_others(self) -> bool:
-        """Whether copies that a reset left are asked for what they hold: before its adoption."""
+        """Whether copies that a reset left are asked for what they hold."""
         reset = self.row.reset
-        return reset is not None and self.copy.last_term < reset.term
+        return reset is not None and (self.copy.last_term < reset.term or self.is_unproven)
+
+    @property
+    def is_unproven(self) -> bool:
+        """Whether nothing is known to have been written since the last reset, and all restarted.
+
+        Then the history goes on from the last update that any of the links has.
+        """
+        reset, copy = self.row.reset, self.copy
+        if reset is None or not reset.links or copy.last_term < reset.term:
+            return False
+        if copy.is_alive or self.lineage is not None:
+            return False
+        ended = reset.links[-1].ended
+        answers = [peer.answer for peer in self.voters.peers if peer.answer is not None]
+        return not any(answer.is_alive for answer in answers) and all(
+            gathering.lineage_of(each, by_use=True).last_term < ended for each in (copy, *answers)
+        )
+
+    def awaited(self) -> tuple[str, ...]:
+        """Return nodes that a reset left, of which more must say what they hold; empty: none."""
+        reset = self.row.reset
+        if reset is None or not self.is_unproven:
+            return ()
+        alive = tuple(voter for voter in reset.others if not self._is_dead(voter))
+        used = {self.holder.node: gathering.lineage_of(self.copy, by_use=True).last_term}
+        for node, peer in self.peers.items():
+            if peer.promised and peer.answer is not None:
+                used[node] = gathering.lineage_of(peer.answer, by_use=True).last_term
+        reset = Reset(reset.term, alive, reset.links)
+        return gathering.awaited(reset, self.row.voters, used)
 
     def others(self) -> list[tuple[str, Peer]]:
         """Return the copies that are asked although they do not vote, by node."""
@@ -536,48 +566,9 @@ class Primary:
 
         Source: docs/protocol.md, section 5, steps 3 and 4.
         """
-        copy = self.copy
         voters = {voter.node for voter in self.row.voters} | {node for node, _ in self.others()}
         answers = {n: p.answer for n, p in sorted(self.peers.items()) if p.answer and n in voters}
-        lineage = copy.lineage
-        for answer in answers.values():
-            if answer.lineage.last_term > lineage.last_term:
-                lineage = answer.lineage
-        prefix = copy.lineage.agreed_prefix(lineage, copy.lwm)
-        own = copy.held_under(lineage, prefix)
-        union = own.copy()
-        holds: dict[str, IntervalSet] = {}
-        for node, answer in answers.items():
-            agreed = answer.lineage.agreed_prefix(lineage, answer.lwm)
-            holds[node] = kept_under(lineage, agreed, answer.above)
-            for first, last in holds[node]:
-                union.add(first, last)
-        top = union.end_of_prefix(0)
-        undo: set[bytes] | None = set()
-        if copy.lwm > prefix:
-            undo = copy.touched_keys(prefix + 1, copy.lwm)
-        freshest = sorted(
-            (n for n, a in answers.items() if a.lineage.last_term == lineage.last_term),
-            key=lambda n: (-answers[n].lwm, n),
-        )
-        wanted: dict[str, list[tuple[int, int]]] = {}
-        for first, last in own.gaps(1, top):
-            at = first
-            while at <= last:
-                node, end = self._holder_of(at, last, holds)
-                wanted.setdefault(node, []).append((at, end))
-                at = end + 1
-        return GatherPlan(lineage, prefix, top, undo, freshest[0] if freshest else "", wanted)
-
-    def _holder_of(self, at: int, last: int, holds: dict[str, IntervalSet]) -> tuple[str, int]:
-        best, end = "", 0
-        for node in sorted(holds):
-            reach = holds[node].end_of_prefix(at - 1)
-            if reach > end:
-                best, end = node, reach
-        if not best:
-            raise InvariantError(f"partition {self.copy.partition}: nobody holds {at}")
-        return best, min(end, last)
+        return gathering.plan(self.copy, answers, self.is_unproven)
 
     def adopt_own(self, plan: GatherPlan) -> None:
         """Store the lineage entry of this term; this is done once and never computed again."""

@@ -57,6 +57,7 @@ class FenceAck(msgspec.Struct, frozen=True, array_like=True, tag=43):
 
     Held are all counters <= lwm, in the lineage's terms, and `above` as (term, ranges).
     `lease_ms`: how long a lease that was granted to an earlier holder may still run.
+    `is_alive`: the present process has adopted a term of the partition.
     """
 
     zone: str
@@ -68,6 +69,7 @@ class FenceAck(msgspec.Struct, frozen=True, array_like=True, tag=43):
     above: tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
     lease_ms: int
     adopted: bool
+    is_alive: bool = False
 
 
 class FenceRefused(msgspec.Struct, frozen=True, array_like=True, tag=44):

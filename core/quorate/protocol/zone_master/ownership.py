@@ -11,6 +11,8 @@ import msgspec
 from quorate.facts.errors import InvariantError
 from quorate.facts.partition_row import (
     LEFT_MAX,
+    LINKS_MAX,
+    Link,
     Migration,
     PartitionRow,
     Reset,
@@ -80,11 +82,16 @@ def with_owner(row: PartitionRow, node: str) -> PartitionRow:
     return _checked(row, after)
 
 
-def reset_to(row: PartitionRow, survivor: Holder, above: int = 0) -> PartitionRow:
+def reset_to(
+    row: PartitionRow, survivor: Holder, above: int = 0, has_all: bool = False
+) -> PartitionRow:
     """Return the row in which `survivor` alone votes, and serves in a new term.
 
     All others that voted, and the destination of an active migration, keep their copies. What only
     they hold is lost unless the survivor can still fetch it. The version is at least `above`.
+
+    `has_all`: the survivor has every acknowledged update, so the voters are no link of the chain
+    for which somebody would have to wait.
     """
     version = max(row.version + _step(row), above)
     destination = row.destination
@@ -94,6 +101,8 @@ def reset_to(row: PartitionRow, survivor: Holder, above: int = 0) -> PartitionRo
     stores = {node: voter for node, voter in known.items() if node not in row.voter_nodes}
     stores |= {voter.node: voter for voter in row.voters}
     voter = stores.pop(survivor.node)
+    link = () if has_all or len(row.voters) == 1 else (Link(version, row.voters),)
+    links = (*(row.reset.links if row.reset is not None else ()), *link)
     after = PartitionRow(
         row.partition,
         version,
@@ -101,7 +110,7 @@ def reset_to(row: PartitionRow, survivor: Holder, above: int = 0) -> PartitionRo
         survivor,
         (survivor.node,),
         (voter,),
-        reset=Reset(version, tuple(stores.values())[-LEFT_MAX:]),
+        reset=Reset(version, tuple(stores.values())[-LEFT_MAX:], links[-LINKS_MAX:]),
     )
     return _checked(row, after)
 

@@ -124,7 +124,9 @@ class Resets:
         # Without a quorum of reports a newer row may be unknown: the version is above all others.
         above = self._cluster.master_term * RECOVERY_GAP if part.unheard else 0
         lost = ", ".join(v.node for v in row.voters if self._zone.nodes.gone(v.node, v.store))
-        return ownership.reset_to(row, survivor, above), Why(Cause.RESET, (lost, survivor.node))
+        has_all = self._zone.record.acknowledges_by_all and survivor.node in row.owners
+        after = ownership.reset_to(row, survivor, above, has_all)
+        return after, Why(Cause.RESET, (lost, survivor.node))
 
     def _better(self, part: PartitionState) -> Holder | None:
         """Return the copy to narrow to instead of a survivor that cannot take over what it has.

@@ -292,14 +292,16 @@ def zone_status(
 
 
 def _without_quorum(record: ZoneRecord, rows: Sequence[PartitionRow], nodes: ZoneNodes) -> str:
-    """Return sentences on the `rows` without a quorum, or "".
+    """Return sentences on the `rows` that wait for copies, or "".
 
-    The stores of voters are gone for good, or, for other rows, voters are away.
+    The stores of voters are gone for good, or voters are away, or copies that a reset left.
     """
     gone: set[str] = set()
     away: set[str] = set()
     stopped: list[int] = []
     waiting: list[int] = []
+    behind: list[int] = []
+    left: set[str] = set()
     for row in rows:
         dead = nodes.dead_voters(row)
         voters = {voter.node for each in row.voter_sets for voter in each}
@@ -310,6 +312,10 @@ def _without_quorum(record: ZoneRecord, rows: Sequence[PartitionRow], nodes: Zon
         elif not is_quorum(row, here, dead):
             away |= voters.difference(here, dead)
             waiting.append(row.partition)
+        elif row.reset is not None and row.reset.links:
+            absent = {v.node for v in row.left_by_reset if nodes.voter_holder(v) is None}
+            left |= absent
+            behind += [row.partition] if absent else []
     sentence = ""
     if stopped:
         again = "start one of these agents with its old folder, or " if record.persistent else ""
@@ -322,6 +328,12 @@ def _without_quorum(record: ZoneRecord, rows: Sequence[PartitionRow], nodes: Zon
         sentence += (
             f"; {len(waiting)} of them wait for a quorum (partitions {_named(waiting)}): start"
             f" agents that are away: {', '.join(sorted(away))}"
+        )
+    if behind:
+        sentence += (
+            f"; {len(behind)} of them restarted before anything was written after a reset, and wait"
+            f" for the copies that it left (partitions {_named(behind)}), which may have later"
+            f" updates: start agents that are away: {', '.join(sorted(left))}"
         )
     return sentence
 
