@@ -22,9 +22,6 @@ class State(enum.StrEnum):
     """A committed row newer than the copy does not name this agent: the data is to be removed."""
     EVICTED = "EVICTED"
     """The data is removed. The promise is kept as long as the store."""
-    LOST = "LOST"
-    """The stores of all voters are gone for good. Only the master can tell. Agents keep what they
-    have, and only a decision of a person leads out of this state."""
 
 
 TRANSITIONS: dict[tuple[State, State], str] = {
@@ -35,8 +32,6 @@ TRANSITIONS: dict[tuple[State, State], str] = {
     (State.MOVING, State.RENTING): "a newer committed row does not name it",
     (State.OWNING, State.RENTING): "a newer committed row does not name it",
     (State.RENTING, State.EVICTED): "its rows and log are removed, its promise is kept",
-    (State.MOVING, State.LOST): "every voter's store is gone for good",
-    (State.OWNING, State.LOST): "every voter's store is gone for good",
 }
 """The reason for each allowed transition. All others are errors."""
 
