@@ -159,7 +159,7 @@ def _zone(zone: Zone, nodes: Mapping[str, NodeRecord], rows: StoredRows | None) 
         data_nodes=tuple(status.data_nodes),
         spread_violations=(),
         migrations=_migrations(rows),
-        planned=status.migrations.queued,
+        planned=status.migrations.planned,
         timers=tuple(TimerStatus(t.kind, tuple(t.nodes), _wall_ms(t.due)) for t in status.timers),
         missing_copies={int(short): count for short, count in status.under_replicated.items()},
         lost=len(lost),

@@ -299,9 +299,11 @@ class ZoneMigrations(Part):
     """Numbers of migrations."""
 
     running: Integer = 0
-    """Migrations that are running."""
+    """Migrations that are running: pending changes of voters."""
     queued: Integer = 0
     """Migrations that wait."""
+    planned: Integer = 0
+    """Partitions whose voters are to change again after that."""
     bytes_left: Integer = 0
     """Bytes that the running ones still have to copy."""
 
@@ -364,6 +366,8 @@ class Zone(Resource):
         ("Storage", "string", ".spec.storage"),
         ("Available", "string", ".status.conditions[?(@.type=='Available')].status"),
         ("Replicated", "string", ".status.conditions[?(@.type=='FullyReplicated')].status"),
+        ("Pending", "integer", ".status.migrations.running"),
+        ("Planned", "integer", ".status.migrations.planned"),
         ("Phase", "string", ".status.phase"),
         ("Age", "date", ".metadata.creationTimestamp"),
     )

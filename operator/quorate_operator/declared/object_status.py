@@ -116,6 +116,7 @@ def zone_status(
         migrations=ZoneMigrations(
             running=observed.migrations_running,
             queued=observed.migrations_queued,
+            planned=observed.planned,
             bytes_left=sum(
                 max(each.bytes_total - each.bytes_done, 0) for each in observed.migrations
             ),

@@ -225,8 +225,11 @@ def test_the_first_that_is_planned_is_named() -> None:
     intents = tuple(Intent(p, ("a", "b"), None, ("a", "c")) for p in range(8))
     seen = observed(migrations_running=1, migrations_queued=30, planned=29, intents=intents)
 
-    made = next(c for c in status(seen).conditions if c.type == "Rebalancing")
+    told = status(seen)
+    made = next(c for c in told.conditions if c.type == "Rebalancing")
 
+    migrations = told.migrations
+    assert (migrations.running, migrations.queued, migrations.planned) == (1, 30, 29)
     assert made.message.startswith(
         "1 migrations are running, 30 are queued; planned: partition 0: a, b > a, c (planned); "
     )
