@@ -1,4 +1,4 @@
-"""What resets of HIGH_AVAILABILITY zones may do, and what clients may see after one."""
+"""What resets may do, in HIGH_AVAILABILITY or by a person, and what clients may see after one."""
 
 from __future__ import annotations
 
@@ -27,11 +27,13 @@ class ResetChecks:
 
     - `lost`: by partition, how many acknowledged updates its resets have lost
     - `left_ops`: commands that were answered by a line of history which a reset had left
+    - `decided`: the partitions that a person resets
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self.lost: dict[Where, int] = {}
         self.left_ops: set[int] = set()
+        self.decided: set[Where] = set()
         self._cluster = cluster
         self._terms: dict[Where, int] = {}
         self._may_lose_nothing: set[Where] = set()
@@ -53,8 +55,9 @@ class ResetChecks:
         before = old.reset.term if old.reset is not None else 0
         if row.reset is None or row.reset.term == before:
             return False
-        record = self._cluster.zones[uid]
-        if record.mode is not ConsistencyMode.HIGH_AVAILABILITY:
+        record, where = self._cluster.zones[uid], (uid, row.partition)
+        is_high = record.mode is ConsistencyMode.HIGH_AVAILABILITY
+        if not is_high and where not in self.decided:
             raise InvariantError(f"reset: zone {uid} is {record.mode}: {old}, {row}")
         stores = {
             name: each.zone_store(record.persistent)
@@ -77,14 +80,13 @@ class ResetChecks:
         allowed = {*old.voters}
         if old.destination is not None:
             allowed |= {Voter(old.destination.node, old.destination.store)}
-        if len(dead) == len(old.voters):
+        if len(dead) == len(old.voters) or where in self.decided:
             allowed |= {*old.left_by_reset}
         if len(row.voters) != 1 or row.voters[0] not in allowed:
             raise InvariantError(f"reset: {old} became {row}")
-        where = uid, row.partition
         self._terms[where] = row.reset.term
         is_durable = record.sync_writes is SyncWrites.ALWAYS or not record.persistent
-        if is_durable and row.voters[0].node in old.owners:
+        if is_high and is_durable and row.voters[0].node in old.owners:
             self._may_lose_nothing.add(where)
         else:
             self._may_lose_nothing.discard(where)

@@ -9,6 +9,7 @@ from quorate.facts.zone import NEVER_MS, ConsistencyMode, StorageKind, SyncWrite
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.primary import Primary
+from quorate.protocol.recovery import Recovery, RecoveryAction, RecoveryAnswer
 from quorate.protocol.settings import ProtocolSettings
 from quorate_sim.agent_process import AgentProcess
 from quorate_sim.clients import Op
@@ -202,6 +203,17 @@ class Scenario:
             core.drain(name, draining, process.now())
 
         process.run(drain)
+
+    def recover(self, action: RecoveryAction, node: str = "") -> RecoveryAnswer:
+        """A person decides about the partition, as its row is now."""
+        process = self.cluster.masters[-1]
+        core = process.master
+        assert core is not None
+        answers: list[RecoveryAnswer] = []
+        asked = Recovery(action, {0: self.row.version}, node, dry_run=False)
+        self.cluster.checks.resets.decided.add(("zone", 0))
+        process.run(lambda: answers.append(core.recover("zone", asked, process.now())))
+        return answers[0]
 
     def come_to_rest(self) -> None:
         """Until every invariant of a quiet cluster holds; then the history must be explainable."""

@@ -1,6 +1,7 @@
-"""Zones in HIGH_AVAILABILITY: a lost majority, the reset, and those that return."""
+"""A lost majority, the reset, and those that return: in HIGH_AVAILABILITY, and by a person."""
 
-from quorate_sim.scenario import Scenario
+from quorate.protocol.recovery import RecoveryAction
+from quorate_sim.scenario import SETTINGS, Scenario
 
 RESET_MS = 1500
 
@@ -169,3 +170,74 @@ def test_a_copy_that_the_reset_left_no_longer_obeys_the_former_primary() -> None
     story.heal()
     story.wait(lambda: not story.serves(first), "the former primary has stopped")
     story.come_to_rest()
+
+
+def strong_that_lost_its_majority(story: Scenario) -> tuple[str, str, str]:
+    """The first primary, the copy that is left, and another one that has more than that.
+
+    Both agents that have the last write, which was acknowledged, are away.
+    """
+    first = story.primary
+    story.written(first, b"k", b"before")
+    survivor, other = story.backups()
+    story.cut(survivor)
+    story.written(first, b"k", b"lost")
+    story.crash(first)
+    story.crash(other)
+    story.heal()
+    story.wait(lambda: story.is_online(survivor), "the master hears the survivor")
+    story.wait(lambda: not story.is_online(first) and not story.is_online(other), "both have left")
+    story.run(4 * RESET_MS)
+    assert story.row.reset is None
+    return first, survivor, other
+
+
+def test_in_a_strong_zone_a_person_resets_and_what_was_lost_is_set_aside() -> None:
+    story = Scenario()
+    first, survivor, other = strong_that_lost_its_majority(story)
+    answer = story.recover(RecoveryAction.RESET)
+    assert answer.refusals == ()
+    story.wait(lambda: story.serves(survivor), "the survivor serves")
+    assert story.read(survivor, b"k") == b"before"
+    story.written(survivor, b"k", b"after")
+    story.start(first)
+    story.start(other)
+    story.come_to_rest()
+    assert {*story.row.voter_nodes} == {"a1", "a2", "a3"}
+    assert story.row.left_by_reset == ()
+    assert story.cluster.checks.resets.lost == {("zone", 0): 1}
+    for name in (first, other):
+        (aside,) = story.copy(name).kept_rows
+        kept = story.zone(name).storage.space(0, aside.generation).get(b"k")
+        assert kept is not None
+        assert kept.value == b"lost"
+    assert story.copy(survivor).kept_rows == ()
+    assert story.read(story.primary, b"k") == b"after"
+
+
+def test_a_second_person_who_saw_the_row_before_the_reset_is_refused() -> None:
+    story = Scenario()
+    strong_that_lost_its_majority(story)
+    assert story.recover(RecoveryAction.RESET).refusals == ()
+    again = story.recover(RecoveryAction.RESET)
+    assert "its row is being changed" in again.refusals[0]
+
+
+def test_a_reset_by_a_person_asks_the_others_that_are_there() -> None:
+    story = Scenario(agents=5, replicas=5)
+    first = story.primary
+    survivor, other, *lost = sorted(story.backups())
+    story.written(first, b"k", b"1")
+    story.cut(survivor, off=(first,))
+    story.write(first, b"k", b"2")
+    story.wait(lambda: story.copy(other).lwm > story.copy(survivor).lwm, "only some have it")
+    for name in (first, *lost):
+        story.crash(name)
+    story.heal()
+    gone = (first, *lost)
+    story.wait(lambda: not any(map(story.is_online, gone)), "they have left")
+    story.run(SETTINGS.failure_detection_ms)  # the master has been there for so long
+    assert story.recover(RecoveryAction.RESET, survivor).refusals == ()
+    story.wait(lambda: story.serves(survivor), "the survivor serves")
+    assert story.row.voter_nodes == (survivor,)
+    assert story.read(survivor, b"k") == b"2"

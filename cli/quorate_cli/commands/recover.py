@@ -1,12 +1,13 @@
-"""`quorate recover`: what a person decides where a zone does not help itself."""
+"""`quorate recover`: a person's decisions about partitions that do not help themselves."""
 
 from typing import Annotated
 from urllib.parse import quote
 
+import msgspec
 import typer
 from rich.console import Console
 
-from quorate.protocol.status import Cancellation
+from quorate.protocol.recovery import Recovery, RecoveryAction, RecoveryAnswer
 from quorate_cli.commands.objects import ServerOption
 from quorate_cli.dev.commands import FolderOption, dev_cluster
 from quorate_cli.objects.operator_api import parse_server
@@ -17,21 +18,21 @@ from quorate_cli.terminal.problem import Problem
 console = Console(highlight=False, soft_wrap=True)
 recover = typer.Typer(no_args_is_help=True, help="Decide where a zone does not help itself.")
 
-
-@recover.callback()
-def _recover() -> None:
-    """Without this, a single command would have no name."""
+PartitionsOption = Annotated[
+    str, typer.Option("--partitions", metavar="LIST", help="For example 3,5,8-11.")
+]
+VersionsOption = Annotated[
+    str, typer.Option("--versions", metavar="LIST", help="Rows that were shown, in that order.")
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do it; else it is only shown.")]
 
 
 @recover.command()
 def cancel(
     zone: ZoneArgument,
-    partitions: Annotated[list[int], typer.Argument(metavar="PARTITION...", min=0)],
-    versions: Annotated[
-        list[int],
-        typer.Option("--version", help="Row that `quorate status` shows, one per partition."),
-    ],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it; else it is only shown.")] = False,
+    partitions: PartitionsOption,
+    versions: VersionsOption = "",
+    yes: YesOption = False,
     server: ServerOption = None,
     folder: FolderOption = DEFAULT_FOLDER,
 ) -> None:
@@ -40,17 +41,73 @@ def cancel(
     All of them, or none if one row has changed since it was looked at.  The same migration is tried
     again after its wait, while the target is the same.
     """
-    if len(versions) != len(partitions) or len(set(partitions)) != len(partitions):
-        raise Problem(
-            f"zone {zone}: {len(partitions)} partitions and {len(versions)} times --version: name"
-            " each partition once, and for each its row, in the same order"
-        )
+    named = _versions(zone, partitions, versions)
+    _ask(zone, Recovery(RecoveryAction.CANCEL, named, dry_run=not yes), server, folder)
+
+
+@recover.command()
+def reset(
+    zone: ZoneArgument,
+    partitions: PartitionsOption,
+    versions: VersionsOption = "",
+    to: Annotated[
+        str, typer.Option(help="Agent with the copy to go on from. Default: the freshest.")
+    ] = "",
+    yes: YesOption = False,
+    server: ServerOption = None,
+    folder: FolderOption = DEFAULT_FOLDER,
+) -> None:
+    """Narrow partitions whose majority is lost to one copy.  What only the others had is lost.
+
+    All of them, or none if one row has changed since it was looked at.  The agents that are given
+    up must be stopped: where they reach each other, they may go on serving.
+    """
+    named = _versions(zone, partitions, versions)
+    _ask(zone, Recovery(RecoveryAction.RESET, named, to, dry_run=not yes), server, folder)
+
+
+def _ask(zone: str, asked: Recovery, server: str | None, folder: str) -> None:
+    """Have the operator do it; print what it did, or how to have it done."""
     api = parse_server(server, ClusterFolder(folder)) if server else dev_cluster(folder).api()
-    body = {"versions": dict(zip(partitions, versions, strict=True)), "dryRun": not yes}
-    done = api.ask(f"/zones/{quote(zone, safe='')}/cancel", body, Cancellation)
-    what = "cancelled" if yes else "would be cancelled"
-    for each in done.migrations:
-        road = " > ".join(node for node in (each.source, each.destination) if node)
-        console.print(f"zone {zone}, partition {each.partition}: {each.kind} {road} {what}")
-    if not yes:
-        console.print("nothing was changed: --yes does it")
+    body = msgspec.to_builtins(asked, str_keys=True)
+    answer = api.ask(f"/zones/{quote(zone, safe='')}/recover", body, RecoveryAnswer)
+    for each in answer.partitions:
+        console.print(
+            f"zone {zone}, partition {each.partition} (row {each.version}): {each.sentence}"
+        )
+    if asked.dry_run:
+        console.print(f"nothing was changed; this does it:\n  {_command(zone, asked, answer)}")
+
+
+def _command(zone: str, asked: Recovery, answer: RecoveryAnswer) -> str:
+    """Return the command that does what was shown."""
+    partitions = ",".join(str(each.partition) for each in answer.partitions)
+    versions = ",".join(str(each.version) for each in answer.partitions)
+    words = ["quorate recover", asked.action.value, zone]
+    words += ["--partitions", partitions, "--versions", versions]
+    words += ["--to", asked.node] if asked.node else []
+    return " ".join([*words, "--yes"])
+
+
+def _versions(zone: str, partitions: str, versions: str) -> dict[int, int]:
+    """Return the row version that was named for each partition, 0 without `versions`."""
+    named = _numbers("--partitions", partitions)
+    rows = _numbers("--versions", versions) if versions else [0] * len(named)
+    if len(rows) != len(named) or len(set(named)) != len(named):
+        raise Problem(
+            f"zone {zone}: --partitions {partitions} names {len(named)} partitions and --versions"
+            f" {versions} {len(rows)} rows: name each partition once, and for each its row, in the"
+            " same order"
+        )
+    return dict(zip(named, rows, strict=True))
+
+
+def _numbers(option: str, text: str) -> list[int]:
+    """Return the numbers of a list like 3,5,8-11."""
+    numbers: list[int] = []
+    for word in text.split(","):
+        first, dash, last = word.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise Problem(f"{option} {text}: {word!r} is no number: write for example 3,5,8-11")
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers

@@ -44,14 +44,6 @@ class MigrationStatus(msgspec.Struct, frozen=True):
     """Version of the partition's row, by which a person names what is to be changed."""
 
 
-class Cancellation(msgspec.Struct, frozen=True):
-    """The migrations that are cancelled, or would be; none if there are `refusals`."""
-
-    migrations: tuple[MigrationStatus, ...] = ()
-    refusals: tuple[str, ...] = ()
-    """Why not, a sentence for each partition that is concerned."""
-
-
 class TimerStatus(msgspec.Struct, frozen=True):
     """A timer of a zone that runs.
 

@@ -116,7 +116,7 @@ class StoredLink(Part):
 
 
 class StoredReset(Part):
-    """A reset of a HIGH_AVAILABILITY partition."""
+    """A reset of a partition, which narrowed its voters to one."""
 
     term: Natural
     """The term that it began."""

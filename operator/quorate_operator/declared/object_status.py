@@ -369,12 +369,15 @@ def _planned_sentence(observed: Observed) -> str:
 
 
 def _data_loss(zone: Zone, observed: Observed) -> list[_Fact]:
-    """Make the condition that partitions narrowed to what was left; only in HIGH_AVAILABILITY."""
-    if zone.spec.consistency_mode is not ConsistencyMode.HIGH_AVAILABILITY:
-        return []
+    """Make the condition that partitions narrowed to what was left.
+
+    In STRONG_CONSISTENCY a zone has it only while it is True: only a person can decide that.
+    """
     name, lost = names.CONDITION_DATA_LOSS_ACCEPTED, observed.data_loss
     if lost:
         return [(name, True, "MajorityLost", lost)]
+    if zone.spec.consistency_mode is not ConsistencyMode.HIGH_AVAILABILITY:
+        return []
     return [(name, False, "AllVotersBack", "no partition is narrowed to one voter")]
 
 

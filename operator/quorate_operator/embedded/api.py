@@ -14,6 +14,7 @@ from aiohttp import web
 from quorate.facts.errors import WireError
 from quorate.protocol.messages.events import EventPage, ToldEvent
 from quorate.protocol.metastore import OutcomeUnknown
+from quorate.protocol.recovery import Recovery
 from quorate.protocol.storage import COUNTER_MAX
 from quorate.wire.resource import API_VERSION, DeletionPolicy
 from quorate.wire.zone import Zone
@@ -47,7 +48,7 @@ def make_app(embedded: Embedded, token: str) -> web.Application:
             web.post("/judge", api.judge),
             web.get("/status", api.status),
             web.get("/plan/{zone}", api.plan),
-            web.post("/zones/{zone}/cancel", api.cancel),
+            web.post("/zones/{zone}/recover", api.recover),
             web.get("/events", api.events),
             web.post("/nodes/{name}/{action:drain|undrain}", api.drain),
             web.delete("/nodes/{name}", api.forget_node),
@@ -68,13 +69,6 @@ def make_runner(embedded: Embedded, token: str) -> web.AppRunner:
     Bodies are taken as sent: an error of decompression would occur outside of any handler.
     """
     return web.AppRunner(make_app(embedded, token), access_log=None, auto_decompress=False)
-
-
-class Cancel(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """The body of a request to cancel migrations."""
-
-    versions: dict[int, int]
-    dry_run: bool = True
 
 
 class Api:
@@ -183,8 +177,8 @@ class Api:
             return _json({"message": f"Zone {name} is not led yet: try again soon"}, 503)
         return _json(plan)
 
-    async def cancel(self, request: web.Request) -> web.Response:
-        """Cancel the migrations in `versions` (partition -> row version); `dryRun`: only say so."""
+    async def recover(self, request: web.Request) -> web.Response:
+        """Do what a person decides about partitions of a zone (Recovery), or say what it does."""
         name = request.match_info["zone"]
         found = self._embedded.objects.get(ZONES, name)
         if found is None:
@@ -193,12 +187,12 @@ class Api:
         if isinstance(body, web.Response):
             return body
         try:
-            asked = msgspec.convert(body, Cancel, strict=False)
+            asked = msgspec.convert(body, Recovery, strict=False)
         except msgspec.ValidationError as error:
             return _json({"message": f"the body cannot be read: {error}"}, 422)
         runner = self._embedded.runner(found["spec"]["clusterRef"]["name"])
         uid = found["metadata"]["uid"]
-        told = runner.cancel(uid, asked.versions, asked.dry_run) if runner is not None else None
+        told = runner.recover(uid, asked) if runner is not None else None
         if told is None:
             return _json({"message": f"Zone {name} is not led yet: try again soon"}, 503)
         if told.refusals:

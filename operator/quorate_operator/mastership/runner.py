@@ -38,8 +38,9 @@ from quorate.protocol.master.master import Master
 from quorate.protocol.messages.events import ROUTINE, Event, Reason, ToldEvent
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, Refused
 from quorate.protocol.metastore import DamagedRow, Key, Metastore, MetastoreUnavailable, Seen, Value
+from quorate.protocol.recovery import Recovery, RecoveryAnswer
 from quorate.protocol.settings import ProtocolSettings
-from quorate.protocol.status import Cancellation, ClusterStatus, ZoneStatus
+from quorate.protocol.status import ClusterStatus, ZoneStatus
 from quorate_link import ClusterSecret, Endpoint, SecretRefused
 from quorate_operator.mastership.agent_handler import AgentHandler
 from quorate_operator.mastership.agent_links import AgentLinks
@@ -248,13 +249,13 @@ class Runner:
         zone = self.master.zones.get(uid) if self.master is not None else None
         return zone.preview(without, more, self._clock.now()) if zone is not None else None
 
-    def cancel(self, uid: str, versions: Mapping[int, int], dry_run: bool) -> Cancellation | None:
-        """Cancel migrations of a zone (Master.cancel); None while it is not led."""
+    def recover(self, uid: str, asked: Recovery) -> RecoveryAnswer | None:
+        """Do what a person decides for a zone (Master.recover); None while it is not led."""
         if self.master is None or uid not in self.master.zones:
             return None
-        told: list[Cancellation] = []
+        told: list[RecoveryAnswer] = []
         now = self._clock.now()
-        self.step(lambda master: told.append(master.cancel(uid, versions, dry_run, now)))
+        self.step(lambda master: told.append(master.recover(uid, asked, now)))
         return told[0] if told else None
 
     def disruption(self, gone: Collection[str] = (), restarted: Collection[str] = ()) -> Disruption:

@@ -1,55 +1,84 @@
-"""`quorate recover cancel`: what it asks of the operator and what it prints."""
+"""`quorate recover`: what it asks of the operator and what it prints."""
+
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from quorate.protocol.status import Cancellation, MigrationStatus
+from quorate.protocol.recovery import PartitionAnswer, RecoveryAnswer
 from quorate_cli.commands.every import app
 from quorate_cli.objects.operator_api import OperatorApi
 from quorate_cli.terminal.problem import Problem
 
-MOVE = MigrationStatus(5, "MOVE", "agent-1", "agent-4", "filling", version=17)
 SERVER = ["--server", "127.0.0.1:9"]
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, object]]:
-    """What the operator was asked."""
-    seen: list[tuple[str, object]] = []
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
+    """What the operator was asked; it answers that row 17 of each partition is changed."""
+    seen: list[tuple[str, Any]] = []
 
-    def ask(api: OperatorApi, path: str, body: object, kind: type) -> Cancellation:
+    def ask(api: OperatorApi, path: str, body: Any, kind: type) -> RecoveryAnswer:
         seen.append((path, body))
-        return Cancellation((MOVE,))
+        named = [int(partition) for partition in body["versions"]]
+        return RecoveryAnswer(tuple(PartitionAnswer(each, 17, "so it is") for each in named))
 
     monkeypatch.setattr(OperatorApi, "ask", ask)
     return seen
 
 
-def test_without_yes_it_says_what_it_would_do(asked: list[tuple[str, object]]) -> None:
-    done = CliRunner().invoke(app, ["recover", "cancel", "books", "5", "--version", "17", *SERVER])
+def body(action: str, versions: dict[str, int], dry_run: bool, **others: object) -> object:
+    named = {"action": action, "versions": versions, "node": "", "dryRun": dry_run}
+    return "/zones/books/recover", named | others
 
-    assert asked == [("/zones/books/cancel", {"versions": {5: 17}, "dryRun": True})]
+
+def test_without_yes_it_says_what_it_would_do_and_how_to_do_it(
+    asked: list[tuple[str, Any]],
+) -> None:
+    done = CliRunner().invoke(app, ["recover", "cancel", "books", "--partitions", "5", *SERVER])
+
+    assert asked == [body("cancel", {"5": 0}, True)]
     assert done.output == (
-        "zone books, partition 5: MOVE agent-1 > agent-4 would be cancelled\n"
-        "nothing was changed: --yes does it\n"
+        "zone books, partition 5 (row 17): so it is\n"
+        "nothing was changed; this does it:\n"
+        "  quorate recover cancel books --partitions 5 --versions 17 --yes\n"
     )
 
 
-def test_with_yes_it_is_done(asked: list[tuple[str, object]]) -> None:
-    command = ["recover", "cancel", "books", "5", "6", "--version", "17", "--version", "9", "--yes"]
-    done = CliRunner().invoke(app, [*command, *SERVER])
+def test_with_yes_it_is_done(asked: list[tuple[str, Any]]) -> None:
+    command = "recover reset books --partitions 5,8-9 --versions 17,3,4 --to agent-1 --yes"
+    done = CliRunner().invoke(app, [*command.split(), *SERVER])
 
-    assert asked == [("/zones/books/cancel", {"versions": {5: 17, 6: 9}, "dryRun": False})]
-    assert done.output == "zone books, partition 5: MOVE agent-1 > agent-4 cancelled\n"
+    assert asked == [body("reset", {"5": 17, "8": 3, "9": 4}, False, node="agent-1")]
+    assert done.output == "".join(
+        f"zone books, partition {each} (row 17): so it is\n" for each in (5, 8, 9)
+    )
 
 
-@pytest.mark.parametrize("partitions", [["5", "6"], ["5", "5", "6"]])
-def test_each_partition_needs_its_version(
-    asked: list[tuple[str, object]], partitions: list[str]
+def test_the_command_that_does_it_names_the_same_agent(asked: list[tuple[str, Any]]) -> None:
+    command = "recover reset books --partitions 5-6 --to agent-1"
+    done = CliRunner().invoke(app, [*command.split(), *SERVER])
+
+    assert done.output.endswith(
+        "  quorate recover reset books --partitions 5,6 --versions 17,17 --to agent-1 --yes\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("partitions", "versions", "problem"),
+    [
+        ("5,6", "17", "name each partition once, and for each its row, in the same order"),
+        ("5,5", "17,17", "name each partition once"),
+        ("5,x", "17,17", "--partitions 5,x: 'x' is no number: write for example 3,5,8-11"),
+        ("5", "1-", "--versions 1-: '1-' is no number"),
+    ],
+)
+def test_partitions_and_versions_that_do_not_fit_are_refused(
+    asked: list[tuple[str, Any]], partitions: str, versions: str, problem: str
 ) -> None:
-    command = ["recover", "cancel", "books", *partitions, "--version", "17"]
+    command = ["recover", "cancel", "books", "--partitions", partitions, "--versions", versions]
     done = CliRunner().invoke(app, [*command, *SERVER])
 
     assert isinstance(done.exception, Problem)
-    assert "name each partition once, and for each its row" in str(done.exception)
+    assert problem in str(done.exception)
     assert asked == []

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.status import Cancellation
+from quorate.protocol.recovery import Recovery, RecoveryAction, RecoveryAnswer
 from quorate_lone_master.world import LoneMaster, placed_master
 
 ZONE = ZoneRecord("uid-1", "books", 8, 3, scale_up_ms=0)
@@ -23,8 +23,12 @@ def seen(world: LoneMaster) -> dict[int, int]:
     return {each.partition: each.version for each in world.status(ZONE).migrations}
 
 
-def cancel(world: LoneMaster, versions: Mapping[int, int], dry_run: bool = False) -> Cancellation:
-    done = world.master.cancel(ZONE.uid, versions, dry_run, world.now)
+def asked(versions: Mapping[int, int], dry_run: bool = False) -> Recovery:
+    return Recovery(RecoveryAction.CANCEL, dict(versions), dry_run=dry_run)
+
+
+def cancel(world: LoneMaster, versions: Mapping[int, int], dry_run: bool = False) -> RecoveryAnswer:
+    done = world.master.recover(ZONE.uid, asked(versions, dry_run), world.now)
     world.write()
     return done
 
@@ -34,8 +38,8 @@ def test_a_dry_run_says_what_would_be_cancelled_and_changes_nothing() -> None:
     before, rows = seen(world), world.rows(ZONE)
     told = cancel(world, before, dry_run=True)
 
-    assert [each.partition for each in told.migrations] == list(before)
-    assert {each.destination for each in told.migrations} == {"d"}
+    assert {each.partition: each.version for each in told.partitions} == before
+    assert all(each.sentence.endswith(" > d would be cancelled") for each in told.partitions)
     assert (told.refusals, seen(world), world.rows(ZONE)) == ((), before, rows)
 
 
@@ -44,7 +48,7 @@ def test_cancelled_migrations_leave_the_owners_and_are_tried_again_after_their_w
     before, rows = seen(world), world.rows(ZONE)
     told = cancel(world, before)
 
-    assert [each.partition for each in told.migrations] == list(before)
+    assert [each.partition for each in told.partitions] == list(before)
     for partition, version in before.items():
         row = world.rows(ZONE)[partition]
         assert (row.version, row.active) == (version + 2, None)
@@ -67,11 +71,13 @@ def test_one_row_that_has_changed_refuses_the_whole_and_is_described() -> None:
 
     told = cancel(world, before)
 
+    row = world.rows(ZONE)[first]
     refusal = (
-        f"zone books, partition {first}: its row has changed: it is at version {version + 2},"
-        f" --version is {version}; no migration is running now; look again with `quorate status`"
+        f"zone books, partition {first}: its row has changed: it is at version {version + 2}, and"
+        f" version {version} was named; primary {row.replicas[0]}, voters"
+        f" {', '.join(row.voter_nodes)}, no migration is running; look again"
     )
-    assert told == Cancellation(refusals=(refusal,))
+    assert told == RecoveryAnswer(refusals=(refusal,))
     assert set(before) - {first} <= set(seen(world))
 
 
@@ -101,11 +107,23 @@ def test_partitions_without_a_migration_and_outside_of_the_zone_are_refused() ->
     )
 
 
+def test_only_a_dry_run_needs_no_version() -> None:
+    world = moving()
+    (partition, version), *_ = seen(world).items()
+
+    assert cancel(world, {partition: 0}, dry_run=True).partitions[0].version == version
+    assert (
+        f"partition {partition}: no version of its row was named: it is at version {version} now; "
+        in cancel(world, {partition: 0}).refusals[0]
+    )
+    assert cancel(world, {}).refusals == ("zone books: no partition is named: name at least one",)
+
+
 def test_a_row_that_is_being_written_is_not_changed_beside_that() -> None:
     world = moving()
     (partition, version), *_ = seen(world).items()
-    first = world.master.cancel(ZONE.uid, {partition: version}, False, world.now)
-    again = world.master.cancel(ZONE.uid, {partition: version}, False, world.now)
+    first = world.master.recover(ZONE.uid, asked({partition: version}), world.now)
+    again = world.master.recover(ZONE.uid, asked({partition: version}), world.now)
 
-    assert (len(first.migrations), first.refusals) == (1, ())
+    assert (len(first.partitions), first.refusals) == (1, ())
     assert "its row is being changed" in again.refusals[0]

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from quorate.facts.lineage import Entry, Lineage
-from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
+from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow, Reset
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
@@ -197,6 +197,25 @@ def test_a_divergent_update_applied_while_filling_is_undone_as_well() -> None:
     assert copy.get(b"k") == Row(1, 3, 0, b"1")
     assert (copy.lwm, copy.adopted) == (2, True)
     assert ("b", Acks("uid-1", ((0, 5, 2),))) in said
+
+
+def test_a_copy_that_a_reset_left_is_set_aside_even_if_the_sync_is_earlier_than_the_row() -> None:
+    agent = Agent("a")
+    _backup_with(agent, _update(3, 1, b"k", b"only here"))
+    sync = Sync("uid-1", 0, 5, Lineage(0, 0, (Entry(5, 1),)), 0, reset=5)
+    agent.hear("b", Fence("uid-1", 0, 5, _holder("b")))
+    assert agent.hear("b", sync) == []
+    b, a = VOTERS[1], VOTERS[0]
+    copying = Migration("m1", MigrationKind.COPY, None, _holder("a"), ("b", "a"), (b, a))
+    agent.take(PartitionRow(0, 6, 5, _holder("b"), ("b",), (b,), copying, reset=Reset(5, (a,))))
+
+    assert ("b", FetchKeys("uid-1", 0, 5, (b"k",), adopted=True)) in agent.hear("b", sync)
+    agent.hear("b", KeyRows("uid-1", 0, 5, 0, ((b"k", 0, 0, 0, b""),)))
+
+    copy = agent.replicas.copies[0]
+    assert (copy.get(b"k"), copy.lwm, copy.adopted) == (None, 0, True)
+    (aside,) = copy.kept_rows
+    assert (aside.reset_term, aside.last_term, aside.lwm) == (5, 3, 1)
 
 
 def test_a_late_piece_of_an_earlier_full_copy_is_not_mixed_in() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from quorate.protocol.recovery import RecoveryAction
 from quorate_link.secret import write_private
 from quorate_loopback.embedded_api import Client, Json, Server
 from quorate_loopback.runner_world import World
@@ -408,36 +409,43 @@ async def test_a_zone_that_is_paused_is_not_deleted(client: Client) -> None:
     assert (await client.ask("DELETE", f"{ROOT}/zones/sessions"))[0] == 202
 
 
+CANCEL = {"action": "cancel", "versions": {"5": 17}}
+
+
 @pytest.mark.parametrize(
-    ("body", "code", "message"),
+    ("change", "code", "message"),
     [
         ({"versions": {"5": "x"}}, 422, "Expected `int`, got `str` - at `$.versions[...]`"),
-        ({"dryRun": True}, 422, "missing required field `versions`"),
-        ({"versions": {}, "dry": True}, 422, "unknown field `dry`"),
-        ({"versions": {"5": 17}}, 503, "Zone sessions is not led yet: try again soon"),
+        ({"action": "restore"}, 422, "Invalid enum value 'restore' - at `$.action`"),
+        ({"dry": True}, 422, "unknown field `dry`"),
+        ({}, 503, "Zone sessions is not led yet: try again soon"),
     ],
 )
-async def test_a_cancellation_that_cannot_be_done_is_refused(
-    client: Client, body: Json, code: int, message: str
+async def test_a_recovery_that_cannot_be_done_is_refused(
+    client: Client, change: Json, code: int, message: str
 ) -> None:
     await client.ask("PUT", f"{ROOT}/zones/sessions", ZONE)
 
-    status, told = await client.ask("POST", "/zones/sessions/cancel", body)
+    status, told = await client.ask("POST", "/zones/sessions/recover", CANCEL | change)
 
     assert (status, message in told["message"]) == (code, True), told
 
 
-async def test_migrations_of_an_unknown_zone_are_not_cancelled(client: Client) -> None:
-    status, told = await client.ask("POST", "/zones/none/cancel", {"versions": {}})
+async def test_an_unknown_zone_is_not_recovered(client: Client) -> None:
+    status, told = await client.ask("POST", "/zones/none/recover", CANCEL)
 
     assert (status, told["message"]) == (404, "Zone none does not exist")
 
 
-async def test_it_is_said_of_each_partition_why_nothing_is_cancelled(client: Client) -> None:
+@pytest.mark.parametrize("action", [each.value for each in RecoveryAction])
+async def test_it_is_said_of_each_partition_why_nothing_is_done(
+    client: Client, action: str
+) -> None:
     await client.ask("PUT", f"{ROOT}/storageclusters/main", CLUSTER)
     zone = manifest("Zone", "sessions", clusterRef={"name": "main"}, partitions=64)
     await client.ask("PUT", f"{ROOT}/zones/sessions", zone)
-    body, path = {"versions": {"5": 17, "99": 2}, "dryRun": False}, "/zones/sessions/cancel"
+    body = {"action": action, "versions": {"5": 17, "99": 2}, "dryRun": False}
+    path = "/zones/sessions/recover"
     while (await client.ask("POST", path, body))[0] == 503:
         pass
 
@@ -445,7 +453,6 @@ async def test_it_is_said_of_each_partition_why_nothing_is_cancelled(client: Cli
 
     assert status == 409
     assert told["message"] == (
-        "zone sessions, partition 5: it has no row, so nothing moves: `quorate describe zone` says"
-        " what it waits for; zone sessions, partition 99: there is none: write a number from 0 to"
-        " 63"
+        "zone sessions, partition 5: it has no row: `quorate describe zone` says what it waits for;"
+        " zone sessions, partition 99: there is none: write a number from 0 to 63"
     )

@@ -19,7 +19,7 @@ CHANGES = [
     ("PUT", f"{ROOT}/zones/z"),
     ("DELETE", f"{ROOT}/zones/z"),
     ("POST", "/judge"),
-    ("POST", "/zones/z/cancel"),
+    ("POST", "/zones/z/recover"),
 ]
 SHOWS = [("GET", "/status"), ("GET", "/events"), ("GET", f"{ROOT}/zones"), ("GET", "/plan/z")]
 

@@ -218,8 +218,10 @@ def _sync(zone: ZoneCopies, role: Primary, now: Now) -> None:
 
 
 def _send_sync(zone: ZoneCopies, role: Primary, lineage: Lineage, node: str) -> None:
-    copy = role.copy
-    zone.out.send(node, Sync(zone.uid, copy.partition, role.term, lineage, copy.lwm))
+    copy, reset = role.copy, role.row.reset
+    reset_term = reset.term if reset is not None else 0
+    sync = Sync(zone.uid, copy.partition, role.term, lineage, copy.lwm, reset_term)
+    zone.out.send(node, sync)
 
 
 def _report_activated(zone: ZoneCopies, role: Primary) -> None:

@@ -4,7 +4,6 @@
 questions and answers into messages.  Source: docs/protocol.md, section 5.
 """
 
-from quorate.facts.zone import ConsistencyMode
 from quorate.protocol.agent import activation
 from quorate.protocol.copies.copy import Copy, decode_update
 from quorate.protocol.copies.fill import Fill
@@ -37,9 +36,9 @@ def told_to_adopt(zone: ZoneCopies, node: str, sync: Sync) -> None:
     elif sync.partition not in zone.fills:
         need = sync.lineage.last_first - 1
         row = zone.table[sync.partition]
-        is_high = zone.record.mode is ConsistencyMode.HIGH_AVAILABILITY
-        if is_high and (row is None or row.term < sync.term):
-            return  # that row may say that our rows are to be set aside; the Sync is repeated
+        known = row.reset.term if row is not None and row.reset is not None else 0
+        if known < sync.reset > copy.last_term:
+            return  # the row of that reset has our rows set aside; the Sync is repeated
         if row is not None and zone.me.node not in row.voter_nodes:
             # Adoption by a newcomer is waited for only in joint mode.  So it first fetches what was
             # there before it; then only updates in flight are missing.

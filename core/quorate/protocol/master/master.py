@@ -44,9 +44,10 @@ from quorate.protocol.messages.master import (
 )
 from quorate.protocol.messages.message import Message
 from quorate.protocol.metastore import DamagedRow, Key, NodeKey, ShardKey, Value, ZoneKey
+from quorate.protocol.recovery import Recovery, RecoveryAnswer
 from quorate.protocol.settings import ProtocolSettings
-from quorate.protocol.status import Cancellation, ClusterStatus
-from quorate.protocol.zone_master.recovery.cancel_migrations import cancel_migrations
+from quorate.protocol.status import ClusterStatus
+from quorate.protocol.zone_master.recovery.by_person import recover
 from quorate.protocol.zone_master.zone_master import ZoneMaster
 
 PING_MS = 500
@@ -162,14 +163,11 @@ class Master:
         """
         return self._nodes.forget(node, now)
 
-    def cancel(
-        self, uid: str, versions: Mapping[int, int], dry_run: bool, now: Now
-    ) -> Cancellation:
-        """Cancel migrations of a zone for a person; see cancel_migrations."""
-        zone = self.zones[uid]
-        cancelled = cancel_migrations(zone, versions, zone.is_busy, dry_run)
+    def recover(self, uid: str, asked: Recovery, now: Now) -> RecoveryAnswer:
+        """Do what a person decides about partitions of a zone; see by_person.py."""
+        answer = recover(self.zones[uid], asked, now)
         self.decide(now)
-        return cancelled
+        return answer
 
     def keep_primaries_off(self, nodes: Collection[str], now: Now) -> None:
         """Make exactly these agents the last choice as primaries. Their copies stay.

@@ -368,6 +368,10 @@ class ZoneNodes:
         agent = self._agents.get(node)
         return agent is not None and agent.record is not None
 
+    def registered(self) -> tuple[str, ...]:
+        """Return the names of all nodes of which the metastore holds a registration."""
+        return tuple(node for node in sorted(self._agents) if self.is_registered(node))
+
     def has_told(self, voter: Voter) -> bool:
         """Return whether the agent with this very store is online and reported its inventory."""
         agent = self._agents.get(voter.node)

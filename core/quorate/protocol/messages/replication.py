@@ -83,13 +83,17 @@ class FenceRefused(msgspec.Struct, frozen=True, array_like=True, tag=44):
 
 class Sync(msgspec.Struct, frozen=True, array_like=True, tag=45):
     """An active primary asks the receiver to adopt this lineage; its last entry is that of
-    `term`."""
+    `term`.
+
+    `reset`: the term of the partition's last reset in the primary's row; 0: there was none.
+    """
 
     zone: str
     partition: int
     term: int
     lineage: Lineage
     hwm: int
+    reset: int = 0
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True):

@@ -66,7 +66,7 @@ class ZoneMaster(Zone):
         self._rebalance = Rebalance(cluster, self.nodes, self.parts, self.fitting)
         self.timers = ZoneTimers(cluster, self)
         self._empty_start = EmptyStart(cluster, self, self._rebalance)
-        self._resets = Resets(cluster, self)
+        self.resets = Resets(cluster, self)
         self._publisher = RowPublisher(cluster)
         self._deletion = ZoneDeletion(cluster, record.uid)
         self._moved = Moved()
@@ -81,7 +81,7 @@ class ZoneMaster(Zone):
             self.nodes,
             self._rebalance,
             self.timers,
-            self._resets,
+            self.resets,
             self._moved,
             self._full,
         )
@@ -117,7 +117,7 @@ class ZoneMaster(Zone):
     def topology_changed(self) -> None:
         """Look at every partition again: an agent joined, left or is leaving."""
         self._rebalance.topology_changed()
-        self._resets.topology_changed()
+        self.resets.topology_changed()
         self.parts.changes += 1  # the status of a partition depends on the online agents
         self._pass_ms = -(1 << 40)
         self._is_quiet = False
@@ -276,7 +276,7 @@ class ZoneMaster(Zone):
             is_still = is_whole and not self.decided and not self._writing
             self._events.look(self._rebalance, self._moved, is_still)
             self._empty_start.look(self._writing, now)
-            self._resets.look(self._writing, now)
+            self.resets.look(self._writing, now)
             was_quiet = self._is_quiet
             self._is_quiet = is_still and self._rebalance.is_at_rest(self.record)
             if self._is_quiet and not was_quiet:  # spread the zones' full passes over time
@@ -343,14 +343,15 @@ class ZoneMaster(Zone):
 
     def is_busy(self, partition: int) -> bool:
         """Return whether the partition's row is being written, or may be an old one."""
-        if partition in self.decided:
-            return True
-        if partition in self._writing.get(partition // SHARD_PARTITIONS, {}):
-            return True
         # Only the voters can tell a new master that the metastore was put back to an older state.
         part = self.parts.get(partition)
-        is_unheard = part is not None and part.unheard
-        return is_unheard or (self.record.uid, partition) in self._cluster.newer_rows.told
+        return (part is not None and part.unheard) or self.is_changing(partition)
+
+    def is_changing(self, partition: int) -> bool:
+        """Return whether the partition's row is being written, or an agent knows a newer one."""
+        is_written = partition in self._writing.get(partition // SHARD_PARTITIONS, {})
+        is_newer_told = (self.record.uid, partition) in self._cluster.newer_rows.told
+        return is_written or is_newer_told or partition in self.decided
 
     def _decide_part(self, partition: int, now: Now) -> None:
         cluster = self._cluster

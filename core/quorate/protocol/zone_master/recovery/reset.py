@@ -1,12 +1,13 @@
-"""Resets partitions of a HIGH_AVAILABILITY zone that have lost the majority of their voters.
+"""Resets partitions that have lost the majority of their voters.
 
 Source: IEP-131, phase 1: when `partitionDistributionResetTimeoutSeconds` have passed since the last
 loss, the voter with the freshest copy of those that have been there all the time is forced to be
-the only voter. The others keep their copies and become voters again by ordinary migrations.
-docs/protocol.md, section 7.
+the only voter. The others keep their copies and become voters again by ordinary migrations. That is
+for HIGH_AVAILABILITY; in both modes a person can decide it (person_resets.py). docs/protocol.md,
+section 7.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -54,12 +55,14 @@ class Resets:
         `writing`: the shards whose write is under way.
         """
         zone, cluster = self._zone, self._cluster
-        is_new = now.boot_ms - cluster.began_ms < cluster.settings.failure_detection_ms
-        if zone.record.mode is not ConsistencyMode.HIGH_AVAILABILITY or is_new:
+        if self.is_new(now):
             return
-        reset: dict[int, Holder] = {}
+        is_high = zone.record.mode is ConsistencyMode.HIGH_AVAILABILITY
+        reset: list[PartitionRow] = []
         waiting: dict[str, int] = {}
         for partition, part in list(zone.parts.items()):
+            if part.row.reset is None and not is_high:
+                continue
             is_busy = partition in zone.decided or partition // SHARD_PARTITIONS in writing
             if is_busy or (zone.record.uid, partition) in cluster.newer_rows.told:
                 continue
@@ -69,30 +72,36 @@ class Resets:
                 zone.decided[partition] = after, Why(Cause.GIVEN_UP_COPY, (", ".join(dropped),))
                 continue
             survivor = self._better(part)
-            if survivor is None:
+            if survivor is None and is_high:
                 survivor = self._survivor_if_due(part, waiting, now)
             if survivor is not None:
-                reset[partition] = survivor
-                zone.decided[partition] = self._reset(part, survivor)
+                zone.decided[partition] = self.change(part, survivor)
+                reset.append(zone.decided[partition][0])
         self._show(waiting, now)
         if reset:
-            self._report(reset)
+            self.report(reset)
 
-    def _report(self, reset: Mapping[int, Holder]) -> None:
-        parts = self._zone.parts
-        nodes = sorted({survivor.node for survivor in reset.values()})
-        bare = sum(survivor.node not in parts[p].row.owners for p, survivor in reset.items())
-        lost = (
-            f"in {bare} of them it was no owner, so acknowledged writes may be lost"
-            if bare
-            else "it was an owner, so it has every acknowledged write"
-        )
+    def is_new(self, now: Now) -> bool:
+        """Return whether agents that are there may not have greeted this master yet."""
+        cluster = self._cluster
+        return now.boot_ms - cluster.began_ms < cluster.settings.failure_detection_ms
+
+    def report(self, reset: Sequence[PartitionRow], decided: str = "") -> None:
+        """Tell users of the new rows `reset` before they are written. `decided`: by whom."""
+        zone = self._zone
+        nodes = sorted({row.voters[0].node for row in reset})
+        before = {row.partition: zone.parts[row.partition].row for row in reset}
+        bare = sum(row.voters[0].node not in before[row.partition].owners for row in reset)
+        lost = "it was an owner, so it has every acknowledged write"
+        if bare:
+            lost = f"in {bare} of them it was no owner, so acknowledged writes may be lost"
+        elif not zone.record.acknowledges_by_all:
+            lost = "acknowledged writes that only the others had are lost"
         about = (
-            f"{len(reset)} partitions from {min(reset)} on lost the majority of their voters and"
-            f" narrow to one copy ({', '.join(nodes)}): {lost}"
+            f"{len(reset)} partitions from {min(before)} on lost the majority of their voters and"
+            f" narrow to one copy ({', '.join(nodes)}){decided}: {lost}"
         )
-        uid = self._zone.record.uid
-        self._cluster.event(uid, None, Reason.DATA_LOSS_ACCEPTED, about, "Warning")
+        self._cluster.event(zone.record.uid, None, Reason.DATA_LOSS_ACCEPTED, about, "Warning")
 
     def _show(self, waiting: Mapping[str, int], now: Now) -> None:
         """Note the timer that runs. `waiting`: lost nodes -> since when a majority is lost (ms)."""
@@ -119,7 +128,8 @@ class Resets:
             if is_whole or zone.nodes.is_dead(voter) or not zone.nodes.is_registered(voter.node)
         ]
 
-    def _reset(self, part: PartitionState, survivor: Holder) -> tuple[PartitionRow, Why]:
+    def change(self, part: PartitionState, survivor: Holder) -> tuple[PartitionRow, Why]:
+        """Return the row in which `survivor` alone votes, and the cause."""
         row = part.row
         # Without a quorum of reports a newer row may be unknown: the version is above all others.
         above = self._cluster.master_term * RECOVERY_GAP if part.unheard else 0
@@ -165,12 +175,13 @@ class Resets:
         if lost_ms < self._zone.record.reset_ms:
             waiting |= {voter.node: lost_ms for voter in lost}
             return None
-        return self._freshest(row, remained, now)
+        return self.freshest(row, remained, now)
 
-    def _freshest(self, row: PartitionRow, voters: Iterable[Voter], now: Now) -> Holder | None:
+    def freshest(self, row: PartitionRow, voters: Iterable[Voter], now: Now) -> Holder | None:
         """Return the one with the freshest copy; None while a report is waited for.
 
-        Reports are old, and an owner has everything that was acknowledged: owners come first.
+        Reports are old, and owners were close to the primary: they come first. Besides, with
+        FULL_SYNC, they have everything that was acknowledged.
         """
         nodes = self._zone.nodes
         asked = [holder for voter in voters if (holder := nodes.voter_holder(voter)) is not None]

@@ -1,0 +1,44 @@
+"""What a person decides for partitions that do not help themselves, and the master's answer."""
+
+import enum
+
+import msgspec
+
+
+class RecoveryAction(enum.StrEnum):
+    """The decisions that are a person's."""
+
+    CANCEL = "cancel"
+    """Give up the running migrations."""
+    RESET = "reset"
+    """Narrow the voters to one copy: the majority of the others is given up."""
+
+
+class Recovery(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """One decision about partitions of a zone: it is done for all of them, or for none.
+
+    - `versions`: partition -> version of its row that the person saw; 0: it was not looked at yet,
+      as only a dry run may say.
+    - `node`: the agent that the action is about; empty: the master chooses.
+    - `dry_run`: say what it would do, and change nothing.
+    """
+
+    action: RecoveryAction
+    versions: dict[int, int]
+    node: str = ""
+    dry_run: bool = True
+
+
+class PartitionAnswer(msgspec.Struct, frozen=True):
+    """What became, or would become, of one partition; `version`: of its row before."""
+
+    partition: int
+    version: int
+    sentence: str
+
+
+class RecoveryAnswer(msgspec.Struct, frozen=True):
+    """The answer to a Recovery: nothing is done if there are `refusals`, a sentence for each."""
+
+    partitions: tuple[PartitionAnswer, ...] = ()
+    refusals: tuple[str, ...] = ()

@@ -1,0 +1,22 @@
+"""What becomes of one partition by a person's decision."""
+
+from typing import NamedTuple
+
+from quorate.facts.partition_row import PartitionRow
+from quorate.protocol.zone_master.causes import Why
+
+
+class Verdict(NamedTuple):
+    """Why the decision is refused, or what it does in words, and the row to be written."""
+
+    refusal: str = ""
+    sentence: str = ""
+    change: tuple[PartitionRow, Why] | None = None
+
+
+IS_CHANGING = "its row is being changed: look again in a moment"
+
+
+def verb(dry_run: bool, would: str, does: str) -> str:
+    """Return the verb of a sentence on what is done, or would be: `would` without "would"."""
+    return f"would {would}" if dry_run else does
