@@ -66,6 +66,23 @@ def reset(
     _ask(zone, Recovery(RecoveryAction.RESET, named, to, dry_run=not yes), server, folder)
 
 
+@recover.command()
+def reopen(
+    zone: ZoneArgument,
+    partitions: PartitionsOption,
+    versions: VersionsOption = "",
+    yes: YesOption = False,
+    server: ServerOption = None,
+    folder: FolderOption = DEFAULT_FOLDER,
+) -> None:
+    """Have LOST partitions begin again without data.
+
+    All of them, or none if one row has changed since it was looked at, or a copy may still exist.
+    """
+    named = _versions(zone, partitions, versions)
+    _ask(zone, Recovery(RecoveryAction.REOPEN, named, dry_run=not yes), server, folder)
+
+
 def _ask(zone: str, asked: Recovery, server: str | None, folder: str) -> None:
     """Have the operator do it; print what it did, or how to have it done."""
     api = parse_server(server, ClusterFolder(folder)) if server else dev_cluster(folder).api()

@@ -12,6 +12,8 @@ class RecoveryAction(enum.StrEnum):
     """Give up the running migrations."""
     RESET = "reset"
     """Narrow the voters to one copy: the majority of the others is given up."""
+    REOPEN = "reopen"
+    """Begin again without data: every copy is gone for good."""
 
 
 class Recovery(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

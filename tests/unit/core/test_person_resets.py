@@ -239,7 +239,7 @@ def test_without_any_copy_there_is_nothing_to_narrow_to() -> None:
 
     for node in "abc":
         world.connect(node, store=f"other-{node}")
-    assert "gone for good: it can be reopened as empty" in refused(reset(world, 1), 1)
+    assert "gone for good: it can be reopened without data" in refused(reset(world, 1), 1)
 
 
 def test_a_copy_that_a_reset_left_can_be_named_when_the_survivor_is_away() -> None:

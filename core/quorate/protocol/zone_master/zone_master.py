@@ -65,7 +65,7 @@ class ZoneMaster(Zone):
         self._is_quiet = False
         self._rebalance = Rebalance(cluster, self.nodes, self.parts, self.fitting)
         self.timers = ZoneTimers(cluster, self)
-        self._empty_start = EmptyStart(cluster, self, self._rebalance)
+        self.empty_start = EmptyStart(cluster, self, self._rebalance)
         self.resets = Resets(cluster, self)
         self._publisher = RowPublisher(cluster)
         self._deletion = ZoneDeletion(cluster, record.uid)
@@ -275,7 +275,7 @@ class ZoneMaster(Zone):
         if whole:
             is_still = is_whole and not self.decided and not self._writing
             self._events.look(self._rebalance, self._moved, is_still)
-            self._empty_start.look(self._writing, now)
+            self.empty_start.look(self._writing, now)
             self.resets.look(self._writing, now)
             was_quiet = self._is_quiet
             self._is_quiet = is_still and self._rebalance.is_at_rest(self.record)
@@ -596,5 +596,5 @@ class ZoneMaster(Zone):
     def status(self) -> ZoneStatus:
         """Return the zone as users see it; the same object as before while nothing has changed."""
         ownership = self._recovery.sentence
-        waits = ownership or self.sentence or self._empty_start.sentence
+        waits = ownership or self.sentence or self.empty_start.sentence
         return self.view.status(self.record, waits, ownership)

@@ -13,6 +13,7 @@ from quorate.protocol.recovery import PartitionAnswer, Recovery, RecoveryAction,
 from quorate.protocol.zone_master.decide_partition import PartitionState
 from quorate.protocol.zone_master.recovery.cancel_migrations import judge_cancellation
 from quorate.protocol.zone_master.recovery.person_resets import PersonReset
+from quorate.protocol.zone_master.recovery.reopenings import judge_reopening
 from quorate.protocol.zone_master.recovery.verdict import Verdict
 from quorate.protocol.zone_master.zone_master import ZoneMaster
 
@@ -43,8 +44,11 @@ def recover(zone: ZoneMaster, asked: Recovery, now: Now) -> RecoveryAnswer:
     if not asked.dry_run:
         changes = {p: verdict.change for p, verdict in verdicts.items() if verdict.change}
         zone.decided |= changes
+        rows = [row for row, _ in changes.values()]
         if asked.action is RecoveryAction.RESET:
-            zone.resets.report([row for row, _ in changes.values()], ", as a person decided")
+            zone.resets.report(rows, ", as a person decided")
+        elif asked.action is RecoveryAction.REOPEN:
+            zone.empty_start.report(rows, "a person reopened them")
     return answer
 
 
@@ -54,6 +58,8 @@ def _judge(zone: ZoneMaster, asked: Recovery, now: Now) -> Callable[[PartitionSt
             return lambda part: judge_cancellation(zone.is_busy, part, asked.dry_run)
         case RecoveryAction.RESET:
             return PersonReset(zone, zone.resets, asked, now).judge
+        case RecoveryAction.REOPEN:
+            return lambda part: judge_reopening(zone, part, asked.dry_run, now)
         case _:
             assert_never(asked.action)
 

@@ -173,6 +173,6 @@ def _no_copy(row: PartitionRow, there: Sequence[Voter], is_lost: bool) -> str:
     if there:
         return ""
     if is_lost and not row.left_by_reset:
-        return "the stores of all its voters are gone for good: it can be reopened as empty"
+        return "the stores of all its voters are gone for good: it can be reopened without data"
     holders = ", ".join(copy.node for copy in (*row.voters, *row.left_by_reset))
     return f"none of its copies is there: start one of {holders}"

@@ -4,7 +4,7 @@ Source: Ignite 3's design of in-memory groups: a group that was restarted whole 
 first time, and not before every member is known to be empty. docs/protocol.md, section 6.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
@@ -48,7 +48,7 @@ class EmptyStart:
         ]
         if not lost or now.boot_ms - cluster.began_ms < cluster.settings.failure_detection_ms:
             return
-        missing = self._not_heard()
+        missing = self.not_heard()
         if missing:
             self.sentence = (
                 "the LOST partitions start empty once these agents have told what they have, or are"
@@ -59,14 +59,18 @@ class EmptyStart:
             row for row in lost if self._start(row, target.assignments[row.partition], writing)
         ]
         if started:
-            first = min(row.partition for row in started)
-            about = (
-                f"{len(started)} partitions from {first} on start empty: every copy was lost, and "
-                "onAllCopiesLost of the zone is StartEmpty"
-            )
-            self._cluster.event(zone.record.uid, None, Reason.STARTED_EMPTY, about, "Warning")
+            self.report(started, "onAllCopiesLost of the zone is StartEmpty")
 
-    def _not_heard(self) -> list[str]:
+    def report(self, started: Sequence[PartitionRow], why: str) -> None:
+        """Tell users that these partitions start empty."""
+        first = min(row.partition for row in started)
+        about = (
+            f"{len(started)} partitions from {first} on start empty: every copy was lost, and {why}"
+        )
+        uid = self._zone.record.uid
+        self._cluster.event(uid, None, Reason.STARTED_EMPTY, about, "Warning")
+
+    def not_heard(self) -> list[str]:
         """Return the registered agents that have not told this master what they have of the zone.
 
         One that refuses the zone cannot tell.
@@ -92,10 +96,19 @@ class EmptyStart:
         zone = self._zone
         is_newer_told = (zone.record.uid, row.partition) in self._cluster.newer_rows.told
         is_busy = row.partition in zone.decided or row.partition // SHARD_PARTITIONS in writing
-        holders = [holder for holder in map(zone.nodes.holder, wanted) if holder is not None]
-        if is_newer_told or is_busy or not holders:
+        change = self.change(row, wanted)
+        if is_newer_told or is_busy or change is None:
             return False
-        version = max(row.version + 2, self._cluster.master_term * RECOVERY_GAP)
-        after = ownership.started_empty(row, holders, version)
-        zone.decided[row.partition] = (after, Why(Cause.STARTED_EMPTY))
+        zone.decided[row.partition] = change
         return True
+
+    def change(self, row: PartitionRow, wanted: tuple[str, ...]) -> tuple[PartitionRow, Why] | None:
+        """Return the row over empty stores of those of `wanted` that are there, and the cause.
+
+        None if none of them is there.
+        """
+        holders = [h for h in map(self._zone.nodes.holder, wanted) if h is not None]
+        if not holders:
+            return None
+        version = max(row.version + 2, self._cluster.master_term * RECOVERY_GAP)
+        return ownership.started_empty(row, holders, version), Why(Cause.STARTED_EMPTY)
