@@ -122,6 +122,8 @@ class Checks:
             refusing = {node for zone, node in decided.refusing if zone == uid}
             if self.resets.is_one(uid, old, row, decided.known, refusing):
                 continue
+            if row.active is None and old.active is not None and old.active.is_erasure:
+                before_it -= 1  # a person has one made anew
             if len(living) < min(before_it, self.cluster.zones[uid].replicas):
                 raise InvariantError(f"I-1: {row} has fewer copies than {old}")
         if len(rows) < len(before):

@@ -204,13 +204,15 @@ class Scenario:
 
         process.run(drain)
 
-    def recover(self, action: RecoveryAction, node: str = "") -> RecoveryAnswer:
+    def recover(
+        self, action: RecoveryAction, node: str = "", erase: bool = False
+    ) -> RecoveryAnswer:
         """A person decides about the partition, as its row is now."""
         process = self.cluster.masters[-1]
         core = process.master
         assert core is not None
         answers: list[RecoveryAnswer] = []
-        asked = Recovery(action, {0: self.row.version}, node, dry_run=False)
+        asked = Recovery(action, {0: self.row.version}, node, erase, dry_run=False)
         self.cluster.checks.resets.decided.add(("zone", 0))
         process.run(lambda: answers.append(core.recover("zone", asked, process.now())))
         return answers[0]

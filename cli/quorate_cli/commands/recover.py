@@ -83,6 +83,27 @@ def reopen(
     _ask(zone, Recovery(RecoveryAction.REOPEN, named, dry_run=not yes), server, folder)
 
 
+@recover.command()
+def restart(
+    zone: ZoneArgument,
+    partitions: PartitionsOption,
+    node: Annotated[str, typer.Option(help="Agent whose copies are restarted.")],
+    versions: VersionsOption = "",
+    erase: Annotated[bool, typer.Option("--erase", help="Drop the copy and make it anew.")] = False,
+    yes: YesOption = False,
+    server: ServerOption = None,
+    folder: FolderOption = DEFAULT_FOLDER,
+) -> None:
+    """Have an agent's copies of partitions promise and catch up anew, in a new term.
+
+    All of them, or none if one row has changed since it was looked at, or if a copy may be the last
+    healthy one.  A primary hands its role to another owner.
+    """
+    named = _versions(zone, partitions, versions)
+    asked = Recovery(RecoveryAction.RESTART, named, node, erase, dry_run=not yes)
+    _ask(zone, asked, server, folder)
+
+
 def _ask(zone: str, asked: Recovery, server: str | None, folder: str) -> None:
     """Have the operator do it; print what it did, or how to have it done."""
     api = parse_server(server, ClusterFolder(folder)) if server else dev_cluster(folder).api()
@@ -102,7 +123,9 @@ def _command(zone: str, asked: Recovery, answer: RecoveryAnswer) -> str:
     versions = ",".join(str(each.version) for each in answer.partitions)
     words = ["quorate recover", asked.action.value, zone]
     words += ["--partitions", partitions, "--versions", versions]
-    words += ["--to", asked.node] if asked.node else []
+    if asked.node:
+        words += ["--to" if asked.action is RecoveryAction.RESET else "--node", asked.node]
+    words += ["--erase"] if asked.erase else []
     return " ".join([*words, "--yes"])
 
 

@@ -20,6 +20,10 @@ LINKS_MAX = 3
 """The most links before the row's own voters; older ones are forgotten."""
 
 
+ERASURE = "/erase"
+"""The end of the ids of migrations that drop a copy for a person."""
+
+
 class MigrationKind(enum.StrEnum):
     """Kinds of change of a row by one migration (Hazelcast's names; SWAP and DROP are ours)."""
 
@@ -44,6 +48,11 @@ class Migration(msgspec.Struct, frozen=True, array_like=True):
     destination: Holder | None
     replicas: tuple[str | None, ...]
     voters: tuple[Voter, ...]
+
+    @property
+    def is_erasure(self) -> bool:
+        """Whether a person has the copy of `source` dropped, so that it is made anew."""
+        return self.migration_id.endswith(ERASURE)
 
 
 class Link(msgspec.Struct, frozen=True, array_like=True):

@@ -14,6 +14,8 @@ class RecoveryAction(enum.StrEnum):
     """Narrow the voters to one copy: the majority of the others is given up."""
     REOPEN = "reopen"
     """Begin again without data: every copy is gone for good."""
+    RESTART = "restart"
+    """Have one copy promise and catch up anew, or drop it and make it anew."""
 
 
 class Recovery(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -22,12 +24,14 @@ class Recovery(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     - `versions`: partition -> version of its row that the person saw; 0: it was not looked at yet,
       as only a dry run may say.
     - `node`: the agent that the action is about; empty: the master chooses.
+    - `erase`: of a restart: the copy is dropped, and made anew.
     - `dry_run`: say what it would do, and change nothing.
     """
 
     action: RecoveryAction
     versions: dict[int, int]
     node: str = ""
+    erase: bool = False
     dry_run: bool = True
 
 

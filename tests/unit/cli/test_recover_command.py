@@ -28,8 +28,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
 
 
 def body(action: str, versions: dict[str, int], dry_run: bool, **others: object) -> object:
-    named = {"action": action, "versions": versions, "node": "", "dryRun": dry_run}
-    return "/zones/books/recover", named | others
+    named = {"action": action, "versions": versions, "node": "", "erase": False}
+    return "/zones/books/recover", named | {"dryRun": dry_run} | others
 
 
 def test_without_yes_it_says_what_it_would_do_and_how_to_do_it(
@@ -62,6 +62,21 @@ def test_the_command_that_does_it_names_the_same_agent(asked: list[tuple[str, An
     assert done.output.endswith(
         "  quorate recover reset books --partitions 5,6 --versions 17,17 --to agent-1 --yes\n"
     )
+
+
+def test_a_copy_is_erased_on_the_agent_that_is_named(asked: list[tuple[str, Any]]) -> None:
+    command = "recover restart books --partitions 5 --node agent-2 --erase"
+    done = CliRunner().invoke(app, [*command.split(), *SERVER])
+
+    assert asked == [body("restart", {"5": 0}, True, node="agent-2", erase=True)]
+    assert done.output.endswith(" --partitions 5 --versions 17 --node agent-2 --erase --yes\n")
+
+
+def test_lost_partitions_are_reopened(asked: list[tuple[str, Any]]) -> None:
+    command = "recover reopen books --partitions 5 --versions 17 -y"
+    CliRunner().invoke(app, [*command.split(), *SERVER])
+
+    assert asked == [body("reopen", {"5": 17}, False)]
 
 
 @pytest.mark.parametrize(

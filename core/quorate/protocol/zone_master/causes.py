@@ -27,6 +27,7 @@ class Cause(enum.Enum):
     RESET = "{} left and the majority was lost: {} alone votes"
     GIVEN_UP_COPY = "the copies on {} that a reset left are not needed any more"
     STARTED_EMPTY = "every copy was lost: started empty"
+    RESTARTED = "a person restarted the copy on {}: {} serves in a new term"
     WRITTEN_AGAIN = "restored after another client changed it"
 
     @property

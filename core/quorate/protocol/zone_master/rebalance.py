@@ -298,11 +298,12 @@ class Rebalance:
 
     def is_wanted(self, row: PartitionRow, record: ZoneRecord) -> bool:
         """Return whether the row's active migration still leads to its target."""
-        # A store that is gone for good is removed, although its node is to get a copy again.
+        # A store that is gone for good is removed, although its node is to get a copy again. So is
+        # a copy that a person has made anew.
         dead = self._nodes.dead_voters(row)
         active = row.active
         is_reduction = active is not None and active.destination is None and active.source in dead
-        if self.target is None or is_reduction:
+        if self.target is None or is_reduction or (active is not None and active.is_erasure):
             return True
         wanted = self._end(row, record)
         return still_serves(row, [node for node in wanted if node not in dead] or wanted)

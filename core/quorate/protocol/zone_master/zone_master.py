@@ -36,7 +36,7 @@ from quorate.protocol.zone_master.first_placement import FirstPlacement
 from quorate.protocol.zone_master.partition_reports import PartitionReports
 from quorate.protocol.zone_master.publish_rows import RowPublisher
 from quorate.protocol.zone_master.rebalance import Rebalance
-from quorate.protocol.zone_master.recovery.rebuild_zone import ZoneRecovery
+from quorate.protocol.zone_master.recovery.rebuild_zone import ZoneRebuild
 from quorate.protocol.zone_master.recovery.reset import Resets
 from quorate.protocol.zone_master.recovery.start_empty import EmptyStart
 from quorate.protocol.zone_master.timers import ZoneTimers
@@ -73,7 +73,7 @@ class ZoneMaster(Zone):
         self._events = ZoneEvents(cluster, self)
         self.reports = PartitionReports(self, self._events, cluster.settings.lease_ms)
         self._full = FullStorages(cluster, record.uid)
-        self._recovery = ZoneRecovery(cluster, self, self._drop_row)
+        self._recovery = ZoneRebuild(cluster, self, self._drop_row)
         self._all_placed = False
         self.view = ZoneView(
             cluster.retries,

@@ -14,6 +14,7 @@ from quorate.protocol.zone_master.decide_partition import PartitionState
 from quorate.protocol.zone_master.recovery.cancel_migrations import judge_cancellation
 from quorate.protocol.zone_master.recovery.person_resets import PersonReset
 from quorate.protocol.zone_master.recovery.reopenings import judge_reopening
+from quorate.protocol.zone_master.recovery.restarts import judge_restart
 from quorate.protocol.zone_master.recovery.verdict import Verdict
 from quorate.protocol.zone_master.zone_master import ZoneMaster
 
@@ -60,6 +61,8 @@ def _judge(zone: ZoneMaster, asked: Recovery, now: Now) -> Callable[[PartitionSt
             return PersonReset(zone, zone.resets, asked, now).judge
         case RecoveryAction.REOPEN:
             return lambda part: judge_reopening(zone, part, asked.dry_run, now)
+        case RecoveryAction.RESTART:
+            return lambda part: judge_restart(zone, part, asked)
         case _:
             assert_never(asked.action)
 

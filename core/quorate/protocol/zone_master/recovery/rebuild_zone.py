@@ -27,7 +27,7 @@ ASK_MS = 2_000
 """An agent that has not reported its rows is asked again: it may have to open the zone first."""
 
 
-class ZoneRecovery:
+class ZoneRebuild:
     """The lost and set-aside rows of one zone.
 
     `drop_row`: called to forget a partition's row, so that nothing is decided from it any more.
