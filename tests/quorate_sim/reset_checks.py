@@ -75,7 +75,8 @@ class ResetChecks:
             for voter in old.voters
             if stores.get(voter.node) == voter.store and voter.node not in refusing
         ]
-        if is_quorum(old, there, dead):
+        waits = where in self.decided and old.reset is not None and old.reset.links
+        if is_quorum(old, there, dead) and not waits:
             raise InvariantError(f"reset: {there} were a majority of {old}, which became {row}")
         allowed = {*old.voters}
         if old.destination is not None:

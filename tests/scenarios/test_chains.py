@@ -5,6 +5,7 @@ The two examples of IEP-131, phase 2, with its letters: [A..G], then [E, F, G], 
 
 import pytest
 
+from quorate.protocol.recovery import RecoveryAction
 from quorate_sim.chain_story import RESET_MS, Chain, the_second_link_is_waited_for
 from quorate_sim.scenario import Scenario
 
@@ -20,7 +21,7 @@ def test_example_1_a_majority_of_the_first_link_is_waited_for(last_first: bool) 
         story.run(4 * RESET_MS)
         assert not story.primary  # two of A, B, C and D are too few
     away = ", ".join(sorted(chain.first[2:]))
-    assert f"start agents that are away: {away}" in story.sentence
+    assert f"start agents that are away ({away})" in story.sentence
     story.start(chain.first[2])
     story.wait(lambda: bool(story.primary), "a majority of the first link has answered")
     assert story.read(story.primary, b"k") == b"10"
@@ -59,6 +60,26 @@ def test_the_use_case_of_the_document() -> None:
     story.come_to_rest()
     assert story.read(story.primary, b"k") == b"2"
     assert {*story.row.voter_nodes} == {b, c, d}
+
+
+def test_a_person_can_go_on_without_the_copies_that_are_waited_for() -> None:
+    chain = Chain()
+    story = chain.story
+    one, two, last = chain.narrow()
+    chain.start_in((one, two, last))
+    story.run(4 * RESET_MS)
+    assert not story.primary
+
+    answer = story.recover(RecoveryAction.RESET)
+
+    assert answer.refusals == ()
+    assert "narrows to" in answer.partitions[0].sentence
+    story.wait(lambda: bool(story.primary), "it serves")
+    assert story.read(story.primary, b"k") == b"5"
+    for name in chain.first:
+        story.start(name)
+    story.come_to_rest()
+    assert story.read(story.primary, b"k") == b"5"
 
 
 def test_a_survivor_that_was_an_owner_waits_for_nobody() -> None:

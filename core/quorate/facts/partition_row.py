@@ -19,7 +19,6 @@ LEFT_MAX = REPLICAS_MAX + 1
 LINKS_MAX = 3
 """The most links before the row's own voters; older ones are forgotten."""
 
-
 ERASURE = "/erase"
 """The end of the ids of migrations that drop a copy for a person."""
 

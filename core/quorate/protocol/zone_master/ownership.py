@@ -115,6 +115,13 @@ def reset_to(
     return _checked(row, after)
 
 
+def without_links(row: PartitionRow) -> PartitionRow:
+    """Return the reset row, not written yet, after which nothing is waited for at a restart."""
+    if row.reset is None:
+        return row
+    return msgspec.structs.replace(row, reset=Reset(row.reset.term, row.reset.others))
+
+
 def without_left(row: PartitionRow, nodes: Collection[str]) -> PartitionRow:
     """Return the row that keeps no copy any more which a reset left on `nodes`."""
     after = msgspec.structs.replace(

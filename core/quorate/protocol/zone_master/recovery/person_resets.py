@@ -10,6 +10,7 @@ from quorate.facts.partition_row import PartitionRow, is_quorum
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, Voter
 from quorate.protocol.recovery import Recovery
+from quorate.protocol.zone_master import ownership
 from quorate.protocol.zone_master.decide_partition import PartitionState
 from quorate.protocol.zone_master.recovery.reset import Resets
 from quorate.protocol.zone_master.recovery.verdict import IS_CHANGING, Verdict, verb
@@ -37,7 +38,8 @@ class PersonReset:
             return Verdict(waits)
         row, nodes = part.row, self._zone.nodes
         here = voters_online(row, nodes)
-        if is_quorum(row, here, nodes.dead_voters(row)):
+        has_quorum = is_quorum(row, here, nodes.dead_voters(row))
+        if has_quorum and not _waits_for_left(part):
             return Verdict(
                 f"a quorum of its voters is there ({', '.join(sorted(here))} of"
                 f" {', '.join(row.voter_nodes)}), so it needs no reset: `quorate status` says what"
@@ -53,7 +55,10 @@ class PersonReset:
             return Verdict("a report of its copies is awaited: try again in a few seconds")
         sentence = "; ".join([self._copies(row), self._choice(part, survivor)])
         lost = self._lost(part, survivor, there)
-        return Verdict(sentence=f"{sentence}: {lost}", change=self._resets.change(part, survivor))
+        after, why = self._resets.change(part, survivor)
+        if has_quorum:
+            after = ownership.without_links(after)
+        return Verdict(sentence=f"{sentence}: {lost}", change=(after, why))
 
     def _why_not_yet(self, part: PartitionState) -> str:
         zone, row = self._zone, part.row
@@ -160,6 +165,12 @@ class PersonReset:
     def _position(self, node: str, row: PartitionRow) -> Position | None:
         report = self._zone.nodes.report(node, row.partition)
         return (report.last_term, report.lwm) if report is not None else None
+
+
+def _waits_for_left(part: PartitionState) -> bool:
+    """Return whether its primary waits for copies that a reset left, which may have more."""
+    reset = part.row.reset
+    return reset is not None and bool(reset.links) and not part.serves
 
 
 def _told(position: Position | None) -> str:
