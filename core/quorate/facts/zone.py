@@ -52,6 +52,10 @@ class Planner(enum.StrEnum):
     STAGED = "Staged"
 
 
+RESETS_FORMAT = 4
+"""The frame format from which on agents know resets (protocol/messages/handshake.py)."""
+
+
 class DataNodes(msgspec.Struct, frozen=True, array_like=True):
     """The nodes that may hold a zone's copies, as the zone's timers left them.
 
@@ -126,7 +130,7 @@ class ZoneRecord(msgspec.Struct, frozen=True, array_like=True):
     @property
     def frame_format(self) -> int:
         """The lowest frame format of agents that may hold copies; older ones ignore the mode."""
-        return 4 if self.mode is ConsistencyMode.HIGH_AVAILABILITY else 0
+        return RESETS_FORMAT if self.mode is ConsistencyMode.HIGH_AVAILABILITY else 0
 
     @property
     def persistent(self) -> bool:

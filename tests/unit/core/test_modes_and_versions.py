@@ -34,7 +34,8 @@ def test_an_agent_with_copies_must_not_go_back_to_such_a_version() -> None:
 
     assert refused is not None
     assert "zone sessions" in refused.reason
-    assert "needs frame format 4, and it speaks 3" in refused.reason
+    assert "needs frame format 4; it speaks 3" in refused.reason
+    assert world.master.refusal(world.hello("d", 1)) is None, "it has no copies"
 
 
 def test_zones_of_the_other_mode_take_agents_of_every_version() -> None:

@@ -293,3 +293,27 @@ def test_the_summaries_are_what_a_copy_is_known_to_have() -> None:
     world.master.receive("a", CopySummaries(STRONG.uid, ((0, 10, row.term, 77),)), world.now)
 
     assert f"term {row.term}, counter 77" in reset(world, 0, dry_run=True).partitions[0].sentence
+
+
+def test_nothing_is_reset_while_an_agent_would_delete_what_the_reset_leaves() -> None:
+    world = placed_master(STRONG, nodes=("a", "b", "c", "d"))
+    world.kill("b", "c", "d")
+    old = world.rows(STRONG)[0].voter_nodes[0]
+    world.kill("a")
+    world.formats[old] = 3
+    world.connect(old)
+    world.pass_time(1_000)
+
+    why = refused(reset(world, 0), 0)
+
+    assert why == f"{old} would delete what the reset leaves: upgrade them first"
+    world.kill(old)
+    del world.formats[old]
+    world.connect(old)
+    world.pass_time(1_000)
+    assert reset(world, 0).refusals == ()
+    left = world.rows(STRONG)[0].left_by_reset[0].node
+    world.formats[left] = 3
+    refusal = world.master.refusal(world.hello(left, 9))
+    assert refusal is not None
+    assert "needs frame format 4; it speaks 3" in refusal.reason

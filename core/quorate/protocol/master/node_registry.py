@@ -17,7 +17,7 @@ from quorate.facts.addresses import join_address
 from quorate.facts.partition_row import majority, quorum
 from quorate.facts.time import Now
 from quorate.facts.topology import Happening, NodeRecord, PodFacts, Voter
-from quorate.facts.zone import NEVER_MS, ZoneRecord
+from quorate.facts.zone import NEVER_MS, RESETS_FORMAT, ZoneRecord
 from quorate.protocol.master.told_places import ToldPlaces
 from quorate.protocol.members.cluster import Cluster
 from quorate.protocol.members.membership import (
@@ -106,13 +106,16 @@ class NodeRegistry:
 
         It would not see a reset, and delete copies that one left.
         """
+        if hello.format_version >= RESETS_FORMAT:
+            return None
         for zone in self._zones.values():
-            needed, has = zone.record.frame_format, hello.format_version
-            if has < needed and zone.names(hello.node):
+            parts, needs = zone.parts, zone.record.frame_format
+            if parts.leave(hello.node) or (needs and parts.names(hello.node)):
                 return Refused(
-                    f"node {hello.node}: it has copies of zone {zone.record.name}, whose"
-                    f" consistencyMode {zone.record.mode} needs frame format {needed}, and it"
-                    f" speaks {has}: start a version of Quorate that speaks {needed}",
+                    f"node {hello.node}: it has copies of zone {zone.record.name} that a reset left"
+                    f" or may leave ({zone.record.mode}), which needs frame format {RESETS_FORMAT};"
+                    f" it speaks {hello.format_version}: start a version of Quorate that speaks"
+                    f" {RESETS_FORMAT}",
                     RefusalCode.FORMAT,
                 )
         return None

@@ -14,6 +14,7 @@ from quorate.facts.addresses import join_address
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Happening, Holder, NodeRecord, Voter
+from quorate.facts.zone import RESETS_FORMAT
 from quorate.protocol.messages.handshake import Hello, RefusalCode, Refused
 from quorate.protocol.messages.master import CopyReport
 
@@ -367,6 +368,12 @@ class ZoneNodes:
         """Return whether the metastore holds a registration of `node`."""
         agent = self._agents.get(node)
         return agent is not None and agent.record is not None
+
+    def is_too_old_for_resets(self, node: str) -> bool:
+        """Return whether `node` is online and does not know that a reset leaves copies."""
+        agent = self._agents.get(node)
+        record = agent.record if agent is not None and agent.online else None
+        return record is not None and record.frame_format < RESETS_FORMAT
 
     def registered(self) -> tuple[str, ...]:
         """Return the names of all nodes of which the metastore holds a registration."""

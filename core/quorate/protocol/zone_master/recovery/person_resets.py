@@ -61,7 +61,7 @@ class PersonReset:
         return Verdict(sentence=f"{sentence}: {lost}", change=(after, why))
 
     def _why_not_yet(self, part: PartitionState) -> str:
-        zone, row = self._zone, part.row
+        zone, nodes, row = self._zone, self._zone.nodes, part.row
         if self._resets.is_new(self._now):
             return "the operator has only begun to lead: try again in a few seconds"
         if zone.is_changing(row.partition):
@@ -73,6 +73,8 @@ class PersonReset:
         unknown = ", ".join(node for node in row.voter_nodes if node not in known)
         if unknown:
             return f"it is not known yet whether {unknown} is there: try again in a few seconds"
+        if old := [node for node in row.voter_nodes if nodes.is_too_old_for_resets(node)]:
+            return f"{', '.join(old)} would delete what the reset leaves: upgrade them first"
         return ""
 
     def _wrong_node(self, copies: Sequence[Voter]) -> str:

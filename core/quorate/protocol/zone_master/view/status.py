@@ -329,8 +329,8 @@ def _without_quorum(record: ZoneRecord, rows: Sequence[PartitionRow], nodes: Zon
     if waiting:
         sentence += (
             f"; {len(waiting)} of them wait for a quorum (partitions {_named(waiting)}): start"
-            f" agents that are away: {', '.join(sorted(away))}, or go on without what only they have"
-            " (`quorate recover reset`)"
+            f" agents that are away: {', '.join(sorted(away))}, or go on without what only they"
+            " have (`quorate recover reset`)"
         )
     if behind:
         sentence += (
