@@ -8,17 +8,17 @@ from collections.abc import Callable
 from typing import Any
 
 from quorate.facts.zone import NEVER_MS
+from quorate.protocol.recovery import RecoveryAction
 from quorate_conformance.case_files import Case
 from quorate_conformance.reductions import PROSE
 from quorate_sim.scenario import Scenario
 
 _NO_LINK = "no link is made for a survivor that was an owner: it lacks nothing (test_chains)"
-_MANUAL = "a reset by a person is not built yet"
+_PLACED = "resets by a person: our own stories judge them; the case names nodes by their placement"
 _LEARNERS = "every copy votes: there are no learners to take over"
 _PROFILES = "filters and profiles are judged by zone_cases; a reset does not look at them"
 NOT_JUDGED = {
     "negative_timeout_rejected": "the schema refuses it before there is a zone (test_crds)",
-    "manual_reset_before_timer_then_automatic": _MANUAL,
     "returned_node_is_wiped": "a returned copy is filled anew, or set aside (test_resets)",
     "ordinary_rebalance_in_ha_zone": (
         "a voter that is away keeps its vote until another node has its copy"
@@ -27,17 +27,20 @@ NOT_JUDGED = {
     "reset_respects_storage_profile": _PROFILES,
     "all_voters_lost_learners_take_over": _LEARNERS,
     "change_storage_profile_before_reset": _PROFILES,
-    "manual_reset_restores_replicas": _MANUAL,
-    "manual_reset_only_named_partition": _MANUAL,
-    "old_peer_starts_when_pending_not_forced": _MANUAL,
-    "planned_of_reset_overwritten_by_scale_down": _MANUAL,
-    "pending_copy_is_source_when_all_stable_lost": _MANUAL,
+    "manual_reset_restores_replicas": _PLACED,
+    "manual_reset_only_named_partition": _PLACED,
+    "old_peer_starts_when_pending_not_forced": _PLACED,
+    "planned_of_reset_overwritten_by_scale_down": _PLACED,
+    "pending_copy_is_source_when_all_stable_lost": _PLACED,
     "reset_tie_breaks_by_name": "the survivor is chosen by reports (test_resets)",
-    "custom_quorum_blocks_reset": _MANUAL,
+    "custom_quorum_blocks_reset": "a quorum is always a majority",
     "chain_on_automatic_resets": _NO_LINK,
-    "chain_collapses_on_graceful": _MANUAL,
+    "chain_collapses_on_graceful": _PLACED,
 }
-STEPS = {"write", "stop", "start", "automatic_reset", "expect"}
+STEPS = {
+    *("write", "stop", "start", "automatic_reset", "expect"),
+    *("manual_reset", "set_reset_timeout"),
+}
 """Words of a step.  An automatic reset is due by time: that nothing comes of it is expected."""
 
 EXPECTED = {
@@ -45,6 +48,7 @@ EXPECTED = {
     *("errors", "within_s"),  # a write is awaited, and so is everything else
     *("partitions", "manual", "timer_ran", "ongoing_operations", "pending"),  # of their requests
     "meaning",
+    "planned",
 }
 SETTLED_MS = 4_000
 """Longer than the master takes to notice a loss and to reset."""
@@ -72,6 +76,7 @@ class _Teller:
     def __init__(self, agents: int, replicas: int, reset_ms: int) -> None:
         self._story = Scenario(agents, replicas, reset_ms=reset_ms)
         self._written: dict[bytes, bytes] = {}
+        self._stopped: set[str] = set()
 
     def take(self, step: dict[str, Any]) -> None:
         """Do one step, and check what it expects."""
@@ -82,9 +87,18 @@ class _Teller:
             self._write()
         for node in step.get("stop", ()):
             story.crash(_agent(node))
+            self._stopped.add(node)
         for node in step.get("start", ()):
             name = _agent(node)
+            self._stopped.discard(node)
             story.start(name) if name in story.cluster.agents else story.add(name)
+        if "set_reset_timeout" in step:
+            story.set_reset_ms(step["set_reset_timeout"] * 1000)
+        if "manual_reset" in step:
+            lost = [_agent(node) for node in self._stopped]
+            story.wait(lambda: not any(map(story.is_online, lost)), "the loss is seen")
+            story.run(SETTLED_MS)
+            assert story.recover(RecoveryAction.RESET).refusals == ()
         self._expect(step.get("expect", {}))
 
     def _write(self) -> None:

@@ -75,10 +75,12 @@ class MemoryApi:
         same = {**whole, "metadata": {**whole["metadata"], "resourceVersion": revision}}
         return known if same == known else self.put(path, whole)
 
-    async def set_status(self, path: str, status: Json) -> Json:
+    async def set_status(self, path: str, status: Json, revision: str = "") -> Json:
         self._asked("PATCH", path)
         if path not in self.objects:
             raise ApiRefused(404, "NotFound", f"PATCH {path}: 404")
+        if revision:
+            return self._put(path, {**self.objects[path], "status": status}, revision)
         return self.put(path, {**self.objects[path], "status": status})
 
     async def delete(self, path: str, revision: str = "", timeout_s: float = 5.0) -> None:

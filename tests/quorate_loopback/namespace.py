@@ -6,6 +6,7 @@ from typing import Any
 
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.settings import DEFAULTS
+from quorate.wire.crds import KINDS
 from quorate.wire.resource import API_VERSION
 from quorate_loopback.memory_api import MemoryApi, NoWatches
 from quorate_loopback.runner_world import World
@@ -71,6 +72,8 @@ class Namespace:
             self.controller.cluster_seen(body)
         elif body.get("kind") == "Zone":
             self.controller.zone_seen(body)
+        elif body.get("kind") == "ZoneRecovery":
+            self.controller.recovery_seen(body)
 
     def declare(
         self, kind: str, name: str, annotations: Json | None = None, *, uid: str = "", **spec: Any
@@ -122,7 +125,8 @@ class Namespace:
         return list(status.get("retainedZones", []))
 
     def path(self, kind: str, name: str) -> str:
-        return path_of(self.name, f"{kind.lower()}s", name)
+        plurals = {each.kind_name(): each.plural for each in KINDS}
+        return path_of(self.name, plurals[kind], name)
 
     def conditions(self, name: str, kind: str = "Zone") -> dict[str, str]:
         status = self.api.objects[self.path(kind, name)].get("status", {})

@@ -217,6 +217,14 @@ class Scenario:
         process.run(lambda: answers.append(core.recover("zone", asked, process.now())))
         return answers[0]
 
+    def set_reset_ms(self, reset_ms: int) -> None:
+        """The zone is declared with another time until a reset."""
+        process, zones = self.cluster.masters[-1], self.cluster.zones
+        core = process.master
+        assert core is not None
+        zones["zone"] = msgspec.structs.replace(zones["zone"], reset_ms=reset_ms)
+        process.run(lambda: core.set_zone(zones["zone"], process.now()))
+
     def come_to_rest(self) -> None:
         """Until every invariant of a quiet cluster holds; then the history must be explainable."""
         self.wait(lambda: not self.cluster.rest(), "the cluster comes to rest", 60_000)

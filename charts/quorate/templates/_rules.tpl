@@ -29,6 +29,9 @@
 - apiGroups: [quorate.io]
   resources: [zones]
   verbs: [list, watch, patch]
+- apiGroups: [quorate.io]
+  resources: [zonerecoveries]
+  verbs: [list, watch]
 - apiGroups: [""]
   resources: [namespaces]
   verbs: [get]
@@ -42,7 +45,7 @@
 
 {{- define "quorate.rules.leading" -}}
 - apiGroups: [quorate.io]
-  resources: [storageclusters/status, zones/status]
+  resources: [storageclusters/status, zones/status, zonerecoveries/status]
   verbs: [patch]
 - apiGroups: [quorate.io]
   resources: [partitiontables, storagenodes]

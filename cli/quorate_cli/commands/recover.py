@@ -121,7 +121,7 @@ def _command(zone: str, asked: Recovery, answer: RecoveryAnswer) -> str:
     """Return the command that does what was shown."""
     partitions = ",".join(str(each.partition) for each in answer.partitions)
     versions = ",".join(str(each.version) for each in answer.partitions)
-    words = ["quorate recover", asked.action.value, zone]
+    words = ["quorate recover", asked.action.lower(), zone]
     words += ["--partitions", partitions, "--versions", versions]
     if asked.node:
         words += ["--to" if asked.action is RecoveryAction.RESET else "--node", asked.node]

@@ -8,13 +8,13 @@ import msgspec
 class RecoveryAction(enum.StrEnum):
     """The decisions that are a person's."""
 
-    CANCEL = "cancel"
+    CANCEL = "Cancel"
     """Give up the running migrations."""
-    RESET = "reset"
+    RESET = "Reset"
     """Narrow the voters to one copy: the majority of the others is given up."""
-    REOPEN = "reopen"
+    REOPEN = "Reopen"
     """Begin again without data: every copy is gone for good."""
-    RESTART = "restart"
+    RESTART = "Restart"
     """Have one copy promise and catch up anew, or drop it and make it anew."""
 
 

@@ -13,10 +13,12 @@ from quorate.wire.resource import GROUP, VERSION, Resource
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.storage_node import StorageNode
 from quorate.wire.zone import Zone
+from quorate.wire.zone_recovery import ZoneRecovery
 
 KINDS: tuple[type[Resource], ...] = (
     StorageCluster,
     Zone,
+    ZoneRecovery,
     PartitionTable,
     StorageNode,
     MasterTerm,

@@ -30,6 +30,7 @@ from quorate_operator.declared.deletion import ambiguous, chosen_id, kept_ids, z
 from quorate_operator.declared.led_cluster import LedClusters
 from quorate_operator.declared.object_status import Seen, refused_zone_status, zone_status
 from quorate_operator.declared.pause import pause_of
+from quorate_operator.declared.recoveries import LedZone, Recoveries
 from quorate_operator.declared.release import Release
 from quorate_operator.declared.watched_cluster import WatchedCluster, known_status
 from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, MandateLost, path_of
@@ -50,6 +51,8 @@ _log = logging.getLogger("quorate.controller")
 LOOK_S = 0.5
 WORKERS = 8
 """Number of objects processed at a time; workers mostly wait for the API server."""
+RECOVERY_S = 2.0
+"""Seconds between looks at a ZoneRecovery whose zone is not led yet."""
 RELEASE_S = 0.5
 """Seconds between looks at an object that is being deleted."""
 OVERTAKEN_PAUSE_S = 0.5
@@ -71,6 +74,7 @@ class Kind(enum.StrEnum):
 
     CLUSTER = "storagecluster"
     ZONE = "zone"
+    RECOVERY = "zonerecovery"
     EVENTS = "events"
     """The Events about a cluster and its zones; the key has the cluster's name."""
 
@@ -140,6 +144,7 @@ class Controller:
         self._release = Release(
             ownership_api, objects_api, namespace, self._led, self._owned.own_claims
         )
+        self._recoveries = Recoveries(objects_api, namespace, self._led_zone)
         self._tasks: list[asyncio.Task[None]] = []
         self._on_failed = on_failed
         self._on_master_failed = on_master_failed
@@ -165,7 +170,8 @@ class Controller:
     @property
     def is_idle(self) -> bool:
         """Whether the namespace has no objects and no work is left."""
-        return not (self._clusters or self._zones or self._led) and self._queue.is_idle
+        has_objects = self._clusters or self._zones or self._led or self._recoveries
+        return not has_objects and self._queue.is_idle
 
     @property
     def decides(self) -> bool:
@@ -226,6 +232,17 @@ class Controller:
         self._abouts = {each: about for each, about in self._abouts.items() if about.uid != uid}
         for cluster in self._led:
             self._queue.add(Key(Kind.CLUSTER, cluster))  # its status names zones with kept data
+
+    def recovery_seen(self, body: Body) -> None:
+        """Handle a ZoneRecovery that is new or changed."""
+        if self._recoveries.seen(body):
+            self._queue.add_in_turn(Key(Kind.RECOVERY, body["metadata"]["name"]))
+
+    def recovery_gone(self, name: str) -> None:
+        """Handle the deletion of a ZoneRecovery."""
+        self._recoveries.gone(name)
+        self._queue.forget(Key(Kind.RECOVERY, name))
+        self._refused.pop(Key(Kind.RECOVERY, name), None)
 
     def _note_emptiness(self) -> None:
         if not (self._clusters or self._zones):
@@ -322,6 +339,9 @@ class Controller:
                     await self._reconcile_cluster(key.name)
                 case Kind.ZONE:
                     await self._reconcile_zone(key.name)
+                case Kind.RECOVERY:
+                    if await self._recoveries.reconcile(key.name):
+                        self._queue.add_later(key, RECOVERY_S)
                 case Kind.EVENTS:
                     await self._tell_decisions(key.name)
         except (ApiRefused, ApiUnclear, MandateLost) as error:
@@ -529,6 +549,22 @@ class Controller:
         if led.has_data(zone, acceptance):
             self._note_about(uid, declared_zone)
         return led.zone_status(zone, uid, acceptance, pause)
+
+    def _led_zone(self, name: str) -> LedZone | str:
+        """Return the zone of that name as it is led, or a sentence on what is waited for."""
+        zone = self._zones.get(name)
+        if zone is None:
+            return f"there is no Zone {name} in this namespace: create it, or delete this object"
+        led = self._led.get(zone.cluster)
+        if led is None or not led.runner.is_leading:
+            return f"StorageCluster {zone.cluster} of the zone is not led yet"
+        pause = zone.pause or led.pause
+        if pause:
+            return pause
+        about = About(Zone.kind_name(), name, zone.uid)
+        known = led.runner.known_zones()
+        uid = next((each for each in known if self._abouts.get(each) == about), None)
+        return LedZone(led.runner, uid) if uid is not None else f"Zone {name} is not led yet"
 
 
 def _uid(body: Body) -> str:

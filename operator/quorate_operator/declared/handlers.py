@@ -14,13 +14,14 @@ import kopf
 from quorate.wire.resource import GROUP, VERSION
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import Zone
+from quorate.wire.zone_recovery import ZoneRecovery
 from quorate_operator import names
 from quorate_operator.declared.deletion import erases
 from quorate_operator.declared.served_namespaces import ServedNamespaces
 from quorate_operator.kube.api import KubeApi
 from quorate_operator.kube.traffic import Traffic
 
-WATCHED = (StorageCluster.plural, Zone.plural)
+WATCHED = (StorageCluster.plural, Zone.plural, ZoneRecovery.plural)
 END_S = 5.0
 _WATCHER = "watcher for "
 """The beginning of the names that kopf gives to the tasks of watches."""
@@ -141,6 +142,15 @@ def make_registry(
             show(served.zone_gone, body)
         else:
             show(served.zone_seen, body)
+
+    @kopf.on.event(GROUP, VERSION, ZoneRecovery.plural, registry=registry)
+    async def recovery_changed(event: kopf.RawEvent, **_: Any) -> None:
+        traffic.watch_seen(place, ZoneRecovery.plural)
+        body = without_managed_fields(event["object"])
+        if event["type"] == "DELETED":
+            show(served.recovery_gone, body)
+        else:
+            show(served.recovery_seen, body)
 
     @kopf.on.delete(*clusters, registry=registry, backoff=1, when=holds_cluster)
     async def delete_cluster(body: kopf.Body, **_: Any) -> None:

@@ -117,6 +117,14 @@ class ServedNamespaces:
         metadata = body["metadata"]
         self.of(metadata["namespace"]).zone_gone(metadata["name"], metadata["uid"])
 
+    def recovery_seen(self, body: Body) -> None:
+        """Handle a ZoneRecovery that is new or changed."""
+        self.of(body["metadata"]["namespace"]).recovery_seen(body)
+
+    def recovery_gone(self, body: Body) -> None:
+        """Handle the deletion of a ZoneRecovery."""
+        self.of(body["metadata"]["namespace"]).recovery_gone(body["metadata"]["name"])
+
     async def cluster_released(self, body: Body) -> None:
         """Wait until a StorageCluster that is being deleted may go."""
         await self.of(body["metadata"]["namespace"]).cluster_released(body)

@@ -178,9 +178,12 @@ class KubeApi:
             "PATCH", path, body, "application/apply-patch+yaml", query={"force": "true"}
         )
 
-    async def set_status(self, path: str, status: Json) -> Json:
-        """Replace the object's status by `status`, whatever it is now."""
+    async def set_status(self, path: str, status: Json, revision: str = "") -> Json:
+        """Replace the object's status by `status`, whatever it is now; or only of `revision`."""
         patch = [{"op": "add", "path": "/status", "value": status}]
+        if revision:
+            at = "/metadata/resourceVersion"
+            patch = [{"op": "replace", "path": at, "value": revision}, *patch]
         return await self._request("PATCH", f"{path}/status", patch, "application/json-patch+json")
 
     async def delete(self, path: str, revision: str = "", timeout_s: float = TIMEOUT_S) -> None:

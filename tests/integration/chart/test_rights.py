@@ -73,12 +73,15 @@ def test_a_whole_life_is_refused_nothing_and_uses_every_right(released: Released
 
 
 def _live_with_external_agents(released: Released) -> None:
-    """Others meddle with its objects; zones go with data, without, after their cluster;
-    the cluster is declared again, loses an agent, and goes with all data."""
+    """Others meddle with its objects; a person asks what would be cancelled; zones go with data,
+    without, after their cluster; the cluster is declared again, loses an agent, and goes with all data."""
     road = released.road
     road.kubectl("label", "partitiontables,storagenodes", "--all", "seen=true")
     road.apply("Zone", "kept", clusterRef={"name": "main"}, partitions=16, replicas=2)
     wait_until(lambda: road.conditions(name="kept").get("Available") == "True", "the second zone")
+    look = {"zoneRef": {"name": "kept"}, "action": "Cancel", "partitions": [0]}
+    road.apply("ZoneRecovery", "look", **look)
+    wait_until(lambda: road.status("zonerecovery", "look").get("phase") == "Refused", "a look")
     road.kubectl("delete", "zone", "kept")
     of_main = {"clusterRef": {"name": "main"}, "partitions": 16, "replicas": 2}
     road.apply("Zone", "orphan", **of_main, deletionPolicy="Delete")

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from quorate.facts.errors import WireError
+from quorate.wire.crds import KINDS
 from quorate.wire.resource import API_VERSION, Resource
 from quorate.wire.storage_cluster import StorageCluster, external
 from quorate.wire.zone import Zone
+from quorate.wire.zone_recovery import ZoneRecovery
 from quorate_control_plane.fixtures import Kubectl
 from quorate_operator.declared.acceptance import accept
 
@@ -75,6 +77,15 @@ def master_term(term: int) -> Manifest:
         "kind": "MasterTerm",
         "metadata": {"name": "main"},
         "spec": {"clusterRef": {"name": "main"}, "term": term},
+    }
+
+
+def recovery(**spec: Any) -> Manifest:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ZoneRecovery",
+        "metadata": {"name": "reset"},
+        "spec": {"zoneRef": {"name": "books"}, "action": "Reset", "partitions": [3, 5], **spec},
     }
 
 
@@ -160,6 +171,16 @@ BAD = {
         "write at most 40 characters",
     ),
     "long cluster name": (cluster(name="c" * 51), "at most 50 characters"),
+    "recovery of nothing": (recovery(partitions=[]), "at least 1 item"),
+    "recovery in other words": (recovery(action="reset"), "Cancel"),
+    "recovery without rows": (recovery(dryRun=False), "write the version of each partition's row"),
+    "recovery with a row too few": (recovery(rowVersions=[7]), "in the order of partitions"),
+    "cancel on one agent": (
+        recovery(action="Cancel", node="agent-1"),
+        "only Reset and Restart are about one agent",
+    ),
+    "restart without an agent": (recovery(action="Restart"), "write the agent whose copies"),
+    "erase without a restart": (recovery(erase=True), "only Restart can erase a copy"),
 }
 CHANGES = {
     "partitions": (zone(partitions=16), zone(partitions=32), "partitions cannot be changed"),
@@ -189,12 +210,18 @@ CHANGES = {
     "shard to head": (table(), without(table(), "shard"), "either a shard's rows or"),
     "incarnation": (node(), node(incarnation=2), "never decrease"),
     "node": (node(), node(node="agent-2"), "node cannot be changed"),
+    "recovery": (recovery(), recovery(node="agent-1"), "spec cannot be changed"),
+    "recovery done after a look": (
+        recovery(rowVersions=[7, 9]),
+        recovery(rowVersions=[7, 9], dryRun=False),
+        "a ZoneRecovery is run once; create another one",
+    ),
     "mastership": (master_term(7), master_term(6), "master terms never decrease"),
 }
 
 
 def model(manifest: Manifest) -> type[Resource]:
-    return Zone if manifest["kind"] == "Zone" else StorageCluster
+    return next(kind for kind in KINDS if kind.kind_name() == manifest["kind"])
 
 
 def apply(kubectl: Kubectl, namespace: str, manifest: Manifest, check: bool = True) -> str:
@@ -244,9 +271,10 @@ def test_a_forbidden_change_is_refused_with_a_readable_reason(
 
     assert reason in apply(kubectl, namespace, after, check=False)
 
-    if before["kind"] == "Zone":
+    if before["kind"] in ("Zone", "ZoneRecovery"):
+        kind = model(before)
         with pytest.raises(WireError, match=reason):
-            Zone.parse(after, Zone.parse(before))
+            kind.parse(after, kind.parse(before))
 
 
 def test_a_change_that_is_allowed_is_taken(kubectl: Kubectl, namespace: str) -> None:
@@ -310,12 +338,13 @@ def test_memory_may_be_written_as_a_number_or_a_quantity(
 
 def test_short_names_category_and_columns_work(kubectl: Kubectl, namespace: str) -> None:
     here = f"--namespace={namespace}"
-    for manifest in (zone(), cluster(), table(), node()):
+    for manifest in (zone(), cluster(), table(), node(), recovery()):
         apply(kubectl, namespace, manifest)
 
     for short, header in {
         "zn": "NAME CLUSTER PARTITIONS REPLICAS STORAGE AVAILABLE REPLICATED PHASE AGE",
         "stc": "NAME AGENTS READY MASTER AGE",
+        "zrec": "NAME ZONE ACTION DRY RUN PHASE AGE",
         "pt": "NAME ZONE SHARD AGE",
         "sn": "NAME CLUSTER NODE HOST PORT INCARNATION LEFT DRAINING AGE",
     }.items():
@@ -323,7 +352,18 @@ def test_short_names_category_and_columns_work(kubectl: Kubectl, namespace: str)
         assert lines[0].split() == header.split()
         assert len(lines) == 2
     everything = kubectl("get", "quorate", here, "--output=name").stdout.split()
-    assert len(everything) == 4
+    assert len(everything) == 5
+
+
+def test_the_defaults_of_a_recovery_change_nothing(kubectl: Kubectl, namespace: str) -> None:
+    apply(kubectl, namespace, recovery())
+    apply(kubectl, namespace, recovery())
+    here = f"--namespace={namespace}"
+    stored = json.loads(kubectl("get", "zonerecovery", "reset", here, "--output=json").stdout)
+
+    assert stored["spec"]["dryRun"] is True
+    parsed = ZoneRecovery.parse(recovery()).spec
+    assert stored["spec"] == parsed.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def test_a_users_apply_does_not_touch_the_status(kubectl: Kubectl, namespace: str) -> None:

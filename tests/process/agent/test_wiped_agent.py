@@ -107,7 +107,7 @@ def test_a_zone_in_memory_whose_agents_all_restart_is_lost_and_says_so(
         agent.start()
     wait_until(lambda: "8 of them are LOST" in _said(cluster, "Available"), "the loss", 30)
 
-    assert "`quorate recover reopen`" in _said(cluster, "Available")
+    assert "begin again without data (`quorate recover reopen`" in _said(cluster, "Available")
 
 
 def test_an_agent_lost_for_good_is_replaced_by_a_spare_after_the_delay(

@@ -37,7 +37,7 @@ def test_without_yes_it_says_what_it_would_do_and_how_to_do_it(
 ) -> None:
     done = CliRunner().invoke(app, ["recover", "cancel", "books", "--partitions", "5", *SERVER])
 
-    assert asked == [body("cancel", {"5": 0}, True)]
+    assert asked == [body("Cancel", {"5": 0}, True)]
     assert done.output == (
         "zone books, partition 5 (row 17): so it is\n"
         "nothing was changed; this does it:\n"
@@ -49,7 +49,7 @@ def test_with_yes_it_is_done(asked: list[tuple[str, Any]]) -> None:
     command = "recover reset books --partitions 5,8-9 --versions 17,3,4 --to agent-1 --yes"
     done = CliRunner().invoke(app, [*command.split(), *SERVER])
 
-    assert asked == [body("reset", {"5": 17, "8": 3, "9": 4}, False, node="agent-1")]
+    assert asked == [body("Reset", {"5": 17, "8": 3, "9": 4}, False, node="agent-1")]
     assert done.output == "".join(
         f"zone books, partition {each} (row 17): so it is\n" for each in (5, 8, 9)
     )
@@ -68,7 +68,7 @@ def test_a_copy_is_erased_on_the_agent_that_is_named(asked: list[tuple[str, Any]
     command = "recover restart books --partitions 5 --node agent-2 --erase"
     done = CliRunner().invoke(app, [*command.split(), *SERVER])
 
-    assert asked == [body("restart", {"5": 0}, True, node="agent-2", erase=True)]
+    assert asked == [body("Restart", {"5": 0}, True, node="agent-2", erase=True)]
     assert done.output.endswith(" --partitions 5 --versions 17 --node agent-2 --erase --yes\n")
 
 
@@ -76,7 +76,7 @@ def test_lost_partitions_are_reopened(asked: list[tuple[str, Any]]) -> None:
     command = "recover reopen books --partitions 5 --versions 17 -y"
     CliRunner().invoke(app, [*command.split(), *SERVER])
 
-    assert asked == [body("reopen", {"5": 17}, False)]
+    assert asked == [body("Reopen", {"5": 17}, False)]
 
 
 @pytest.mark.parametrize(

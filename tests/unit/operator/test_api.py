@@ -409,7 +409,7 @@ async def test_a_zone_that_is_paused_is_not_deleted(client: Client) -> None:
     assert (await client.ask("DELETE", f"{ROOT}/zones/sessions"))[0] == 202
 
 
-CANCEL = {"action": "cancel", "versions": {"5": 17}}
+CANCEL = {"action": "Cancel", "versions": {"5": 17}}
 
 
 @pytest.mark.parametrize(

@@ -185,13 +185,13 @@ def way_out_of_loss(record: ZoneRecord) -> str:
     """Return what becomes of partitions that are LOST, or what a person can do about them."""
     if record.start_empty:
         return "onAllCopiesLost of the zone is StartEmpty"
+    reopen = "let them begin again without data (`quorate recover reopen`, or a ZoneRecovery)"
     if not record.persistent:
-        return "begin again without data (`quorate recover reopen`)"
+        return reopen
     return (
         "data that agents set aside is in set-aside-N of their data folders (their logs and"
         " `quorate dev status` show where and why): put it back (`quorate dev put-back`, or"
-        " `quorate-agent --put-back N` for each agent), or begin again without data"
-        " (`quorate recover reopen`)"
+        f" `quorate-agent --put-back N` for each agent), or {reopen}"
     )
 
 
@@ -323,21 +323,21 @@ def _without_quorum(record: ZoneRecord, rows: Sequence[PartitionRow], nodes: Zon
         sentence = (
             f"; {len(stopped)} of them no longer have a quorum (partitions {_named(stopped)}): the"
             f" stores of {', '.join(sorted(gone))} are gone for good, and may have held the only"
-            f" copies of acknowledged writes; {again}go on with a copy that is left"
-            " (`quorate recover reset`)"
+            f" copies of acknowledged writes; {again}go on without them (`quorate recover reset`,"
+            " or a ZoneRecovery)"
         )
     if waiting:
         sentence += (
             f"; {len(waiting)} of them wait for a quorum (partitions {_named(waiting)}): start"
             f" agents that are away: {', '.join(sorted(away))}, or go on without what only they"
-            " have (`quorate recover reset`)"
+            " have (`quorate recover reset`, or a ZoneRecovery)"
         )
     if behind:
         sentence += (
             f"; {len(behind)} of them restarted before anything was written after a reset, and wait"
             f" for the copies that it left (partitions {_named(behind)}), which may have later"
             f" updates: start agents that are away ({', '.join(sorted(left))}), or go on without"
-            " them (`quorate recover reset`)"
+            " them (`quorate recover reset`, or a ZoneRecovery)"
         )
     return sentence
 

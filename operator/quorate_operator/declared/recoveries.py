@@ -1,0 +1,183 @@
+"""Runs the ZoneRecoveries of one namespace: each object once, with the result in its status.
+
+    nothing, Waiting --> Running --> Done, Refused or Unknown
+                     --> Shown or Refused, of a dry run
+
+`Running` is written first, under compare-and-set, and only then is anything done.  So of two
+operators only one runs it, and an operator that finds an object which another one was running does
+not run it again: it cannot know how far the other one came.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from quorate.facts.errors import WireError
+from quorate.protocol.recovery import Recovery, RecoveryAnswer
+from quorate.wire.zone_recovery import (
+    RecoveryPhase,
+    ZoneRecovery,
+    ZoneRecoveryStatus,
+    recovery_status,
+)
+from quorate_operator.kube.api import KubeApi, path_of
+from quorate_operator.mastership.runner import Runner
+from quorate_operator.process.clock import rfc3339
+
+_log = logging.getLogger("quorate.recoveries")
+
+WRITTEN_S = 10.0
+"""Seconds until rows that are not written are told as unknown."""
+LOOK_S = 0.1
+"""Seconds between looks at the rows."""
+
+Body = Mapping[str, Any]
+
+_NOTHING = RecoveryAnswer()
+_UNKNOWN = RecoveryPhase.UNKNOWN
+_INTERRUPTED = (
+    "the operator ended while it was being done: look at the partitions, and create another"
+    " ZoneRecovery for those whose rows have not changed"
+)
+
+
+class LedZone(NamedTuple):
+    """A zone that is led: its runner, and its id in the metastore."""
+
+    runner: Runner
+    uid: str
+
+
+class Recoveries:
+    """The ZoneRecoveries of one namespace.
+
+    `find`: returns the led zone of that name, or a sentence on what is waited for.
+    """
+
+    def __init__(self, api: KubeApi, namespace: str, find: Callable[[str], LedZone | str]) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._find = find
+        self._bodies: dict[str, Body] = {}
+        self._begun: set[str] = set()
+        """Uids of those that this process has run: what the watch shows of them may be older."""
+        self._results: dict[str, ZoneRecoveryStatus] = {}
+        """By uid: results that are not written yet."""
+
+    def __bool__(self) -> bool:
+        """Whether any object is still to be run."""
+        return bool(self._bodies)
+
+    def seen(self, body: Body) -> bool:
+        """Take an object that is new or changed; return whether it is to be looked at."""
+        metadata = body["metadata"]
+        if metadata["uid"] in self._begun or is_final(body):
+            return False
+        self._bodies[metadata["name"]] = body
+        return True
+
+    def gone(self, name: str) -> None:
+        """Forget an object that was deleted."""
+        self._bodies.pop(name, None)
+
+    async def reconcile(self, name: str) -> bool:
+        """Run an object, if it can be; return whether it is to be looked at again later.
+
+        Raises the API's errors.
+        """
+        body = self._bodies.get(name)
+        if body is None:
+            return False
+        uid = body["metadata"]["uid"]
+        if uid in self._begun:  # the result could not be written
+            await self._tell(body, self._results.get(uid) or _status(_UNKNOWN, _INTERRUPTED))
+            return False
+        if _phase(body) == RecoveryPhase.RUNNING:
+            await self._tell(body, _status(_UNKNOWN, _INTERRUPTED))
+            return False
+        try:
+            recovery = ZoneRecovery.parse_stored(body)
+        except WireError as error:
+            await self._tell(body, _status(RecoveryPhase.REFUSED, str(error)))
+            return False
+        led = self._find(recovery.spec.zone_ref.name)
+        if isinstance(led, str):
+            if (body.get("status") or {}).get("message") != led:
+                waiting = _status(RecoveryPhase.WAITING, led)
+                self._bodies[name] = await self._tell(body, waiting)
+            return True
+        if not recovery.spec.dry_run:
+            # Refused with a conflict if another process began it, or what was seen of it is old.
+            running = _status(RecoveryPhase.RUNNING, "it is being done")
+            await self._tell(body, running, body["metadata"]["resourceVersion"])
+        self._begun.add(uid)
+        self._results[uid] = await _run(led, recovery.asked)
+        _log.info("zonerecovery %s/%s: %s", self._namespace, name, self._results[uid].message)
+        await self._tell(body, self._results[uid])
+        return False
+
+    async def _tell(self, body: Body, status: ZoneRecoveryStatus, revision: str = "") -> Body:
+        """Write the status; return the object as it is now.  `revision`: only over this one."""
+        metadata = body["metadata"]
+        fresh = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+        path = path_of(self._namespace, ZoneRecovery.plural, metadata["name"])
+        stored = await self._api.set_status(path, fresh, revision)
+        if status.phase is not None and status.phase.is_final:
+            self._begun.add(metadata["uid"])
+            self._results.pop(metadata["uid"], None)
+            self._bodies.pop(metadata["name"], None)
+        return stored
+
+
+async def _run(led: LedZone, asked: Recovery) -> ZoneRecoveryStatus:
+    """Have the zone's master do what is asked; return the result."""
+    answer = led.runner.recover(led.uid, asked)
+    if answer is None:
+        return _status(RecoveryPhase.REFUSED, "the zone is led no more: nothing was done")
+    if answer.refusals:
+        return _status(RecoveryPhase.REFUSED, "nothing was done", answer)
+    if asked.dry_run:
+        message = (
+            "nothing was changed: to have it done, create another ZoneRecovery with dryRun: false"
+            " and these rowVersions"
+        )
+        return _status(RecoveryPhase.SHOWN, message, answer)
+    if await _are_written(led, answer):
+        return _status(RecoveryPhase.DONE, "it is done", answer)
+    message = "it was decided, but the rows are not known to be written: look at the partitions"
+    return _status(_UNKNOWN, message, answer)
+
+
+def _status(
+    phase: RecoveryPhase, message: str, answer: RecoveryAnswer = _NOTHING
+) -> ZoneRecoveryStatus:
+    return recovery_status(phase, message, rfc3339(), answer)
+
+
+def is_final(body: Body) -> bool:
+    """Return whether the object was run."""
+    return _phase(body) in {phase.value for phase in RecoveryPhase if phase.is_final}
+
+
+def _phase(body: Body) -> str:
+    return str((body.get("status") or {}).get("phase", ""))
+
+
+async def _are_written(led: LedZone, answer: RecoveryAnswer) -> bool:
+    """Wait until every row has another version than before; return False if that takes too long."""
+    loop = asyncio.get_running_loop()
+    end_s = loop.time() + WRITTEN_S
+    while loop.time() < end_s:
+        master = led.runner.master
+        zone = master.zones.get(led.uid) if master is not None else None
+        if zone is None:
+            return False
+        known = {each.partition: zone.parts.get(each.partition) for each in answer.partitions}
+        if all(
+            (part := known[each.partition]) is not None and part.row.version != each.version
+            for each in answer.partitions
+        ):
+            return True
+        await asyncio.sleep(LOOK_S)
+    return False
