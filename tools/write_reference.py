@@ -19,7 +19,8 @@ _HEAD = """# Kinds and fields
 All kinds are of the group `quorate.io`, version `v1alpha1`, and live in a namespace.
 `kubectl explain zone.spec` shows the same texts. Users declare [StorageCluster](#storagecluster)
 and [Zone](#zone), and decide by a [ZoneRecovery](#zonerecovery) where a zone does not help
-itself; the operator writes the others. A field without a default that is not *required* may be left out.
+itself; the operator writes the others. A field without a default that is not *required* may be
+left out.
 """
 _LIMITS = {
     "minimum": "at least {}",

@@ -74,7 +74,8 @@ def test_a_whole_life_is_refused_nothing_and_uses_every_right(released: Released
 
 def _live_with_external_agents(released: Released) -> None:
     """Others meddle with its objects; a person asks what would be cancelled; zones go with data,
-    without, after their cluster; the cluster is declared again, loses an agent, and goes with all data."""
+    without, after their cluster; the cluster is declared again, loses an agent, and goes with all
+    data."""
     road = released.road
     road.kubectl("label", "partitiontables,storagenodes", "--all", "seen=true")
     road.apply("Zone", "kept", clusterRef={"name": "main"}, partitions=16, replicas=2)
