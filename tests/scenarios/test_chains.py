@@ -22,6 +22,9 @@ def test_example_1_a_majority_of_the_first_link_is_waited_for(last_first: bool) 
         assert not story.primary  # two of A, B, C and D are too few
     away = ", ".join(sorted(chain.first[2:]))
     assert f"start agents that are away ({away})" in story.sentence
+    term = story.row.term
+    story.run(4 * RESET_MS)
+    assert story.row.term == term, "nothing new is tried again and again"
     story.start(chain.first[2])
     story.wait(lambda: bool(story.primary), "a majority of the first link has answered")
     assert story.read(story.primary, b"k") == b"10"

@@ -134,6 +134,8 @@ class RowDecision(NamedTuple):
 NOTHING = RowDecision()
 NO_OWNER = 99
 """Index of a voter that is no owner, behind every owner's."""
+WAITING_TIMES = 24
+"""How many times longer an activation may take that perhaps waits for copies that are away."""
 
 
 def adopt_row(part: PartitionState, row: PartitionRow, now_ms: int) -> PartitionState:
@@ -331,6 +333,13 @@ def _decide_stuck(
     return decision._replace(part=part) if decision.row is not None else decision
 
 
+def waits_for_left(row: PartitionRow, nodes: Nodes) -> bool:
+    """Return whether a primary may have to wait for copies that a reset left, which are away."""
+    return bool(row.reset and row.reset.links) and any(
+        nodes.gone(voter.node, voter.store) for voter in row.left_by_reset
+    )
+
+
 def _decide_activation(
     part: PartitionState,
     nodes: Nodes,
@@ -340,7 +349,8 @@ def _decide_activation(
 ) -> RowDecision:
     assert part.row.primary is not None
     node = part.row.primary.node
-    bound = settings.activation_bound_ms * min(1 + len(part.tried), 6)
+    times = WAITING_TIMES if waits_for_left(part.row, nodes) else min(1 + len(part.tried), 6)
+    bound = settings.activation_bound_ms * times
     if part.better and part.better not in part.row.voter_nodes:
         part = msgspec.structs.replace(part, better="")  # recovery/reset.py narrows to it
     if not part.better and not part.stuck and now_ms - part.since_ms < bound:
