@@ -180,9 +180,3 @@ class Verdict(msgspec.Struct, frozen=True):
 def could_not_tell(zone: str, level: Level, *reasons: str) -> Verdict:
     """Return the verdict of a validation that could not begin."""
     return Verdict(zone, level, Outcome.UNKNOWN, reasons)
-
-
-def printable_key(key: bytes) -> str:
-    """Return the key for people: its text, with escapes for unprintable bytes."""
-    text = key.decode("utf-8", "backslashreplace")
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

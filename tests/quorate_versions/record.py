@@ -14,7 +14,7 @@ from msgspec import inspect
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.copies.record import CopyRecord, PromiseRecord
+from quorate.protocol.copies.record import CopyRecord, KeptRows, PromiseRecord
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Challenge, Proof
 from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.replication import Update
@@ -22,7 +22,7 @@ from quorate.protocol.messages.transactions import Decision, Part
 from quorate_versions.samples import sample
 
 MESSAGES: tuple[type, ...] = (*get_args(Message), Challenge, Proof)
-RECORDS: tuple[type, ...] = (Update, CopyRecord, PromiseRecord, Part, Decision)
+RECORDS: tuple[type, ...] = (Update, CopyRecord, PromiseRecord, KeptRows, Part, Decision)
 """What agents store, beside rows of clients."""
 OWNERSHIP: tuple[type, ...] = (PartitionRow, NodeRecord, ZoneRecord)
 """What the embedded operator stores, as JSON."""

@@ -73,6 +73,7 @@ def test_a_copy_that_went_on_elsewhere_is_set_aside_and_filled_anew() -> None:
     for name in (first, other):
         (aside,) = story.copy(name).kept_rows
         assert (aside.lwm, aside.reset_term) == (lost_at, story.row.reset and story.row.reset.term)
+        assert aside.rows == story.zone(name).storage.space(0, aside.generation).row_count() > 0
         kept = story.zone(name).storage.space(0, aside.generation).get(b"k")
         assert kept is not None
         assert kept.value == b"lost"

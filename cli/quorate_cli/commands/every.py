@@ -3,6 +3,7 @@
 import typer
 
 from quorate_cli.commands import cli, objects
+from quorate_cli.commands.aside import aside
 from quorate_cli.commands.events import events
 from quorate_cli.commands.plan import plan
 from quorate_cli.commands.recover import recover
@@ -28,6 +29,7 @@ app.add_typer(commands.app, name="dev")
 objects.debug.command()(refill)
 app.add_typer(objects.debug, name="debug")
 app.add_typer(recover, name="recover")
+app.add_typer(aside, name="aside")
 for command in objects.COMMANDS:
     app.command()(command)
 app.command(context_settings=cli.SETTINGS)(cli.cli)

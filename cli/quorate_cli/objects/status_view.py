@@ -190,7 +190,7 @@ def timer_sentence(timer: TimerStatus) -> str:
     if timer.due_ms is None:
         field = f"dataNodesAutoAdjust{timer.kind.value}Seconds"
         return f"{happened}; {'no copies go there' if is_up else 'copies stay'}: {field} is Never"
-    at = _moment(timer.due_ms)
+    at = moment(timer.due_ms)
     return f"{happened}; {'copies go there' if is_up else 'copies are made elsewhere'} from {at} on"
 
 
@@ -199,10 +199,11 @@ def _reset_sentence(due_ms: int | None) -> str:
         return (
             "partitions without a majority wait: partitionDistributionResetTimeoutSeconds is Never"
         )
-    return f"partitions without a majority narrow to what is left from {_moment(due_ms)} on"
+    return f"partitions without a majority narrow to what is left from {moment(due_ms)} on"
 
 
-def _moment(wall_ms: int) -> str:
+def moment(wall_ms: int) -> str:
+    """Return a wall time for people."""
     return datetime.fromtimestamp(wall_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

@@ -54,3 +54,9 @@ def partition_slots(partition: int, partitions: int) -> tuple[int, int]:
     """Return the first and last slot (inclusive) of `partition`."""
     width = SLOT_COUNT // partitions
     return partition * width, (partition + 1) * width - 1
+
+
+def printable(data: bytes) -> str:
+    """Return a key or value for people: its text, with escapes for unprintable bytes."""
+    text = data.decode("utf-8", "backslashreplace")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -10,10 +10,12 @@ from quorate.protocol.copies.totals import DIGEST_BYTES, buckets_of, key_bucket
 from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.tools import (
     DIGESTS_ASKED_MAX,
+    AskAside,
     AskBuckets,
     AskCopies,
     AskDigests,
     AskRows,
+    AskValues,
     Buckets,
     Copies,
     CopyDigest,
@@ -25,6 +27,7 @@ from quorate.protocol.messages.tools import (
     Refilling,
 )
 from quorate.protocol.storage import Row
+from quorate_agent.process.values_told import tell_set_aside, tell_values
 
 ROWS_MAX = 20_000
 CHUNK_BYTES_MAX = 8 * 1024 * 1024
@@ -57,6 +60,10 @@ def answer_tool(
             return _digests(message, node, zone, problem)
         case AskBuckets():
             return _buckets(message, node, zone, problem)
+        case AskAside():
+            return tell_set_aside(message, node, zone, problem)
+        case AskValues():
+            return tell_values(message, node, zone, problem)
         case Refill():
             if zone is None:
                 return Refilling(message.zone_name, message.partition, problem=problem)

@@ -5,6 +5,7 @@ everything that any copy knew of after the candidate was seen.  The copies given
 later reading.
 """
 
+from quorate.facts.keyspace import printable
 from quorate_spark.comparing.compare_counters import Settled
 from quorate_spark.comparing.compare_rows import (
     Again,
@@ -17,7 +18,7 @@ from quorate_spark.comparing.compare_rows import (
 from quorate_spark.reading.agent_link import Cluster
 from quorate_spark.reading.read_copies import StoredRow, read_key
 from quorate_spark.settings import Settings
-from quorate_spark.verdict import CopyRow, KeyDifference, printable_key
+from quorate_spark.verdict import CopyRow, KeyDifference
 
 
 def recheck(
@@ -36,7 +37,7 @@ def recheck(
     copies = tuple(
         _copy_row(copy.node, copy.state.replica_index, stored[copy.node]) for copy in now.copies
     )
-    return KeyDifference(partition, printable_key(key), key.hex(), what, copies)
+    return KeyDifference(partition, printable(key), key.hex(), what, copies)
 
 
 def row_seen(node: str, row: StoredRow) -> RowSeen:

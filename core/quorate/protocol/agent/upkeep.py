@@ -9,6 +9,7 @@ from heapq import heappop, heappush
 from quorate.facts.time import Now
 from quorate.protocol.agent import transfer
 from quorate.protocol.copies.copy import Copy
+from quorate.protocol.copies.record import ASIDE_KEPT_MS
 from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate.protocol.messages.transfer import FetchSnapshot
 
@@ -17,8 +18,6 @@ SURVEY_ROWS = 2000
 LOG_CHECK_MS = 1000
 AGE_MARK_MS = 60_000
 NEVER_MS = 1 << 62
-ASIDE_KEPT_MS = 24 * 3_600_000
-"""How long rows are kept that a reset has left."""
 DIGEST_KEPT_MS = 60_000
 """How long a digest is maintained after a request: many times as long as validators pause."""
 

@@ -273,7 +273,8 @@ class Copy(UpdateCounter):
 
     def as_kept_rows(self, reset_term: int, wall_ms: int) -> KeptRows:
         """Return what names the present rows once they are set aside."""
-        return KeptRows(self.generation, wall_ms, reset_term, self.last_term, self.lwm)
+        rows, size = self.space.row_count(), self.space.byte_count()
+        return KeptRows(self.generation, wall_ms, reset_term, self.last_term, self.lwm, rows, size)
 
     def _replace_space(self, aside: KeptRows | None) -> None:
         """Remove the rows, or keep them aside."""

@@ -41,12 +41,13 @@ class PromiseRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class KeptRows(msgspec.Struct, frozen=True, array_like=True):
-    """The rows that a copy had in a line of history which a reset left; nothing reads them.
+    """The rows that a copy had in a line of history which a reset left; only tools read them.
 
     - `generation`: of their space
     - `since_ms`: the wall time at which they were set aside
     - `reset_term`: the term that the reset began
     - `last_term`, `lwm`: the copy's position then
+    - `rows`, `bytes`: live ones, without tombstones
     """
 
     generation: int
@@ -54,7 +55,12 @@ class KeptRows(msgspec.Struct, frozen=True, array_like=True):
     reset_term: int
     last_term: int
     lwm: int
+    rows: int = 0
+    bytes: int = 0
 
+
+ASIDE_KEPT_MS = 24 * 3_600_000
+"""How long rows are kept that a reset has left."""
 
 _decode_copy = msgspec.msgpack.Decoder(CopyRecord).decode
 _decode_promise = msgspec.msgpack.Decoder(PromiseRecord).decode

@@ -7,10 +7,11 @@ import msgspec
 from quorate.facts.partition_row import PartitionRow
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.primary import Primary
+from quorate.protocol.copies.record import ASIDE_KEPT_MS
 from quorate.protocol.copies.totals import DIGEST_BYTES
 from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate.protocol.messages.master import CopyReport, CopySummaries
-from quorate.protocol.messages.tools import CopyDigest, CopyState
+from quorate.protocol.messages.tools import CopyDigest, CopyState, RowsAside
 
 
 def report(copy: Copy) -> CopyReport:
@@ -106,3 +107,21 @@ def tell_state(copy: Copy, node: str) -> CopyState:
         copy.settled,
         copy.state.value,
     )
+
+
+def tell_aside(copy: Copy) -> list[RowsAside]:
+    """Return what is set aside of the copy, oldest first, for a tool."""
+    return [
+        RowsAside(
+            copy.partition,
+            kept.generation,
+            kept.since_ms,
+            kept.since_ms + ASIDE_KEPT_MS,
+            kept.reset_term,
+            kept.last_term,
+            kept.lwm,
+            kept.rows,
+            kept.bytes,
+        )
+        for kept in copy.kept_rows
+    ]

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from quorate.protocol.messages.handshake import FORMAT_LOWEST, FORMAT_VERSION
 from quorate.protocol.messages.master import CopySummaries
+from quorate.protocol.messages.tools import AskAside, AskValues, SetAside, Values
 
 
 class Formats(NamedTuple):
@@ -32,7 +33,13 @@ class Formats(NamedTuple):
 
 SPOKEN: Final = Formats(FORMAT_LOWEST, FORMAT_VERSION)
 
-SINCE: Final[Mapping[type, int]] = {CopySummaries: 3}
+SINCE: Final[Mapping[type, int]] = {
+    CopySummaries: 3,
+    AskAside: 4,
+    SetAside: 4,
+    AskValues: 4,
+    Values: 4,
+}
 """Message -> the format that introduced it.  Messages that are not listed exist since
 FORMAT_LOWEST.  A message is sent only to sides that speak its format."""
 

@@ -174,5 +174,83 @@ class Refilling(msgspec.Struct, frozen=True, array_like=True, tag=71):
     problem: str = ""
 
 
-FromTool = AskCopies | AskRows | AskDigests | AskBuckets | Damage | Refill
-ToTool = Copies | CopyRows | Digests | Buckets | Damaged | Refilling
+class AskAside(msgspec.Struct, frozen=True, array_like=True, tag=72):
+    """Lists what this agent has set aside of a zone (by name), of partitions above `after`."""
+
+    zone_name: str
+    after: int = -1
+
+
+class RowsAside(msgspec.Struct, frozen=True, array_like=True):
+    """Rows of one copy that are set aside, because a reset left them.
+
+    - `generation`: names them, with the partition
+    - `since_ms`, `until_ms`: when they were set aside, and when they are dropped (wall clock)
+    - `reset_term`, `last_term`, `lwm`: the term of the reset; the copy's position then
+    - `rows`, `bytes`: live ones, without tombstones
+    """
+
+    partition: int
+    generation: int
+    since_ms: int
+    until_ms: int
+    reset_term: int
+    last_term: int
+    lwm: int
+    rows: int
+    bytes: int
+
+
+class SetAside(msgspec.Struct, frozen=True, array_like=True, tag=73):
+    """Reply to AskAside, in order of partition.  `next`: go on after this one; None: it is all."""
+
+    zone_name: str
+    node: str
+    found: tuple[RowsAside, ...]
+    next: int | None = None
+    problem: str = ""
+
+
+class AskValues(msgspec.Struct, frozen=True, array_like=True, tag=74):
+    """Reads rows as clients see them, keys > after; with `key` that one alone.
+
+    `generation`: of rows that are set aside; None: the present rows of the copy.
+    """
+
+    zone_name: str
+    partition: int
+    generation: int | None
+    after: bytes | None = None
+    key: bytes | None = None
+
+
+class Value(msgspec.Struct, frozen=True, array_like=True):
+    """One key as clients see it.
+
+    - `kind`: as the command TYPE answers; `none`: the key was deleted
+    - `items`: the string; or all fields and values, members or elements.  None: they are too long
+      for an answer about many keys, or not readable (`kind` is then empty)
+    - `bytes`: length of the stored value
+    """
+
+    key: bytes
+    counter: int
+    term: int
+    expires_at: int
+    kind: str
+    items: tuple[bytes, ...] | None
+    bytes: int
+
+
+class Values(msgspec.Struct, frozen=True, array_like=True, tag=75):
+    """Reply to AskValues.  `next`: go on after this key; None: these are the last ones."""
+
+    zone_name: str
+    partition: int
+    next: bytes | None
+    values: tuple[Value, ...]
+    problem: str = ""
+
+
+FromTool = AskCopies | AskRows | AskDigests | AskBuckets | Damage | Refill | AskAside | AskValues
+ToTool = Copies | CopyRows | Digests | Buckets | Damaged | Refilling | SetAside | Values
