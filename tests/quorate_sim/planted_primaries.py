@@ -10,10 +10,9 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import Holder, NodeRecord
 from quorate.protocol.agent import committed_rows
 from quorate.protocol.copies.copy import Copy
-from quorate.protocol.copies.gathering import GatherPlan
 from quorate.protocol.copies.leases import Leases
 from quorate.protocol.copies.primary import Primary
-from quorate.protocol.copies.role_state import Stage
+from quorate.protocol.copies.role_state import GatherPlan, Stage
 from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate_sim.changed import changed
 

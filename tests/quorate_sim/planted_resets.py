@@ -7,7 +7,7 @@ from quorate.facts.partition_row import PartitionRow, majority
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.copies import chain
+from quorate.protocol.copies import gathering
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.zone_master.decide_partition import PartitionState
 from quorate.protocol.zone_master.recovery import reset
@@ -36,7 +36,7 @@ def chain_ignored() -> AbstractContextManager[None]:
 
 def chain_not_waited_for() -> AbstractContextManager[None]:
     """A survivor that restarted asks those that the resets left, and waits for none of them."""
-    return changed(chain, "awaited", lambda reset, now, used: ())
+    return changed(gathering, "awaited", lambda reset, now, used: ())
 
 
 def one_loss_counts_twice() -> AbstractContextManager[None]:

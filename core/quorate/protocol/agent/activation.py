@@ -7,11 +7,11 @@ docs/protocol.md, sections 5 and 6.
 
 from quorate.facts.lineage import Lineage
 from quorate.facts.time import Now
-from quorate.protocol.copies.gathering import GatherPlan
 from quorate.protocol.copies.outbox import MASTER
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.role_state import (
     FrozenFor,
+    GatherPlan,
     JointMode,
     Peer,
     Retry,
@@ -107,7 +107,7 @@ def _awaits_others(zone: ZoneCopies, role: Primary, now: Now) -> bool:
     They are no voters, so a silent one is waited for only so long, unless all restarted and the
     last updates may be with it.
     """
-    if role.awaited_others():
+    if role.awaited():
         return True
     if now.boot_ms - role.began_ms >= zone.settings.reset_question_ms:
         return False
@@ -133,7 +133,7 @@ def _forget_silent(zone: ZoneCopies, role: Primary, now: Now) -> None:
 
 def _gather(zone: ZoneCopies, role: Primary, now: Now) -> None:
     _forget_silent(zone, role, now)
-    if role.awaited_others():
+    if role.awaited():
         return
     gathering, plan = role.gathering, role.gather()
     before, gathering.plan = gathering.plan, plan
@@ -236,7 +236,7 @@ def _do_without_away(zone: ZoneCopies, role: Primary) -> None:
     if role.is_full_sync:
         for node, peer in role.peers.items():
             if node not in zone.online:
-                role.set_ready(peer, -1)
+                peer.ready_ms = -1
 
 
 def _report_ready(zone: ZoneCopies, role: Primary, now: Now) -> None:
@@ -244,8 +244,8 @@ def _report_ready(zone: ZoneCopies, role: Primary, now: Now) -> None:
     voters = role.row.voter_nodes
     for node, peer in role.peers.items():
         is_away = role.is_full_sync and node not in zone.online
-        if not peer.adopted:
-            role.set_ready(peer, -1)
+        if node in role.row.replicas or not peer.adopted:
+            peer.ready_ms = -1
         if node in role.row.replicas:
             peer.ready = True
             continue
@@ -254,7 +254,7 @@ def _report_ready(zone: ZoneCopies, role: Primary, now: Now) -> None:
         if ready and now.boot_ms >= ready_due_ms(zone, role, node, peer):
             role.retries.note_sent(Retry.READY, now.boot_ms, node)
             if peer.ready_ms < 0:
-                role.set_ready(peer, now.boot_ms)
+                peer.ready_ms = now.boot_ms
             message = CopyReady(zone.uid, role.copy.partition, role.term, node, role.stores[node])
             zone.out.send(MASTER, message)
 

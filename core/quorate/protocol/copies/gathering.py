@@ -1,68 +1,26 @@
-"""What an activation fetches before it adopts its term: the union of what the voters hold.
+"""The union of what some copies hold, and which part of it one of them must fetch.
 
-Source: docs/protocol.md, section 5, steps 3 and 4.
+Source: docs/protocol.md, section 5, steps 3 and 4; section 7, "After a restart of all".
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from quorate.facts.errors import InvariantError
 from quorate.facts.intervals import IntervalSet
 from quorate.facts.lineage import Lineage
+from quorate.facts.partition_row import Link, Reset, majority
+from quorate.facts.topology import Voter
 from quorate.facts.update_counter import kept_under
-from quorate.protocol.copies.chain import lineage_of
 from quorate.protocol.copies.copy import Copy
+from quorate.protocol.copies.role_state import GatherPlan
 from quorate.protocol.messages.replication import FenceAck
-from quorate.protocol.storage import Row
 
 
-class GatherPlan:
-    """The log entries and copies that an activation fetches before it adopts.
-
-    - `undo`: keys whose rows `supplier` gives; None: the own log cannot tell which keys
-    - `wanted`: node -> the counter ranges to fetch from it
-    - `top`: the LWM under `lineage` after that; `prefix`: up to it, own rows are valid
-    """
-
-    __slots__ = ("lineage", "prefix", "supplier", "top", "undo", "wanted")
-
-    def __init__(
-        self,
-        lineage: Lineage,
-        prefix: int,
-        top: int,
-        undo: set[bytes] | None,
-        supplier: str,
-        wanted: dict[str, list[tuple[int, int]]],
-    ) -> None:
-        self.lineage = lineage
-        self.prefix = prefix
-        self.top = top
-        self.undo = undo
-        self.supplier = supplier
-        self.wanted = wanted
-
-
-class Gathering:
-    """Everything that an activation has fetched so far.
-
-    - `plan`: what was missing when it was last computed; None: not yet
-    - `rows`: key -> its row at the plan's supplier (None: it has none), for keys of `plan.undo`
-    - `is_blocked`: the last node that supplied updates had none of those that are missing
-    """
-
-    __slots__ = ("is_blocked", "plan", "rows")
-
-    def __init__(self) -> None:
-        self.plan: GatherPlan | None = None
-        self.rows: dict[bytes, Row | None] = {}
-        self.is_blocked = False
-
-
-def plan_gathering(copy: Copy, answers: Mapping[str, FenceAck], by_use: bool = False) -> GatherPlan:
-    """Return what `copy` lacks to hold the union of the answers; node -> its answer, by node.
+def plan(copy: Copy, answers: Mapping[str, FenceAck], by_use: bool) -> GatherPlan:
+    """Return what `copy` lacks to hold the union of `answers` (by node, in order of their names).
 
     `by_use`: terms in which nothing was written do not count, so the history goes on where its
-    last update is (chain.py).
+    last update is.
     """
     lineages = {node: lineage_of(answer, by_use) for node, answer in answers.items()}
     lineage = lineage_of(copy, by_use)
@@ -83,8 +41,8 @@ def plan_gathering(copy: Copy, answers: Mapping[str, FenceAck], by_use: bool = F
     if copy.lwm > prefix:
         undo = copy.touched_keys(prefix + 1, copy.lwm)
     freshest = sorted(
-        (n for n, each in lineages.items() if each.last_term == lineage.last_term),
-        key=lambda n: (-answers[n].lwm, n),
+        (node for node, each in lineages.items() if each.last_term == lineage.last_term),
+        key=lambda node: (-answers[node].lwm, node),
     )
     wanted: dict[str, list[tuple[int, int]]] = {}
     for first, last in own.gaps(1, top):
@@ -96,7 +54,7 @@ def plan_gathering(copy: Copy, answers: Mapping[str, FenceAck], by_use: bool = F
     return GatherPlan(lineage, prefix, top, undo, freshest[0] if freshest else "", wanted)
 
 
-def _holder_of(copy: Copy, at: int, last: int, holds: dict[str, IntervalSet]) -> tuple[str, int]:
+def _holder_of(copy: Copy, at: int, last: int, holds: Mapping[str, IntervalSet]) -> tuple[str, int]:
     best, end = "", 0
     for node in sorted(holds):
         reach = holds[node].end_of_prefix(at - 1)
@@ -105,3 +63,45 @@ def _holder_of(copy: Copy, at: int, last: int, holds: dict[str, IntervalSet]) ->
     if not best:
         raise InvariantError(f"partition {copy.partition}: nobody holds {at}")
     return best, min(end, last)
+
+
+def lineage_of(position: Copy | FenceAck, by_use: bool) -> Lineage:
+    """Return the lineage of a copy; `by_use`: without last entries that wrote nothing it holds."""
+    if not by_use:
+        return position.lineage
+    held = position.above if isinstance(position, FenceAck) else position.held()
+    return position.lineage.without_unused(position.lwm, [term for term, _ in held])
+
+
+def awaited(reset: Reset, now: tuple[Voter, ...], used: Mapping[str, int]) -> tuple[str, ...]:
+    """Return nodes that a reset left, of which more must say what they hold; empty: none.
+
+    The history goes on from the last link in which something was written. So links are gone
+    through from the newest to the oldest. Of each, those that the next reset left are asked, as
+    many as are in every quorum together with the survivor. If one of them, or a copy of a later
+    link, has an update of a later term, older links need not be asked.
+
+    - `now`: the row's present voters
+    - `used`: the last term in which something was written, by node, of all that were heard
+    """
+    newest = max(used.values(), default=0)
+    for link, left in left_by_links(reset, now):
+        if newest >= link.ended:
+            return ()
+        count = len(link.voters)
+        needed = min(count - majority(count), len(left))
+        missing = tuple(node for node in left if node not in used)
+        if len(left) - len(missing) < needed:
+            return missing
+    return ()
+
+
+def left_by_links(reset: Reset, now: tuple[Voter, ...]) -> Iterator[tuple[Link, list[str]]]:
+    """Yield each link, from the newest to the oldest, with the nodes of which it is the last one.
+
+    These are voters of no later link, nor `now`, whose stores still keep what they had.
+    """
+    others, later = {*reset.others}, {voter.node for voter in now}
+    for link in reversed(reset.links):
+        yield link, [v.node for v in link.voters if v in others and v.node not in later]
+        later |= {voter.node for voter in link.voters}

@@ -17,13 +17,14 @@ from quorate.facts.lineage import Entry, Lineage
 from quorate.facts.partition_row import PartitionRow, Reset, quorum
 from quorate.facts.topology import Holder, Voter
 from quorate.facts.update_counter import check_primary_counter
-from quorate.protocol.copies import chain
+from quorate.protocol.copies import gathering
 from quorate.protocol.copies.copy import Copy
-from quorate.protocol.copies.gathering import Gathering, GatherPlan, plan_gathering
 from quorate.protocol.copies.open_part import OpenPart
 from quorate.protocol.copies.role_state import (
     CountedVoters,
     FrozenFor,
+    Gathering,
+    GatherPlan,
     JointMode,
     Peer,
     Retries,
@@ -91,8 +92,7 @@ class Primary:
     - `peers`: node -> the copy of each other voter, and of the destination of a migration
     - `stores`: node -> the store that the row names for it
     - `voters`: how the row's voters are counted outside joint mode
-    - `is_full_sync`: an update also needs every online owner to be acknowledged; `awaited`: the
-      copies that count as owners for that
+    - `is_full_sync`: an update also needs every online owner to be acknowledged
     - `joint`: the migration whose voters must agree, too; None outside joint mode
     - `announced`: the acknowledged and the settled counter that were last announced, at
       `announced_ms` (0: never, or it is to be repeated)
@@ -125,7 +125,6 @@ class Primary:
         "acked",
         "announced",
         "announced_ms",
-        "awaited",
         "began_ms",
         "changed",
         "copy",
@@ -173,7 +172,6 @@ class Primary:
         self.term = row.term
         self.stage = self._entered = Stage.FENCING
         self.peers: dict[str, Peer] = {}
-        self.awaited: tuple[Peer, ...] = ()
         self.stores: dict[str, str] = {}
         self.acked = 0
         self.waiters: deque[Waiter] = deque()
@@ -239,26 +237,6 @@ class Primary:
             peers.append(Peer())
         quorum_index = len(row.voters) - self._needed(row.voters)
         self.voters = CountedVoters(tuple(nodes), tuple(peers), votes, quorum_index)
-        for node in row.owners:
-            if node in self.peers:
-                self.peers[node].ready_ms = -1
-        self._await_owners()
-
-    def set_ready(self, peer: Peer, ready_ms: int) -> None:
-        """Note when the master was first told that the copy is ready; see `Peer.ready_ms`."""
-        was_ready, peer.ready_ms = peer.ready_ms >= 0, ready_ms
-        if was_ready is not (ready_ms >= 0):
-            self._await_owners()
-
-    def _await_owners(self) -> None:
-        """Find the copies that count as owners.
-
-        One that the master was told is ready counts as well: it may be an owner by now.
-        """
-        owners = self.row.owners
-        self.awaited = tuple(
-            [peer for node, peer in self.peers.items() if node in owners or peer.ready_ms >= 0]
-        )
 
     @property
     def asks_others(self) -> bool:
@@ -280,21 +258,21 @@ class Primary:
         ended = reset.links[-1].ended
         answers = [peer.answer for peer in self.voters.peers if peer.answer is not None]
         return not any(answer.is_alive for answer in answers) and all(
-            chain.lineage_of(each, by_use=True).last_term < ended for each in (copy, *answers)
+            gathering.lineage_of(each, by_use=True).last_term < ended for each in (copy, *answers)
         )
 
-    def awaited_others(self) -> tuple[str, ...]:
+    def awaited(self) -> tuple[str, ...]:
         """Return nodes that a reset left, of which more must say what they hold; empty: none."""
         reset = self.row.reset
         if reset is None or not self.is_unproven:
             return ()
         alive = tuple(voter for voter in reset.others if not self._is_dead(voter))
-        used = {self.holder.node: chain.lineage_of(self.copy, by_use=True).last_term}
+        used = {self.holder.node: gathering.lineage_of(self.copy, by_use=True).last_term}
         for node, peer in self.peers.items():
             if peer.promised and peer.answer is not None:
-                used[node] = chain.lineage_of(peer.answer, by_use=True).last_term
+                used[node] = gathering.lineage_of(peer.answer, by_use=True).last_term
         reset = Reset(reset.term, alive, reset.links)
-        return chain.awaited(reset, self.row.voters, used)
+        return gathering.awaited(reset, self.row.voters, used)
 
     def others(self) -> list[tuple[str, Peer]]:
         """Return the copies that are asked although they do not vote, by node."""
@@ -351,13 +329,14 @@ class Primary:
         return min(reached, self._by_all_owners()) if self.is_full_sync else reached
 
     def _by_all_owners(self) -> int:
-        """Return the counter up to which every online owner durably holds every update."""
-        lowest = self.copy.durable_lwm
-        for peer in self.awaited:
-            if peer.adopted:
-                lowest = min(lowest, peer.lwm)
-            elif peer.ready_ms < 0:  # an owner; one that was ready is no owner yet
-                return -1
+        """Return the counter up to which every online owner durably holds every update.
+
+        A copy that the master was told is ready counts as an owner: it may be one by now.
+        """
+        lowest, owners = self.copy.durable_lwm, self.row.owners
+        for node, peer in self.peers.items():
+            if node in owners or (peer.ready_ms >= 0 and peer.adopted):
+                lowest = min(lowest, peer.lwm if peer.adopted else -1)
         return lowest
 
     def settled(self) -> int:
@@ -583,10 +562,13 @@ class Primary:
         return self._row_quorum(over) == 1
 
     def gather(self) -> GatherPlan:
-        """Return what we lack to hold the union of the answers."""
+        """Return what we lack to hold the union of the answers.
+
+        Source: docs/protocol.md, section 5, steps 3 and 4.
+        """
         voters = {voter.node for voter in self.row.voters} | {node for node, _ in self.others()}
         answers = {n: p.answer for n, p in sorted(self.peers.items()) if p.answer and n in voters}
-        return plan_gathering(self.copy, answers, self.is_unproven)
+        return gathering.plan(self.copy, answers, self.is_unproven)
 
     def adopt_own(self, plan: GatherPlan) -> None:
         """Store the lineage entry of this term; this is done once and never computed again."""

@@ -1,4 +1,4 @@
-"""The parts of a primary's role: its stage, other copies, what it repeats.
+"""The parts of a primary's role: its stage, other copies, what it gathers and repeats.
 
 Source: docs/protocol.md, section 5.
 """
@@ -7,8 +7,10 @@ import enum
 from typing import NamedTuple
 
 from quorate.facts.errors import InvariantError
+from quorate.facts.lineage import Lineage
 from quorate.facts.partition_row import Migration
 from quorate.protocol.messages.replication import FenceAck
+from quorate.protocol.storage import Row
 
 
 class Stage(enum.IntEnum):
@@ -159,6 +161,49 @@ class CountedVoters:
         self.peers = peers
         self.votes = votes
         self.quorum_index = quorum_index
+
+
+class GatherPlan:
+    """The log entries and copies that an activation fetches before it adopts.
+
+    - `undo`: keys whose rows `supplier` gives; None: the own log cannot tell which keys
+    - `wanted`: node -> the counter ranges to fetch from it
+    - `top`: the LWM under `lineage` after that; `prefix`: up to it, own rows are valid
+    """
+
+    __slots__ = ("lineage", "prefix", "supplier", "top", "undo", "wanted")
+
+    def __init__(
+        self,
+        lineage: Lineage,
+        prefix: int,
+        top: int,
+        undo: set[bytes] | None,
+        supplier: str,
+        wanted: dict[str, list[tuple[int, int]]],
+    ) -> None:
+        self.lineage = lineage
+        self.prefix = prefix
+        self.top = top
+        self.undo = undo
+        self.supplier = supplier
+        self.wanted = wanted
+
+
+class Gathering:
+    """Everything that an activation has fetched so far.
+
+    - `plan`: what was missing when it was last computed; None: not yet
+    - `rows`: key -> its row at the plan's supplier (None: it has none), for keys of `plan.undo`
+    - `is_blocked`: the last node that supplied updates had none of those that are missing
+    """
+
+    __slots__ = ("is_blocked", "plan", "rows")
+
+    def __init__(self) -> None:
+        self.plan: GatherPlan | None = None
+        self.rows: dict[bytes, Row | None] = {}
+        self.is_blocked = False
 
 
 class JointMode:
