@@ -19,9 +19,10 @@ from quorate.protocol.agent.agent import AgentCore
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.leases import Leases
 from quorate.protocol.copies.outbox import MASTER
-from quorate.protocol.copies.primary import Primary, Waiter
+from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.role_state import Stage
 from quorate.protocol.copies.shared_leases import SharedLeases
+from quorate.protocol.copies.waiters import Waiter
 from quorate.protocol.master.master import Master
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
 from quorate.protocol.messages.master import FromMaster, RowsStored, TransferProgress, ZoneReady

@@ -13,7 +13,8 @@ from quorate.protocol.agent.masterships import why_not_obeyed
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.agent.turn import Turn
 from quorate.protocol.copies.outbox import MASTER
-from quorate.protocol.copies.primary import Primary, Waiter
+from quorate.protocol.copies.primary import Primary
+from quorate.protocol.copies.waiters import Waiter
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
 from quorate.protocol.messages.master import Greet
 from quorate.protocol.messages.message import Message

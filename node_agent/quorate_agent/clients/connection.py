@@ -13,7 +13,8 @@ from collections import deque
 from itertools import islice
 from typing import Protocol, cast
 
-from quorate.protocol.copies.primary import Primary, Waiter
+from quorate.protocol.copies.primary import Primary
+from quorate.protocol.copies.waiters import Waiter
 from quorate_agent.clients.memory import WATCHED_BYTES, ClientMemory
 from quorate_agent.machine.clock import Clock
 from quorate_agent.resp.command import Command

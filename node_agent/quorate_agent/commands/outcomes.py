@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from quorate.protocol.copies.primary import Waiter
+from quorate.protocol.copies.waiters import Waiter
 from quorate.protocol.transactions.parts import Telling
 from quorate_agent.clients.connection import ClientConnection, Slot
 from quorate_agent.commands.answers import Answers

@@ -15,7 +15,8 @@ from functools import partial
 
 from quorate.facts.keyspace import is_reserved, key_partition
 from quorate.protocol.agent.replicas import Replicas
-from quorate.protocol.copies.primary import Clientless, Primary
+from quorate.protocol.copies.primary import Primary
+from quorate.protocol.copies.waiters import Clientless
 from quorate.protocol.storage import Operation
 from quorate_agent.clients.connection import ClientConnection, Slot
 from quorate_agent.notices.pushes import push, push_in_order

@@ -18,8 +18,9 @@ from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.leases import Leases
-from quorate.protocol.copies.primary import Primary, Waiter
+from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.role_state import Stage
+from quorate.protocol.copies.waiters import Waiter
 from quorate.protocol.messages.master import AgentReport, Trouble, TroubleKind
 from quorate.protocol.messages.replication import Acks, FenceAck, HeartbeatAck
 from quorate.protocol.metastore import NodeKey, ShardKey, ZoneKey

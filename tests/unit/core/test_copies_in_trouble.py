@@ -14,9 +14,9 @@ from quorate.protocol.agent import turn as turn_module
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.leases import Leases
-from quorate.protocol.copies.primary import Waiter
 from quorate.protocol.copies.reports import inventory
 from quorate.protocol.copies.role_state import Stage
+from quorate.protocol.copies.waiters import Waiter
 from quorate.protocol.messages.master import Activated, Inventory, RowsStored
 from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.replication import (

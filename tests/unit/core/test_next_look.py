@@ -20,8 +20,9 @@ from quorate.protocol.agent.upkeep import AGE_MARK_MS, DIGEST_KEPT_MS, LOG_CHECK
 from quorate.protocol.agent.zones_awake import CLOCK_SET_MS, REST_AFTER_MS
 from quorate.protocol.copies.fill import Fill
 from quorate.protocol.copies.outbox import Outbox
-from quorate.protocol.copies.primary import Primary, Waiter
+from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.role_state import FrozenFor, Peer
+from quorate.protocol.copies.waiters import Waiter
 from quorate.protocol.messages.master import CopyReady, Members, TroubleKind, ZoneGone
 from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.replication import HeartbeatAck

@@ -10,8 +10,9 @@ from quorate.facts.zone import StorageKind, ZoneRecord
 from quorate.protocol.agent.agent import AgentCore
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.leases import Leases
-from quorate.protocol.copies.primary import Primary, Waiter
+from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.role_state import Stage
+from quorate.protocol.copies.waiters import Waiter
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
 from quorate.protocol.messages.master import Members, ZoneTable
 from quorate.protocol.messages.replication import Acks, FenceAck, HeartbeatAck

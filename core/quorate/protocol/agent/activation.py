@@ -236,7 +236,7 @@ def _do_without_away(zone: ZoneCopies, role: Primary) -> None:
     if role.is_full_sync:
         for node, peer in role.peers.items():
             if node not in zone.online:
-                peer.ready_ms = -1
+                role.set_ready(peer, -1)
 
 
 def _report_ready(zone: ZoneCopies, role: Primary, now: Now) -> None:
@@ -244,8 +244,8 @@ def _report_ready(zone: ZoneCopies, role: Primary, now: Now) -> None:
     voters = role.row.voter_nodes
     for node, peer in role.peers.items():
         is_away = role.is_full_sync and node not in zone.online
-        if node in role.row.replicas or not peer.adopted:
-            peer.ready_ms = -1
+        if not peer.adopted:
+            role.set_ready(peer, -1)
         if node in role.row.replicas:
             peer.ready = True
             continue
@@ -254,7 +254,7 @@ def _report_ready(zone: ZoneCopies, role: Primary, now: Now) -> None:
         if ready and now.boot_ms >= ready_due_ms(zone, role, node, peer):
             role.retries.note_sent(Retry.READY, now.boot_ms, node)
             if peer.ready_ms < 0:
-                peer.ready_ms = now.boot_ms
+                role.set_ready(peer, now.boot_ms)
             message = CopyReady(zone.uid, role.copy.partition, role.term, node, role.stores[node])
             zone.out.send(MASTER, message)
 

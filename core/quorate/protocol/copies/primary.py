@@ -8,9 +8,7 @@ A role belongs to one term and one process incarnation.  It ends when a higher t
 row says so, and never serves again after that.  Source: docs/protocol.md, sections 4 to 6.
 """
 
-from collections import deque
 from collections.abc import Callable, Mapping
-from typing import ClassVar
 
 from quorate.facts.errors import InvariantError
 from quorate.facts.lineage import Entry, Lineage
@@ -32,42 +30,12 @@ from quorate.protocol.copies.role_state import (
     check_transition,
 )
 from quorate.protocol.copies.shared_leases import FOREVER, Grants, ServingUntil
+from quorate.protocol.copies.waiters import Waiter, Waiting
 from quorate.protocol.messages.replication import Batch, FenceAck
 from quorate.protocol.storage import Operation
 
 
-class Waiter:
-    """A command whose reply waits until a counter is acknowledged.
-
-    `keys` are the keys that it wrote (None: FLUSHALL); a waiter without keys is a read.  `cargo`
-    belongs to the shell.
-    """
-
-    __slots__ = ("cargo", "counter", "keys", "since_ms")
-
-    has_client: ClassVar[bool] = True
-    """Whether a client waits, which is told if the outcome is unknown."""
-
-    def __init__(self, keys: tuple[bytes | None, ...], cargo: object, since_ms: int) -> None:
-        self.keys = keys
-        self.cargo = cargo
-        self.counter = 0
-        self.since_ms = since_ms
-
-
-class Clientless(Waiter):
-    """Keeps the keys of a write pending although no client waits for it."""
-
-    __slots__ = ()
-
-    has_client: ClassVar[bool] = False
-
-    def __init__(self, keys: tuple[bytes | None, ...], counter: int = 0) -> None:
-        super().__init__(keys, None, 0)
-        self.counter = counter
-
-
-class Primary:
+class Primary(Waiting):
     """The role of one copy in one term.
 
     Times are boot milliseconds.
@@ -92,7 +60,8 @@ class Primary:
     - `peers`: node -> the copy of each other voter, and of the destination of a migration
     - `stores`: node -> the store that the row names for it
     - `voters`: how the row's voters are counted outside joint mode
-    - `is_full_sync`: an update also needs every online owner to be acknowledged
+    - `is_full_sync`: an update also needs every online owner to be acknowledged;
+      `counted_owners`: the copies that count as owners for that
     - `joint`: the migration whose voters must agree, too; None outside joint mode
     - `announced`: the acknowledged and the settled counter that were last announced, at
       `announced_ms` (0: never, or it is to be repeated)
@@ -103,16 +72,12 @@ class Primary:
     - `retries`: when something was last sent that is repeated until it is answered
     - `frozen`: the migration for which the role has stopped serving for good; None: it has not
 
-    Clients:
+    Clients (more of it: waiters.py):
 
     - `lease`: until when a quorum lets the role serve; roles that depend on the same things share
       it
     - `gave_up_ms`: the `lapsed_ms` of the lease at which waiting clients were given up; 0: none
       were
-    - `acked`: the counter up to which the quorum durably holds every update
-    - `waiters`: what waits for acknowledgement, in counter order
-    - `pending`: key -> the counter of its last write that is not acknowledged; `flushed`: that of
-      the last FLUSHALL
     - `turn`: the updates of the present turn, encoded
     - `changed`: called with the operations of each update as it is written; None: nobody listens
     - `locks`, `parts`: locked key -> transaction; the parts and decisions that have a row
@@ -122,13 +87,11 @@ class Primary:
     __slots__ = (
         "_entered",
         "_registered",
-        "acked",
         "announced",
         "announced_ms",
         "began_ms",
         "changed",
-        "copy",
-        "flushed",
+        "counted_owners",
         "frozen",
         "gathering",
         "gave_up_ms",
@@ -143,7 +106,6 @@ class Primary:
         "locks",
         "parts",
         "peers",
-        "pending",
         "persisted",
         "retries",
         "row",
@@ -152,7 +114,6 @@ class Primary:
         "term",
         "turn",
         "voters",
-        "waiters",
     )
 
     def __init__(
@@ -164,7 +125,7 @@ class Primary:
         now_ms: int,
         is_full_sync: bool = False,
     ) -> None:
-        self.copy = copy
+        super().__init__(copy)
         self.is_full_sync = is_full_sync
         self._registered = registered  # node -> its store, as registered now
         self.row = row
@@ -172,11 +133,8 @@ class Primary:
         self.term = row.term
         self.stage = self._entered = Stage.FENCING
         self.peers: dict[str, Peer] = {}
+        self.counted_owners: tuple[Peer, ...] = ()
         self.stores: dict[str, str] = {}
-        self.acked = 0
-        self.waiters: deque[Waiter] = deque()
-        self.pending: dict[bytes, int] = {}
-        self.flushed = 0
         self.locks: dict[bytes, bytes] = {}
         self.parts: dict[bytes, OpenPart] = {}
         self.turn: list[bytes] = []
@@ -237,6 +195,26 @@ class Primary:
             peers.append(Peer())
         quorum_index = len(row.voters) - self._needed(row.voters)
         self.voters = CountedVoters(tuple(nodes), tuple(peers), votes, quorum_index)
+        for node in row.owners:
+            if node in self.peers:
+                self.peers[node].ready_ms = -1
+        self._count_owners()
+
+    def set_ready(self, peer: Peer, ready_ms: int) -> None:
+        """Note when the master was first told that the copy is ready; see `Peer.ready_ms`."""
+        was_ready, peer.ready_ms = peer.ready_ms >= 0, ready_ms
+        if was_ready is not (ready_ms >= 0):
+            self._count_owners()
+
+    def _count_owners(self) -> None:
+        """Find the copies that count as owners.
+
+        One that the master was told is ready counts as well: it may be an owner by now.
+        """
+        owners = self.row.owners
+        self.counted_owners = tuple(
+            [peer for node, peer in self.peers.items() if node in owners or peer.ready_ms >= 0]
+        )
 
     @property
     def asks_others(self) -> bool:
@@ -329,14 +307,13 @@ class Primary:
         return min(reached, self._by_all_owners()) if self.is_full_sync else reached
 
     def _by_all_owners(self) -> int:
-        """Return the counter up to which every online owner durably holds every update.
-
-        A copy that the master was told is ready counts as an owner: it may be one by now.
-        """
-        lowest, owners = self.copy.durable_lwm, self.row.owners
-        for node, peer in self.peers.items():
-            if node in owners or (peer.ready_ms >= 0 and peer.adopted):
-                lowest = min(lowest, peer.lwm if peer.adopted else -1)
+        """Return the counter up to which every online owner durably holds every update."""
+        lowest = self.copy.durable_lwm
+        for peer in self.counted_owners:
+            if peer.adopted:
+                lowest = min(lowest, peer.lwm)
+            elif peer.ready_ms < 0:  # an owner; one that was ready is no owner yet
+                return -1
         return lowest
 
     def settled(self) -> int:
@@ -422,75 +399,13 @@ class Primary:
             tuple(updates),
         )
 
-    def wait(self, waiter: Waiter) -> None:
-        """Answer `waiter` when everything reserved so far is acknowledged."""
-        counter = self.copy.lwm
-        waiter.counter = counter
-        for key in waiter.keys:
-            if key is not None:
-                self.pending[key] = counter
-            else:
-                self.flushed = counter
-        self.waiters.append(waiter)
-
-    def is_pending(self, key: bytes) -> bool:
-        """Return whether a reply about `key` must wait (with a Waiter): its row may be lost."""
-        return key in self.pending or self.flushed > self.acked
-
-    def take_undone(self, prefix: int) -> list[Waiter]:
-        """Remove and return the waiters above `prefix`, whose updates are gone.
-
-        They include reads that saw such an update.  No client may be told that it happened.  Keys
-        stay pending for earlier writes.
-        """
-        undone = [waiter for waiter in self.waiters if waiter.counter > prefix]
-        if undone:
-            self.waiters = deque(w for w in self.waiters if w.counter <= prefix)
-            self.pending = {
-                key: waiter.counter
-                for waiter in self.waiters
-                for key in waiter.keys
-                if key is not None
-            }
-        return undone
-
-    def take_clients(self) -> list[Waiter]:
-        """Remove and return the waiters of clients, which have waited long enough.
-
-        Their writes may still last or be lost, so the keys stay pending.
-        """
-        taken = [waiter for waiter in self.waiters if waiter.has_client]
-        if taken:
-            self.waiters = deque(
-                Clientless(waiter.keys, waiter.counter) if waiter.has_client else waiter
-                for waiter in self.waiters
-                if waiter.keys or not waiter.has_client
-            )
-        return taken
-
     def advance(self) -> list[Waiter]:
         """Recount acknowledgements; return the waiters that may be answered, in counter order."""
         acked = self.acknowledged()
         if acked <= self.acked:
             return []
         self.acked = self.copy.majority = acked
-        waiters = self.waiters
-        if not waiters:
-            return []
-        pending = self.pending
-        if waiters[-1].counter <= acked:  # all waiters may be answered
-            pending.clear()
-            answered = list(waiters)
-            waiters.clear()
-            return answered
-        answered = []
-        while waiters[0].counter <= acked:
-            waiter = waiters.popleft()
-            for key in waiter.keys:
-                if key is not None and pending.get(key, 0) <= waiter.counter:
-                    pending.pop(key, None)
-            answered.append(waiter)
-        return answered
+        return self.answer()
 
     def check(self) -> None:
         """Raise InvariantError unless the role is the one its copy promised (I-4).

@@ -17,9 +17,10 @@ from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.fill import Fill
 from quorate.protocol.copies.leases import Leases
 from quorate.protocol.copies.outbox import Outbox
-from quorate.protocol.copies.primary import Primary, Waiter
+from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.record import KeptRows, recorded_partitions
 from quorate.protocol.copies.role_state import Stage
+from quorate.protocol.copies.waiters import Waiter
 from quorate.protocol.messages.replication import Batch
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Storage

@@ -16,7 +16,8 @@ from quorate.facts.keyspace import RESERVED
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder
 from quorate.protocol.copies.open_part import OpenPart
-from quorate.protocol.copies.primary import Primary, Waiter
+from quorate.protocol.copies.primary import Primary
+from quorate.protocol.copies.waiters import Waiter
 from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate.protocol.messages.transactions import (
     BYTES_PER_MS,

@@ -1,7 +1,7 @@
 """FLUSHALL: one update in each partition that this agent serves, and one reply for all of them."""
 
 from quorate.protocol.agent.replicas import Replicas
-from quorate.protocol.copies.primary import Waiter
+from quorate.protocol.copies.waiters import Waiter
 from quorate_agent.clients.connection import Slot
 
 
