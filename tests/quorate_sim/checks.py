@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 
 _ADOPTING, _SERVING = Stage.ADOPTING, Stage.SERVING
+NEWEST = 1 << 62
+"""A term above all others."""
 
 Where = tuple[str, int]
 """Zone and partition."""
@@ -285,8 +287,11 @@ class Checks:
         are left that could still adopt its term.  It may never get further.
         """
         copy, where = role.copy, (uid, role.copy.partition)
-        self.resets.activated(where, role, self.acknowledged.get(where, {}))
-        for counter, term in self.acknowledged.get(where, {}).items():
+        known, answered_in = self.acknowledged.get(where, {}), self._answered_in.get(where, {})
+        terms = dict(known)
+        for counter in self.resets.activated(where, role, known, answered_in):
+            self._check_not_held(uid, role, terms[counter], counter)
+        for counter, term in known.items():
             at = copy.lineage.term_at(counter)
             if counter <= copy.lwm and at in (None, term):
                 continue
@@ -352,15 +357,19 @@ class Checks:
 
     def answered(self, agent: AgentProcess, op: Op) -> None:
         """A client is told that its write is done, or is shown a row."""
+        op.answered_us = self.cluster.world.time_us
         zone = agent.core.zones[op.zone]
-        answered_in = zone.copies[self.cluster.partition_of(op)].last_term
-        if self.resets.has_left((op.zone, self.cluster.partition_of(op)), answered_in):
+        where = (op.zone, self.cluster.partition_of(op))
+        answered_in = zone.copies[where[1]].last_term
+        if self.resets.has_left(where, answered_in) or self.resets.is_announced(
+            where, answered_in, NEWEST
+        ):
             self.resets.left_ops.add(id(op))
             return
         if op.wrote is None:
             return
         partition, term, counter = op.wrote
-        where = (op.zone, partition)
+        role = self.cluster.role_of(agent, op.zone, partition)
         self._answered_by.setdefault(where, {})[answered_in] = zone.me.store
         self._answered_in.setdefault(where, {}).setdefault(counter, answered_in)
         known = self.acknowledged.setdefault((op.zone, partition), {})
@@ -369,7 +378,26 @@ class Checks:
                 f"I-4: counter {counter} of partition {partition} was answered in terms "
                 f"{known[counter]} and {term} ({agent.label})"
             )
-        self._check_held(agent, op.zone, partition, term, counter)
+        if not zone.record.acknowledges_alone:
+            self._check_held(agent, op.zone, partition, term, counter)
+        elif role is not None and counter > role.acked:
+            reached = role.copy.durable_lwm if role.lease.ms > agent.now().boot_ms else 0
+            if counter > reached:
+                raise InvariantError(f"I-5: {agent.label} answers {op} alone at {reached}")
+
+    def _check_not_held(self, uid: str, role: Primary, term: int, counter: int) -> None:
+        """I-5: an announced change of primary loses only what no quorum of the voters held."""
+        if self.cluster.zones[uid].sync_writes is SyncWrites.INTERVAL or role.row.reset is not None:
+            return
+        hold = []
+        for voter in role.row.voters:
+            copy = self._copy_of(uid, voter, role.copy.partition)
+            if copy is not None and counter <= copy.lwm:
+                hold += [voter.node] if copy.lineage.term_at(counter) in (None, term) else []
+        living = self._living(uid, role.row.voters, self._newest)
+        dead = [voter.node for voter in role.row.voters if voter not in living]
+        if is_quorum(role.row, hold, dead):
+            raise InvariantError(f"I-5: {role.row} lost ({term}, {counter}), which {hold} hold")
 
     def _check_held(
         self, agent: AgentProcess, uid: str, partition: int, term: int, counter: int

@@ -28,6 +28,7 @@ class Op:
     """
 
     __slots__ = (
+        "answered_us",
         "answers",
         "attempt",
         "client",
@@ -53,6 +54,7 @@ class Op:
         self.key = key
         self.value = value
         self.start_us = 0
+        self.answered_us = 0
         self.end_us: int | None = None
         self.outcome = ""
         self.result: bytes | None = None

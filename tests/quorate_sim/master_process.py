@@ -244,6 +244,7 @@ class MasterProcess:
             return
         if master.told_newer and not self._looking_for_newer:
             self._look_for_newer()
+        self.cluster.checks.resets.told(events, writes)
         for key, value in writes:
             self._write(key, value)
         for node, message in sends:

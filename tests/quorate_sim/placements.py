@@ -7,7 +7,7 @@ from random import Random
 
 import msgspec
 
-from quorate.facts.zone import ConsistencyMode, Planner, ZoneRecord
+from quorate.facts.zone import ConsistencyMode, Planner, WriteMode, ZoneRecord
 
 _AGENTS_MAX = 9
 """More than a seed ever has, with those that join."""
@@ -67,7 +67,10 @@ def draw_modes(seed: int, zones: tuple[ZoneRecord, ...]) -> tuple[ZoneRecord, ..
     r = Random(f"{seed} mode")
     return tuple(
         msgspec.structs.replace(
-            zone, mode=ConsistencyMode.HIGH_AVAILABILITY, reset_ms=r.choice((0, 500, 2500))
+            zone,
+            mode=ConsistencyMode.HIGH_AVAILABILITY,
+            reset_ms=r.choice((0, 500, 2500)),
+            write_mode=WriteMode.PRIMARY_SYNC if seed % 17 == 16 else WriteMode.FULL_SYNC,
         )
         for zone in zones
     )

@@ -196,7 +196,7 @@ def acknowledged_before_sync() -> AbstractContextManager[None]:
                 copy.durable_lwm = lwm
                 role = self.roles.get(copy.partition)
                 if role is not None:
-                    self.finished.answered.extend(role.advance())
+                    self.finished.answered.extend(role.advance(now.boot_ms))
         return turn
 
     return changed(Replicas, "flush", flush_and_claim)

@@ -1,4 +1,4 @@
-"""Resets of HIGH_AVAILABILITY zones: these rules switched off."""
+"""What HIGH_AVAILABILITY zones promise, after resets too: these rules switched off."""
 
 from collections.abc import Collection
 from contextlib import AbstractContextManager
@@ -9,9 +9,11 @@ from quorate.facts.topology import Holder
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.copies import gathering
 from quorate.protocol.copies.primary import Primary
+from quorate.protocol.copies.waiters import Waiter
 from quorate.protocol.zone_master.decide_partition import PartitionState
 from quorate.protocol.zone_master.recovery import reset
 from quorate.protocol.zone_master.recovery.reset import Resets
+from quorate.protocol.zone_master.view.events import ZoneEvents
 from quorate_sim.changed import changed
 
 
@@ -54,3 +56,34 @@ def one_loss_counts_twice() -> AbstractContextManager[None]:
 
     _survivor = Resets._survivor_if_due
     return changed(Resets, "_survivor_if_due", survivor)
+
+
+def hand_over_forgets() -> AbstractContextManager[None]:
+    """With PRIMARY_SYNC, a primary that hands over waits only for its own copy."""
+    acknowledged = Primary.acknowledged
+
+    def alone(self: Primary) -> int:
+        if self.answers_alone and self.frozen is not None:
+            return self.copy.durable_lwm
+        return acknowledged(self)
+
+    return changed(Primary, "acknowledged", alone)
+
+
+def alone_without_lease() -> AbstractContextManager[None]:
+    """With PRIMARY_SYNC, a primary acknowledges writes although its lease is over."""
+    advance = Primary.advance
+
+    def at_any_time(self: Primary, now_ms: int) -> list[Waiter]:
+        return advance(self, -1)
+
+    return changed(Primary, "advance", at_any_time)
+
+
+def change_of_primary_untold() -> AbstractContextManager[None]:
+    """A change of primary that may lose acknowledged writes is not announced."""
+
+    def look(self: ZoneEvents, changed: object) -> None:
+        pass
+
+    return changed(ZoneEvents, "look_at_primaries", look)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 
 from quorate.facts.partition_row import PartitionRow
-from quorate.facts.zone import NEVER_MS, ConsistencyMode, StorageKind, SyncWrites
+from quorate.facts.zone import NEVER_MS, ConsistencyMode, StorageKind, SyncWrites, WriteMode
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.primary import Primary
@@ -40,13 +40,14 @@ def quiet(
     settings: ProtocolSettings = SETTINGS,
     sync_writes: SyncWrites = SyncWrites.ALWAYS,
     reset_ms: int = NEVER_MS,
+    write_mode: WriteMode = WriteMode.FULL_SYNC,
 ) -> Swarm:
     """One partition, no faults, quick links and disks; with `reset_ms` in HIGH_AVAILABILITY."""
     storage = StorageKind.IN_MEMORY if in_memory else StorageKind.PERSISTENT
     zone = zone_record("zone", 1, replicas, storage, sync_writes)
     if reset_ms < NEVER_MS:
         mode = ConsistencyMode.HIGH_AVAILABILITY
-        zone = msgspec.structs.replace(zone, mode=mode, reset_ms=reset_ms)
+        zone = msgspec.structs.replace(zone, mode=mode, reset_ms=reset_ms, write_mode=write_mode)
     return Swarm(agents=agents, zones=(zone,), settings=settings)
 
 
@@ -61,8 +62,9 @@ class Scenario:
         settings: ProtocolSettings = SETTINGS,
         sync_writes: SyncWrites = SyncWrites.ALWAYS,
         reset_ms: int = NEVER_MS,
+        write_mode: WriteMode = WriteMode.FULL_SYNC,
     ) -> None:
-        swarm = quiet(agents, replicas, in_memory, settings, sync_writes, reset_ms)
+        swarm = quiet(agents, replicas, in_memory, settings, sync_writes, reset_ms, write_mode)
         self.cluster = Cluster(1, trace=True, swarm=swarm)
         self.world = self.cluster.world
         self.cluster.lost_answers = 0.0

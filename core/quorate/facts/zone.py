@@ -28,7 +28,9 @@ class WriteMode(enum.StrEnum):
     """Which copies hold a write before it is acknowledged, in HIGH_AVAILABILITY."""
 
     FULL_SYNC = "FULL_SYNC"
+    """A majority of the voters, and every online owner."""
     PRIMARY_SYNC = "PRIMARY_SYNC"
+    """The primary alone, while it has its lease."""
 
 
 class StorageKind(enum.StrEnum):
@@ -126,6 +128,12 @@ class ZoneRecord(msgspec.Struct, frozen=True, array_like=True):
         """Whether a write is acknowledged only when every online owner has it."""
         is_high = self.mode is ConsistencyMode.HIGH_AVAILABILITY
         return is_high and self.write_mode is WriteMode.FULL_SYNC
+
+    @property
+    def acknowledges_alone(self) -> bool:
+        """Whether a write is acknowledged as soon as the primary has it."""
+        is_high = self.mode is ConsistencyMode.HIGH_AVAILABILITY
+        return is_high and self.write_mode is WriteMode.PRIMARY_SYNC
 
     @property
     def frame_format(self) -> int:

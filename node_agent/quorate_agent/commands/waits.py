@@ -70,5 +70,7 @@ class Waits:
         role, counter = client.last_write
         if role is not None:
             return sum(1 for peer in role.peers.values() if peer.adopted and peer.lwm >= counter)
+        if self._replicas.record.acknowledges_alone:
+            return 0
         row = self._replicas.table[counter]
         return quorum(len(row.voters), 0) - 1 if row is not None else 0

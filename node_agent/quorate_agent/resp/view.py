@@ -81,10 +81,12 @@ class View:
     def position(self) -> int:
         """Return the last counter known to last when this is answered.
 
-        Higher ones may be undone, and reused for other updates."""
+        Higher ones may be undone, and reused for other updates.  With PRIMARY_SYNC it lasts as long
+        as the primary: what is written of a key and removed after an unplanned change may be
+        missed."""
         if self.waits:  # the reply waits for everything written so far
             return self.copy.lwm
-        return min(self.copy.majority, self.copy.hwm)
+        return max(self.copy.answered, min(self.copy.majority, self.copy.hwm))
 
     def written_since(self, key: bytes, position: int) -> bool:
         """Return whether `key` was touched after that position."""

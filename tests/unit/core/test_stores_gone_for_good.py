@@ -61,7 +61,7 @@ def test_what_only_a_store_held_that_is_gone_is_not_acknowledged() -> None:
     # b starts over an empty folder: its first process there, like the one that is registered.
     replicas.set_members(nodes("store-b2"))
 
-    assert role.advance() == []
+    assert role.advance(NOW.boot_ms) == []
     assert role.acknowledged() == 0
     replicas.synced(turn, NOW)
     assert replicas.take_finished().answered == [waiter]

@@ -67,7 +67,7 @@ def step(zone: ZoneCopies, role: Primary, now: Now) -> None:
         _migrate(zone, role, now)
         _do_without_away(zone, role)
         # A row, or the loss of a store, may have changed the quorum, and no other event may follow.
-        zone.finished.answered.extend(role.advance())
+        zone.finished.answered.extend(role.advance(now.boot_ms))
         _report_ready(zone, role, now)
 
 
@@ -105,13 +105,20 @@ def _awaits_others(zone: ZoneCopies, role: Primary, now: Now) -> bool:
     """Return whether copies that a reset left may still answer what they hold.
 
     They are no voters, so a silent one is waited for only so long, unless all restarted and the
-    last updates may be with it.
+    last updates may be with it.  With PRIMARY_SYNC all voters are waited for like that: the former
+    primary alone may hold what was answered.
     """
     if role.awaited():
         return True
     if now.boot_ms - role.began_ms >= zone.settings.reset_question_ms:
         return False
-    return any(_is_there(zone, node, now) and not peer.promised for node, peer in role.others())
+    asked = role.peers.items() if role.answers_alone else role.others()
+    return any(
+        not peer.promised
+        and zone.stores.get(node) == role.stores.get(node)
+        and _is_there(zone, node, now)
+        for node, peer in asked
+    )
 
 
 def _is_there(zone: ZoneCopies, node: str, now: Now) -> bool:
@@ -355,6 +362,8 @@ def tick(zone: ZoneCopies, role: Primary, now: Now) -> None:
     ):
         role.gave_up_ms = lapsed_ms
         zone.give_up(role.take_clients())
+    if role.answers_alone and role.waiters:  # perhaps the lease is back
+        zone.finished.answered.extend(role.advance(now.boot_ms))
     if not role.is_quiet():
         step(zone, role, now)
     if not role.persisted:

@@ -346,7 +346,7 @@ class AgentCore:
             else:
                 self._open_next(now)
             return
-        zone.record = record
+        zone.set_record(record)
         zone.set_rows(message.rows, now)
         self._keep_zone(record)
         ready = self._ports.get(record.uid)

@@ -83,16 +83,18 @@ def _begin_role(
     zone.touch(copy)
     zone.promise_moved(copy, earlier, zone.me)
     zone.drop_fill(row.partition)
-    is_full_sync = zone.record.acknowledges_by_all
-    role = Primary(copy, row, zone.me, zone.stores, now.boot_ms, is_full_sync)
+    by_all, alone = zone.record.acknowledges_by_all, zone.record.acknowledges_alone
+    role = Primary(copy, row, zone.me, zone.stores, now.boot_ms, by_all, alone)
     role.lease_until = copy.lease_until
     role.handed_over = handed_over
     if carried is not None:
         # The same process in a new term: it holds everything that it has reserved, so the new term
         # keeps that, and what waits for acknowledgement goes on waiting.
         role.waiters, role.pending = carried.waiters, carried.pending
+        role.lasting = carried.lasting
         role.turn = []
         carried.waiters, carried.pending, carried.serving_until = deque(), {}, 0
+        carried.lasting = deque()
         zone.dirty.pop(row.partition, None)
     zone.own_leases.pop(row.partition, None)
     zone.roles[row.partition] = role

@@ -65,6 +65,7 @@ def _is_idle(role: Primary) -> bool:
         role.persisted
         and not role.frozen
         and not role.waiters
+        and not role.lasting
         and not role.parts
         and role.is_quiet()
         and role.announced == (copy.majority, copy.settled)
@@ -83,6 +84,8 @@ def _role_due_ms(zone: ZoneCopies, role: Primary, now_ms: int) -> int:
     if role.stage is Stage.GATHERING or role.row.active is not None or role.frozen or role.parts:
         return now_ms
     if role.others():  # asked for about a second after a reset
+        return now_ms
+    if role.answers_alone and (role.waiters or not role.persisted):
         return now_ms
     dues: list[int] = []
     if role.waiters:

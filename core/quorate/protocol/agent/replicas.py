@@ -88,6 +88,17 @@ class Replicas(ZoneCopies):
 
     # --- from the master -------------------------------------------------------------------------
 
+    def set_record(self, record: ZoneRecord) -> None:
+        """Take in the zone's record; another write mode counts for all that is not answered yet."""
+        before, self.record = self.record, record
+        if before.write_mode is not record.write_mode:
+            self.wake()
+            for role in self.roles.values():
+                role.is_full_sync = record.acknowledges_by_all
+                role.answers_alone = record.acknowledges_alone
+            for role in list(self.roles.values()):
+                activation.step(self, role, self.now)
+
     def set_members(self, nodes: Iterable[NodeRecord]) -> None:
         """Take in the registered nodes; a new incarnation has forgotten what we sent it.
 
@@ -211,7 +222,7 @@ class Replicas(ZoneCopies):
             activation.step(self, role, self.now)
         elif lwm <= role.acked:
             return  # a quorum already had these counters
-        self.finished.answered.extend(role.advance())
+        self.finished.answered.extend(role.advance(self.now.boot_ms))
 
     # --- time ------------------------------------------------------------------------------------
 
@@ -363,7 +374,7 @@ class Replicas(ZoneCopies):
                 copy.durable_lwm = lwm
                 role = self.roles.get(copy.partition)
                 if role is not None:
-                    self.finished.answered.extend(role.advance())
+                    self.finished.answered.extend(role.advance(now.boot_ms))
         for role in turn.adopted:
             if self.roles.get(role.copy.partition) is role:
                 role.persisted = True

@@ -57,6 +57,7 @@ class Copy(UpdateCounter):
     - `lwm`: rows are the fold of the updates up to it; what is held above it is in the log only
     - `durable_lwm`: the LWM that may be acknowledged
     - `log_from`: the log has everything above it up to `lwm`
+    - `answered`: as primary in the adopted term, the counter up to which clients were answered
     - `bare`: a key deleted at or below it may lack its tombstone, whatever `settled` says
     - `purged`, `expired`: what this turn took from `tombstones` and `expiring`; it is put back if
       the batch is refused
@@ -65,6 +66,7 @@ class Copy(UpdateCounter):
     """
 
     __slots__ = (
+        "answered",
         "bare",
         "durable_lwm",
         "evicted_by",
@@ -117,6 +119,7 @@ class Copy(UpdateCounter):
         UpdateCounter.__init__(self)
         self.last_term = 0
         self.durable_lwm = 0
+        self.answered = 0
         self.bare = 0
         self.majority = self.settled = 0
         self.log_from = 0
@@ -488,6 +491,7 @@ class Copy(UpdateCounter):
         self.is_alive = True
         self.lwm = prefix
         self.durable_lwm = min(self.durable_lwm, prefix)
+        self.answered = 0  # above what a quorum holds, it may be undone
         if full is not None:
             self.storage.log_cut(self.partition, prefix)
         self._apply_held(compare=True)

@@ -30,7 +30,7 @@ from quorate.protocol.copies.role_state import (
     check_transition,
 )
 from quorate.protocol.copies.shared_leases import FOREVER, Grants, ServingUntil
-from quorate.protocol.copies.waiters import Waiter, Waiting
+from quorate.protocol.copies.waiters import ALONE_MAX_MS, Waiter, Waiting
 from quorate.protocol.messages.replication import Batch, FenceAck
 from quorate.protocol.storage import Operation
 
@@ -60,6 +60,8 @@ class Primary(Waiting):
     - `peers`: node -> the copy of each other voter, and of the destination of a migration
     - `stores`: node -> the store that the row names for it
     - `voters`: how the row's voters are counted outside joint mode
+    - `ahead`: with PRIMARY_SYNC, a counter that a quorum did not hold yet, and since when it was
+      the highest
     - `is_full_sync`: an update also needs every online owner to be acknowledged;
       `counted_owners`: the copies that count as owners for that
     - `joint`: the migration whose voters must agree, too; None outside joint mode
@@ -87,6 +89,7 @@ class Primary(Waiting):
     __slots__ = (
         "_entered",
         "_registered",
+        "ahead",
         "announced",
         "announced_ms",
         "began_ms",
@@ -124,9 +127,11 @@ class Primary(Waiting):
         registered: Mapping[str, str],
         now_ms: int,
         is_full_sync: bool = False,
+        answers_alone: bool = False,
     ) -> None:
-        super().__init__(copy)
+        super().__init__(copy, answers_alone)
         self.is_full_sync = is_full_sync
+        self.ahead = (0, now_ms)
         self._registered = registered  # node -> its store, as registered now
         self.row = row
         self.holder = holder
@@ -399,13 +404,27 @@ class Primary(Waiting):
             tuple(updates),
         )
 
-    def advance(self) -> list[Waiter]:
+    def advance(self, now_ms: int) -> list[Waiter]:
         """Recount acknowledgements; return the waiters that may be answered, in counter order."""
-        acked = self.acknowledged()
-        if acked <= self.acked:
+        copy, acked = self.copy, self.acknowledged()
+        if acked > self.acked:
+            self.acked = copy.majority = acked
+        elif not self.answers_alone:
             return []
-        self.acked = self.copy.majority = acked
-        return self.answer()
+        reached = self.acked
+        if self.answers_alone and self._may_answer_alone(now_ms):
+            reached = max(reached, copy.durable_lwm)
+        return self.answer(reached)
+
+    def _may_answer_alone(self, now_ms: int) -> bool:
+        """Return whether clients may be answered before a quorum holds their writes.
+
+        While a quorum grants the lease, no later primary has served.
+        """
+        if self.acked >= self.ahead[0]:
+            self.ahead = (self.copy.lwm, now_ms)
+        is_followed = now_ms - self.ahead[1] < ALONE_MAX_MS
+        return is_followed and self.lease.ms > now_ms and self.voters.votes
 
     def check(self) -> None:
         """Raise InvariantError unless the role is the one its copy promised (I-4).

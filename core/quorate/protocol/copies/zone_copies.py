@@ -229,6 +229,7 @@ class ZoneCopies:
         self.dirty.pop(partition, None)
         self.give_up(role.waiters)
         role.waiters.clear()
+        role.lasting.clear()
         role.pending.clear()
         role.serving_until = 0
 

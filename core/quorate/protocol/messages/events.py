@@ -67,7 +67,7 @@ MEANINGS: Mapping[Reason, str] = {
     Reason.EVICTIONS_REFUSED: "no agent's pod may be evicted for now; names what is waited for",
     Reason.ROW_CHANGED: "a partition's row changed without a migration (with the reason)",
     Reason.PARTITION_LOST: "every store that held the partition is gone for good",
-    Reason.DATA_LOSS_ACCEPTED: "partitions narrowed to one voter: a majority was lost",
+    Reason.DATA_LOSS_ACCEPTED: "a reset, or a change of primary in PRIMARY_SYNC, may lose writes",
     Reason.STARTED_EMPTY: "every copy of partitions was lost: they begin again without data",
     Reason.OWNERSHIP_LOST: "stored rows are missing, or older than the agents': they are rebuilt",
     Reason.REBUILD_WAITS: "rows cannot be rebuilt yet; names the agents that must report first",

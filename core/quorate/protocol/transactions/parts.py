@@ -66,6 +66,7 @@ class Telling(Waiter):
     __slots__ = ("message", "node", "partition")
 
     has_client: ClassVar[bool] = False
+    needs_quorum: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -248,7 +249,7 @@ class Parts:
     def tell_decision(self, node: str, ask: AskDecision) -> None:
         """At the home: reply what became of the transaction, unless it is undecided."""
         role = self._serving(ask.home)
-        if role is None or role.is_pending(part_key(ask.transaction)):
+        if role is None or role.may_be_lost(part_key(ask.transaction)):
             return  # it is asked again
         known = role.parts.get(ask.transaction)
         commit = False
@@ -310,7 +311,7 @@ class Parts:
     def _drive(self, role: Primary, transaction: bytes, part: OpenPart, decision: Decision) -> None:
         """At the home: have the remaining parts committed, once the decision is acknowledged."""
         zone = self._zone
-        if role.is_pending(part_key(transaction)) or not part.is_due(
+        if role.may_be_lost(part_key(transaction)) or not part.is_due(
             zone.now.boot_ms, zone.settings
         ):
             return
@@ -375,7 +376,7 @@ class Parts:
         self, role: Primary, keys: tuple[bytes, ...], node: str, message: TransactionMessage
     ) -> None:
         """Send what was read of `keys` once their last writes are acknowledged."""
-        if any(map(role.is_pending, keys)):
+        if any(map(role.may_be_lost, keys)):
             role.wait(Telling((), role.copy.partition, node, message))
         else:
             self._send(node, message)

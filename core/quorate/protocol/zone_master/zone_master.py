@@ -428,6 +428,7 @@ class ZoneMaster(Zone):
         writes: list[tuple[Key, Value | None]] = []
         if not self.decided:  # the usual case with hundreds of zones at rest
             return writes
+        taken: dict[int, tuple[PartitionRow, Why]] = {}
         for shard in sorted({partition // SHARD_PARTITIONS for partition in self.decided}):
             if shard in self._writing:
                 continue
@@ -440,6 +441,8 @@ class ZoneMaster(Zone):
             )
             self._writing[shard] = changed
             writes.append((ShardKey(self.record.uid, shard), rows))
+            taken |= changed
+        self._events.look_at_primaries(taken)
         return writes
 
     def rows_written(self, key: ShardKey, rows: tuple[PartitionRow, ...], now: Now) -> None:
@@ -510,10 +513,7 @@ class ZoneMaster(Zone):
                 self.dirty.add(row.partition)  # it waited: agents that it relied on may be gone
         if news:
             self._publisher.publish(self.told, news)
-        for why, partitions in causes.items():
-            if not why.cause.is_told_elsewhere:
-                said = f"{why.sentence}: {len(partitions)} partitions from {partitions[0]} on"
-                self._cluster.event(self.record.uid, None, Reason.ROW_CHANGED, said)
+        self._events.causes_of_changes(causes)
 
     def _owners_changed(self, before: PartitionRow, row: PartitionRow, now: Now) -> None:
         stuck = self._rebalance.owners_changed(before, row)

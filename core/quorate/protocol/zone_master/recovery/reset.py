@@ -91,17 +91,29 @@ class Resets:
         zone = self._zone
         nodes = sorted({row.voters[0].node for row in reset})
         before = {row.partition: zone.parts[row.partition].row for row in reset}
-        bare = sum(row.voters[0].node not in before[row.partition].owners for row in reset)
-        lost = "it was an owner, so it has every acknowledged write"
+        alone = zone.record.acknowledges_alone
+        was, was_not = ("the primary", "not the primary") if alone else ("an owner", "no owner")
+        bare = sum(not self._is_first(before[row.partition], row.voters[0]) for row in reset)
+        lost = f"it was {was}, so it has every acknowledged write"
         if bare:
-            lost = f"in {bare} of them it was no owner, so acknowledged writes may be lost"
-        elif not zone.record.acknowledges_by_all:
+            lost = f"in {bare} of them it was {was_not}, so acknowledged writes may be lost"
+        elif not (zone.record.acknowledges_by_all or alone):
             lost = "acknowledged writes that only the others had are lost"
         about = (
             f"{len(reset)} partitions from {min(before)} on lost the majority of their voters and"
             f" narrow to one copy ({', '.join(nodes)}){decided}: {lost}"
         )
         self._cluster.event(zone.record.uid, None, Reason.DATA_LOSS_ACCEPTED, about, "Warning")
+
+    def _is_first(self, row: PartitionRow, voter: Voter | Holder) -> bool:
+        """Return whether the voter has what was acknowledged, as far as the zone's mode tells.
+
+        With PRIMARY_SYNC only the primary has all of it, else an owner has most or all.
+        """
+        if not self._zone.record.acknowledges_alone:
+            return voter.node in row.owners
+        primary = row.primary
+        return primary is not None and (primary.node, primary.store) == (voter.node, voter.store)
 
     def _show(self, waiting: Mapping[str, int], now: Now) -> None:
         """Note the timer that runs. `waiting`: lost nodes -> since when a majority is lost (ms)."""
@@ -134,7 +146,10 @@ class Resets:
         # Without a quorum of reports a newer row may be unknown: the version is above all others.
         above = self._cluster.master_term * RECOVERY_GAP if part.unheard else 0
         lost = ", ".join(v.node for v in row.voters if self._zone.nodes.gone(v.node, v.store))
-        has_all = self._zone.record.acknowledges_by_all and survivor.node in row.owners
+        record = self._zone.record
+        has_all = (record.acknowledges_by_all or record.acknowledges_alone) and self._is_first(
+            row, survivor
+        )
         after = ownership.reset_to(row, survivor, above, has_all)
         return after, Why(Cause.RESET, (lost, survivor.node))
 
@@ -181,7 +196,7 @@ class Resets:
         """Return the one with the freshest copy; None while a report is waited for.
 
         Reports are old, and owners were close to the primary: they come first. Besides, with
-        FULL_SYNC, they have everything that was acknowledged.
+        FULL_SYNC, they have everything that was acknowledged; with PRIMARY_SYNC the primary has.
         """
         nodes = self._zone.nodes
         asked = [holder for voter in voters if (holder := nodes.voter_holder(voter)) is not None]
@@ -189,9 +204,10 @@ class Resets:
         if any(not nodes.reported(h.node) and nodes.asked_ms(h.node) > late_ms for h in asked):
             return None
 
-        def rank(holder: Holder) -> tuple[bool, int, int, str]:
+        def rank(holder: Holder) -> tuple[bool, bool, int, int, str]:
             report = nodes.report(holder.node, row.partition)
             position = (-report.last_term, -report.lwm) if report is not None else (0, 0)
-            return holder.node not in row.owners, *position, holder.node
+            is_first = self._is_first(row, holder)
+            return not is_first, holder.node not in row.owners, *position, holder.node
 
         return min(asked, key=rank)

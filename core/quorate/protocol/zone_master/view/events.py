@@ -4,13 +4,16 @@ They follow from rows and reports that the master has anyway. A master that take
 what its predecessor reported: events of active migrations go on from there.
 """
 
-from quorate.facts.partition_row import Migration, PartitionRow, is_committed
+from collections.abc import Mapping, Sequence
+
+from quorate.facts.partition_row import Migration, PartitionRow, is_committed, is_hand_over
+from quorate.facts.zone import SyncWrites, ZoneRecord
 from quorate.protocol.members.cluster import Cluster
 from quorate.protocol.messages.events import Reason
-from quorate.protocol.zone_master.causes import Why
+from quorate.protocol.zone_master.causes import Cause, Why
 from quorate.protocol.zone_master.decide_partition import PartitionState
 from quorate.protocol.zone_master.rebalance import Rebalance
-from quorate.protocol.zone_master.view.status import Moved, way_out_of_loss
+from quorate.protocol.zone_master.view.status import Moved, listed, way_out_of_loss
 from quorate.protocol.zone_master.zone import Zone
 
 
@@ -42,6 +45,38 @@ class ZoneEvents:
         else:
             told = f": {why.sentence}" if why is not None else ""
             self._tell(row.partition, Reason.MIGRATION_REVERTED, f"{_named(old)}{told}")
+
+    def causes_of_changes(self, causes: Mapping[Why, Sequence[int]]) -> None:
+        """Report why rows of partitions changed, unless other events tell it."""
+        for why, partitions in causes.items():
+            if not why.cause.is_told_elsewhere:
+                about = f"{why.sentence}: {len(partitions)} partitions from {partitions[0]} on"
+                self._cluster.event(self._zone.record.uid, None, Reason.ROW_CHANGED, about)
+
+    def look_at_primaries(self, changed: Mapping[int, tuple[PartitionRow, Why]]) -> None:
+        """Announce changes of primary that may lose what the former one has acknowledged alone.
+
+        Called before the rows are written, because nothing tells a later master what was not
+        announced.
+        """
+        record, parts = self._zone.record, self._parts
+        if not record.acknowledges_alone:
+            return
+        lossy: dict[int, str] = {}
+        for partition, (row, why) in changed.items():
+            part = parts.get(partition)
+            before = part.row if part is not None else None
+            if row.primary is not None and _may_lose(record, before, row, why):
+                former = before.primary.node if before is not None and before.primary else "unknown"
+                lossy[partition] = f"{former} > {row.primary.node}"
+        if lossy:
+            about = (
+                f"{len(lossy)} partitions ({listed(sorted(lossy))}) change their primary "
+                f"without a hand-over ({', '.join(sorted(set(lossy.values())))}): writes that only "
+                "the former one has may be lost"
+            )
+            reason = Reason.DATA_LOSS_ACCEPTED
+            self._cluster.event(record.uid, None, reason, about, "Warning")
 
     def caught_up(self, part: PartitionState) -> None:
         """Report once that the destination holds everything that was answered."""
@@ -99,6 +134,22 @@ class ZoneEvents:
 
     def _tell(self, partition: int, reason: Reason, message: str, kind: str = "Normal") -> None:
         self._cluster.event(self._zone.record.uid, partition, reason, message, kind)
+
+
+def _may_lose(record: ZoneRecord, before: PartitionRow | None, row: PartitionRow, why: Why) -> bool:
+    """Return whether the row may leave out what was acknowledged in PRIMARY_SYNC.
+
+    A reset is announced by itself.
+    """
+    if before is None or before.primary is None:
+        return why.cause is Cause.REBUILT
+    is_reset = row.reset is not None and row.reset.term == row.term
+    if row.term == before.term or is_reset or is_hand_over(before, row) or row.primary is None:
+        return False
+    if (before.primary.node, before.primary.store) != (row.primary.node, row.primary.store):
+        return True
+    # Its own store has everything, unless its machine lost power.
+    return record.sync_writes is SyncWrites.INTERVAL and before.primary != row.primary
 
 
 def _named(migration: Migration) -> str:

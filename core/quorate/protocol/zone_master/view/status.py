@@ -238,14 +238,14 @@ def zone_status(
         sentence += waited_for
         if lost:
             sentence += (
-                f"; {len(lost)} of them are LOST (partitions {_named(lost)}): every store that held"
+                f"; {len(lost)} of them are LOST (partitions {listed(lost)}): every store that held"
                 f" them is gone for good; {way_out_of_loss(record)}"
             )
         sentence += _without_quorum(record, [parts[p].row for p in waiting], nodes)
         if read_only:
             sentence += (
                 f"; {len(read_only)} of them answer reads of READONLY connections, which may be"
-                f" old (partitions {_named(read_only)})"
+                f" old (partitions {listed(read_only)})"
             )
     elif running:
         phase, sentence = "Rebalancing", f"{running} migrations are running"
@@ -321,28 +321,29 @@ def _without_quorum(record: ZoneRecord, rows: Sequence[PartitionRow], nodes: Zon
     if stopped:
         again = "start one of these agents with its old folder, or " if record.persistent else ""
         sentence = (
-            f"; {len(stopped)} of them no longer have a quorum (partitions {_named(stopped)}): the"
+            f"; {len(stopped)} of them no longer have a quorum (partitions {listed(stopped)}): the"
             f" stores of {', '.join(sorted(gone))} are gone for good, and may have held the only"
             f" copies of acknowledged writes; {again}go on without them (`quorate recover reset`,"
             " or a ZoneRecovery)"
         )
     if waiting:
         sentence += (
-            f"; {len(waiting)} of them wait for a quorum (partitions {_named(waiting)}): start"
+            f"; {len(waiting)} of them wait for a quorum (partitions {listed(waiting)}): start"
             f" agents that are away: {', '.join(sorted(away))}, or go on without what only they"
             " have (`quorate recover reset`, or a ZoneRecovery)"
         )
     if behind:
         sentence += (
             f"; {len(behind)} of them restarted before anything was written after a reset, and wait"
-            f" for the copies that it left (partitions {_named(behind)}), which may have later"
+            f" for the copies that it left (partitions {listed(behind)}), which may have later"
             f" updates: start agents that are away ({', '.join(sorted(left))}), or go on without"
             " them (`quorate recover reset`, or a ZoneRecovery)"
         )
     return sentence
 
 
-def _named(partitions: Sequence[int]) -> str:
+def listed(partitions: Sequence[int]) -> str:
+    """Return the first of these partitions, for people."""
     more = ", …" if len(partitions) > LOST_SHOWN_MAX else ""
     return ", ".join(map(str, partitions[:LOST_SHOWN_MAX])) + more
 
