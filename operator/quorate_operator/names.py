@@ -45,7 +45,6 @@ CONDITION_EVICTIONS_ALLOWED = "EvictionsAllowed"
 
 REASON_ACCEPTED = "Accepted"
 REASON_CLUSTER_NOT_FOUND = "ClusterNotFound"
-REASON_NOT_SUPPORTED = "NotSupportedYet"
 REASON_DATA_DIFFERS = "KeptDataDiffers"
 REASON_DATA_AMBIGUOUS = "KeptDataAmbiguous"
 REASON_INVALID = "Invalid"

@@ -1,7 +1,4 @@
-"""The custom resource Zone, by which a user declares a zone, and its conversion for the core.
-
-`unsupported` words what this version cannot do yet.
-"""
+"""The custom resource Zone, by which a user declares a zone, and its conversion for the core."""
 
 import enum
 import re
@@ -194,7 +191,8 @@ class ZoneSpec(Part):
     dataNodesFilter does."""
     write_mode: WriteMode | None = None
     """HIGH_AVAILABILITY only: FULL_SYNC (when absent) waits for every online owner, PRIMARY_SYNC
-    for the primary alone."""
+    for the primary alone: what other copies do not have yet is lost with it.  An Event announces
+    each change of primary that may lose something.  A change holds for later writes."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -449,15 +447,3 @@ def manifest_of(record: ZoneRecord, cluster: str) -> dict[str, object]:
         "metadata": {"name": record.name},
         "spec": spec,
     }
-
-
-def unsupported(zone: Zone) -> str:
-    """What this version cannot do yet of what the zone asks, with the way out; empty when all."""
-    spec = zone.spec
-    asked: list[tuple[str, int | str, str]] = []
-    if spec.write_mode is WriteMode.PRIMARY_SYNC:
-        asked.append(("writeMode", spec.write_mode, "declare the Zone with writeMode: FULL_SYNC"))
-    return "; ".join(
-        f"Zone {zone.metadata.name}: spec.{field} {value} is not supported yet: {way_out}"
-        for field, value, way_out in asked
-    )

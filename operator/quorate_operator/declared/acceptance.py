@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from quorate.facts.zone import ZoneRecord
 from quorate.planning.target.label_selector import FilterError
 from quorate.planning.target.node_filter import node_filter
-from quorate.wire.zone import Zone, to_record, unsupported
+from quorate.wire.zone import Zone, to_record
 from quorate_operator import names
 from quorate_operator.declared.deletion import differs
 
@@ -22,9 +22,9 @@ class Acceptance:
 def accept(zone: Zone, cluster_exists: bool, led: ZoneRecord | None) -> Acceptance:
     """Judge `zone`.  `led`: the record that its master leads now, None if it leads none.
 
-    If a zone that is led asks for something unsupported, or its filter is wrong, it stays led as
-    before: taking its data out of service would help no user.  The same holds for data kept from a
-    deleted Zone if its partitions or storage differ from those of the new Zone of that name.
+    If the filter of a zone that is led is wrong, it stays led as before: taking its data out of
+    service would help no user.  The same holds for data kept from a deleted Zone if its partitions
+    or storage differ from those of the new Zone of that name.
     """
     name, cluster = zone.metadata.name, zone.spec.cluster_ref.name
     if not cluster_exists:
@@ -37,9 +37,6 @@ def accept(zone: Zone, cluster_exists: bool, led: ZoneRecord | None) -> Acceptan
     other = differs(zone, led)
     if other:
         return Acceptance(led, names.REASON_DATA_DIFFERS, other)
-    missing = unsupported(zone)
-    if missing and zone.metadata.deletion_timestamp is None:
-        return Acceptance(led, names.REASON_NOT_SUPPORTED, missing)
     wrong = _wrong_filter(zone)
     if wrong and zone.metadata.deletion_timestamp is None:
         return Acceptance(led, names.REASON_INVALID, wrong)

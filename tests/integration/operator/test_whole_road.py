@@ -364,13 +364,12 @@ def test_what_only_the_operator_can_know_is_a_condition_that_says_what_to_do(roa
         "Zone",
         "narrow",
         clusterRef={"name": "elsewhere"},
-        consistencyMode="HIGH_AVAILABILITY",
-        writeMode="PRIMARY_SYNC",
+        dataNodesFilter="$[?(@.region = 'EU')]",
     )
-    wait_until(lambda: road.conditions("zone", "narrow").get("Accepted") == "False", "refused mode")
-    assert "is not supported yet: declare the Zone with" in json.dumps(
-        road.status("zone", "narrow")
+    wait_until(
+        lambda: road.conditions("zone", "narrow").get("Accepted") == "False", "refused filter"
     )
+    assert "at character 14: unexpected token" in json.dumps(road.status("zone", "narrow"))
     assert len(road.items("partitiontables")) == 1
     wait_until(
         lambda: "no agent answers there" in json.dumps(road.status("stc", "elsewhere")), "no agent"

@@ -85,3 +85,30 @@ def test_the_same_loss_in_strong_consistency_waits_for_those_that_return(
 def _condition(cluster: Cluster, kind: str) -> str:
     conditions = cluster.zone("z")["status"]["conditions"]
     return next(str(each["status"]) for each in conditions if each["type"] == kind)
+
+
+def test_primary_sync_loses_nothing_by_restarts_and_announces_what_a_kill_may_lose(
+    start_cluster: StartCluster,
+) -> None:
+    cluster = start_cluster(agents=3)
+    _declare(cluster, "HIGH_AVAILABILITY", writeMode="PRIMARY_SYNC")
+    with Workload(cluster, "z") as load:
+        load.wait_for_writes(200)
+        for agent in cluster.agents.values():
+            agent.terminate()
+            agent.start()
+            cluster.wait_quiet("z")
+        load.wait_for_writes(100)
+
+    assert find_violations(load.writes, load.reads + load.read_back()) == []
+    assert _announced(cluster) == []
+    lost = cluster.agent_with_most_primaries()
+    lost.kill()
+    wait_until(lambda: bool(_announced(cluster)), "the Event")
+    assert "change their primary without a hand-over" in _announced(cluster)[0]
+    cluster.wait_available("z")
+
+
+def _announced(cluster: Cluster) -> list[str]:
+    told = cluster.api.ask("GET", "/events?after=1")["events"]
+    return [each["message"] for each in told if each["reason"] == "DataLossAccepted"]

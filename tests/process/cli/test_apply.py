@@ -11,15 +11,14 @@ from quorate_cli.objects import resources
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "zone.yaml"
-HIGH = """
+WRONG = """
 ---
 apiVersion: quorate.io/v1alpha1
 kind: Zone
-metadata: {name: high}
+metadata: {name: wrong}
 spec:
   clusterRef: {name: main}
-  consistencyMode: HIGH_AVAILABILITY
-  writeMode: PRIMARY_SYNC
+  dataNodesFilter: "$[?(@.region = 'EU')]"
 ---
 apiVersion: quorate.io/v1alpha1
 kind: Zone
@@ -36,12 +35,12 @@ def test_a_file_is_applied_whole_or_not_at_all(
 ) -> None:
     quorate("dev", "up", "--agents", "1")
     file = tmp_path / "zones.yaml"
-    file.write_text(EXAMPLE.read_text() + HIGH)
+    file.write_text(EXAMPLE.read_text() + WRONG)
 
     said = quorate("apply", "-f", str(file), *option, code=1)
 
     assert "created" not in said
-    assert f"{file}, document 2: Zone high: spec.writeMode PRIMARY_SYNC is not" in said
+    assert f"{file}, document 2: Zone wrong: spec.dataNodesFilter is $[?(@.region = 'EU" in said
     assert f"{file}, document 3: Zone elsewhere: spec.clusterRef.name is other, and there" in said
     assert "nothing was changed" in said
     assert resources.fetch_all(cluster.api(), resources.ZONE) == []

@@ -22,7 +22,7 @@ from quorate.wire.partition_table import (
 from quorate.wire.resource import API_VERSION, Resource, Rule, is_short_name
 from quorate.wire.storage_cluster import StorageCluster, external
 from quorate.wire.storage_node import StorageNodeSpec, node_record, node_spec
-from quorate.wire.zone import Zone, manifest_of, memory_bytes, to_record, unsupported
+from quorate.wire.zone import Zone, manifest_of, memory_bytes, to_record
 
 Manifest = dict[str, Any]
 
@@ -170,11 +170,20 @@ def test_quantities_become_bytes(quantity: int | str, expected: int) -> None:
     assert memory_bytes(quantity) == expected
 
 
-def test_what_is_not_supported_yet_is_said_field_by_field() -> None:
-    parsed = Zone.parse(zone(consistencyMode="HIGH_AVAILABILITY", writeMode="PRIMARY_SYNC"))
+@pytest.mark.parametrize(
+    ("spec", "by_all", "alone"),
+    [
+        ({}, False, False),
+        ({"consistencyMode": "HIGH_AVAILABILITY"}, True, False),
+        ({"consistencyMode": "HIGH_AVAILABILITY", "writeMode": "PRIMARY_SYNC"}, False, True),
+    ],
+)
+def test_the_write_mode_says_who_has_a_write_before_it_is_acknowledged(
+    spec: dict[str, str], by_all: bool, alone: bool
+) -> None:
+    record = to_record(Zone.parse(zone(**spec)))
 
-    assert unsupported(parsed).count("is not supported yet") == 1
-    assert unsupported(Zone.parse(zone())) == ""
+    assert (record.acknowledges_by_all, record.acknowledges_alone) == (by_all, alone)
 
 
 def test_addresses_are_taken_apart() -> None:

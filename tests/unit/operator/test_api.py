@@ -102,14 +102,8 @@ async def test_a_bad_manifest_is_refused_with_a_sentence(
         ({**ZONE, "spec": {**ZONE["spec"], "replicas": 9}}, "spec.replicas is 9"),
         ({**ZONE, "spec": {**ZONE["spec"], "replica": 3}}, "did you mean replicas?"),
         (
-            manifest(
-                "Zone",
-                "z",
-                clusterRef={"name": "main"},
-                consistencyMode="HIGH_AVAILABILITY",
-                writeMode="PRIMARY_SYNC",
-            ),
-            "spec.writeMode PRIMARY_SYNC is not supported yet",
+            manifest("Zone", "z", clusterRef={"name": "main"}, writeMode="PRIMARY_SYNC"),
+            "a STRONG_CONSISTENCY zone always waits for a majority: remove writeMode",
         ),
         (
             manifest("Zone", "z", clusterRef={"name": "main"}, dataNodesFilter="$[?@.a = 1]"),

@@ -88,12 +88,7 @@ async def test_a_zone_is_led_under_the_id_of_its_data(world: World) -> None:
         (zone(replicas=2), "it is paused", "Accepted", True),
         (zone(deleting=True), "", "Accepted", False),  # `is_erased` decides
         (zone("made-again", partitions=32), "", "KeptDataDiffers", False),
-        (
-            zone(consistencyMode="HIGH_AVAILABILITY", writeMode="PRIMARY_SYNC"),
-            "",
-            "NotSupportedYet",
-            True,
-        ),
+        (zone(dataNodesFilter="$[?(@.region = 'EU')]"), "", "Invalid", True),
     ],
 )
 async def test_a_zone_that_must_not_be_led_as_declared_is_led_as_it_was(

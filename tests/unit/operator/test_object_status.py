@@ -293,7 +293,7 @@ def test_a_zone_of_which_a_client_is_refused_is_not_available(seen: Observed) ->
 
 def test_what_is_led_is_said_with_the_copies_in_force_whatever_a_refused_spec_asks_for() -> None:
     led = to_record(zone())
-    asked = zone(consistencyMode="HIGH_AVAILABILITY", writeMode="PRIMARY_SYNC", replicas=2)
+    asked = zone(dataNodesFilter="$[?(@.region = 'EU')]", replicas=2)
 
     seen = observed(**SERVING)
     made = zone_status(asked, accept(asked, True, led), seen, Seen(), LATER)
@@ -332,26 +332,6 @@ def test_a_zone_without_its_cluster_is_not_led() -> None:
     assert "clusterRef.name is main" in acceptance.message
 
 
-def test_a_mode_that_is_not_supported_yet_is_not_led() -> None:
-    acceptance = accept(
-        zone(consistencyMode="HIGH_AVAILABILITY", writeMode="PRIMARY_SYNC"), True, None
-    )
-
-    assert acceptance.record is None
-    assert acceptance.reason == "NotSupportedYet"
-
-
-def test_a_led_zone_that_asks_for_too_much_stays_led_as_it_was() -> None:
-    led = ZoneRecord("u", "sessions", 16, 3)
-
-    acceptance = accept(
-        zone(consistencyMode="HIGH_AVAILABILITY", writeMode="PRIMARY_SYNC", replicas=5), True, led
-    )
-
-    assert acceptance.record == led
-    assert acceptance.reason == "NotSupportedYet"
-
-
 def test_a_filter_that_cannot_be_read_names_the_place_and_a_led_zone_stays_as_it_was() -> None:
     led = ZoneRecord("u", "sessions", 16, 3)
     wrong = "$[?(@.region = 'EU')]"
@@ -363,7 +343,10 @@ def test_a_filter_that_cannot_be_read_names_the_place_and_a_led_zone_stays_as_it
     assert acceptance.message == (
         f"Zone sessions: spec.dataNodesFilter is {wrong}: at character 14: unexpected token '='"
     )
-    assert accept(zone(dataNodesFilter=wrong, deleting=True), True, led).record is not None
+    assert accept(zone(dataNodesFilter=wrong), True, None).record is None
+    deleted = accept(zone(dataNodesFilter=wrong, deleting=True), True, None)
+    assert deleted.record is not None
+    assert deleted.record.deleting
 
 
 def test_agents_that_do_not_match_are_a_condition_only_if_too_few_do() -> None:
@@ -373,15 +356,6 @@ def test_agents_that_do_not_match_are_a_condition_only_if_too_few_do() -> None:
 
     condition = next(each for each in made.conditions if each.type == "TooFewDataNodes")
     assert (condition.status, condition.message) == ("True", why)
-
-
-def test_a_zone_that_asks_for_too_much_can_still_be_deleted() -> None:
-    of = zone(deleting=True, consistencyMode="HIGH_AVAILABILITY", writeMode="PRIMARY_SYNC")
-
-    acceptance = accept(of, True, None)
-
-    assert acceptance.record is not None
-    assert acceptance.record.deleting
 
 
 def cluster(*addresses: str) -> StorageCluster:
