@@ -1,8 +1,11 @@
-"""What resets may do, in HIGH_AVAILABILITY or by a person, and what clients may see after one."""
+"""What may be lost: by a reset, in HIGH_AVAILABILITY or by a person; by a change of primary in
+PRIMARY_SYNC.  And what clients may see after that."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from quorate.facts.errors import InvariantError
@@ -10,6 +13,8 @@ from quorate.facts.partition_row import PartitionRow, is_quorum
 from quorate.facts.topology import NodeRecord, Voter
 from quorate.facts.zone import ConsistencyMode, SyncWrites
 from quorate.protocol.copies.primary import Primary
+from quorate.protocol.messages.events import Event, Reason
+from quorate.protocol.metastore import Key, ShardKey, Value
 from quorate_sim.linearizability import Call, check_key
 
 if TYPE_CHECKING:
@@ -23,10 +28,11 @@ READS = ("get",)
 
 
 class ResetChecks:
-    """Watches the resets of all zones.
+    """Watches the resets of all zones, and changes of primary in those with PRIMARY_SYNC.
 
-    - `lost`: by partition, how many acknowledged updates its resets have lost
-    - `left_ops`: commands that were answered by a line of history which a reset had left
+    - `lost`: by partition, how many acknowledged updates were lost
+    - `left_ops`: commands that were answered by a line of history which a reset had left, or by a
+      primary that another was to follow
     - `decided`: the partitions that a person resets
     """
 
@@ -39,6 +45,8 @@ class ResetChecks:
         self._may_lose_nothing: set[Where] = set()
         self._adopted: dict[Where, int] = {}
         self._adopted_us: dict[Where, int] = {}
+        self._announced: set[tuple[Where, int]] = set()
+        self._changed: dict[Where, list[int]] = defaultdict(list)
 
     def is_one(
         self,
@@ -52,6 +60,8 @@ class ResetChecks:
 
         `known`: who was registered as the master knew it; `refusing`: who refused the zone.
         """
+        if row.term > old.term and ((uid, row.partition), row.term) in self._announced:
+            self._changed[uid, row.partition].append(row.term)
         before = old.reset.term if old.reset is not None else 0
         if row.reset is None or row.reset.term == before:
             return False
@@ -87,7 +97,11 @@ class ResetChecks:
             raise InvariantError(f"reset: {old} became {row}")
         self._terms[where] = row.reset.term
         is_durable = record.sync_writes is SyncWrites.ALWAYS or not record.persistent
-        if is_high and is_durable and row.voters[0].node in old.owners:
+        survivor, primary = row.voters[0], old.primary
+        has_all = survivor.node in old.owners
+        if record.acknowledges_alone:
+            has_all = primary is not None and survivor == Voter(primary.node, primary.store)
+        if is_high and is_durable and has_all:
             self._may_lose_nothing.add(where)
         else:
             self._may_lose_nothing.discard(where)
@@ -108,32 +122,61 @@ class ResetChecks:
         """Whether `term` is of a line of history that a reset has left."""
         return term < self._terms.get(where, 0)
 
-    def activated(self, where: Where, role: Primary, acknowledged: dict[int, int]) -> None:
-        """The survivor of a reset has adopted its term: what it lacks of `acknowledged` is lost.
+    def told(self, events: Iterable[Event], writes: Iterable[tuple[Key, Value | None]]) -> None:
+        """A master begins these writes, and announces that some may lose acknowledged updates."""
+        named = [
+            (event.zone, int(partition))
+            for event in events
+            if event.reason is Reason.DATA_LOSS_ACCEPTED
+            for partition in re.findall(r"\d+", (*re.findall(r"\([\d, ]+\)", event.message), "")[0])
+        ]
+        for key, rows in writes if named else ():
+            if isinstance(key, ShardKey) and isinstance(rows, tuple):
+                written = [((key.uid, row.partition), row.term) for row in rows]
+                self._announced |= {each for each in written if each[0] in named}
 
-        As long as nothing was written after it, what it lost may be found again by a later term.
+    def is_announced(self, where: Where, answered_in: int, term: int) -> bool:
+        """Whether the primary was changed, as announced, after `answered_in` and up to `term`."""
+        return any(answered_in < each <= term for each in self._changed[where])
+
+    def activated(
+        self,
+        where: Where,
+        role: Primary,
+        acknowledged: dict[int, int],
+        answered_in: dict[int, int],
+    ) -> list[int]:
+        """A role has adopted its term: what it lacks of `acknowledged` may have been lost by a
+        reset, or by announced changes of primary.  Return the latter.
+
+        As long as nothing was written after a reset, what it lost may be found again by a later
+        term.  `answered_in`: counter -> the term in which it was answered.
         """
         reset, copy = role.row.reset, role.copy
-        if reset is None:
-            return
-        if self._adopted.get(where, 0) >= reset.term:
-            if reset.links and all(term < reset.term for term in acknowledged.values()):
-                self._adopted_us[where] = self._cluster.world.time_us
-            return
-        self._adopted[where] = reset.term
-        self._adopted_us[where] = self._cluster.world.time_us
         lost = [
             counter
             for counter, term in acknowledged.items()
             if counter > copy.lwm or copy.lineage.term_at(counter) not in (None, term)
         ]
-        if lost and where in self._may_lose_nothing:
-            raise InvariantError(
-                f"I-5: the reset {reset} of {where} lost {lost}, although its survivor was an owner"
-            )
+        announced = [c for c in lost if self.is_announced(where, answered_in[c], role.term)]
+        is_reset = reset is not None and self._adopted.get(where, 0) < reset.term
+        is_unused = all(reset is None or term < reset.term for term in acknowledged.values())
+        if reset is not None and is_reset:
+            self._adopted[where] = reset.term
+            if where in self._may_lose_nothing and len(announced) < len(lost):
+                raise InvariantError(
+                    f"I-5: the reset {reset} of {where} lost {lost}, although its survivor had all"
+                )
+        else:
+            lost = announced
+        if is_reset or lost or (reset is not None and reset.links and is_unused):
+            self._adopted_us[where] = self._cluster.world.time_us
         for counter in lost:
-            del acknowledged[counter]
-        self.lost[where] = self.lost.get(where, 0) + len(lost)
+            del acknowledged[counter], answered_in[counter]
+        if is_reset or lost:
+            self.lost[where] = self.lost.get(where, 0) + len(lost)
+            self._cluster.coverage.counts.events["acknowledged updates lost"] += len(lost)
+        return announced
 
     def unexplained(self, where: Where, ops: Sequence[Op], calls: Sequence[Call]) -> list[Call]:
         """The calls on one key that no order explains.
@@ -141,14 +184,16 @@ class ResetChecks:
         What was answered before the last reset may be lost, so the first value is unknown; what was
         answered by the line of history that it left may have happened or not.
         """
-        since_us = self._adopted_us.get(where)
-        if since_us is None:
+        since_us = self._adopted_us.get(where, 0)
+        if not since_us and self.left_ops.isdisjoint(map(id, ops)):
             return check_key(list(calls))
         firsts: dict[bytes | None, None] = {None: None}
         after: list[Call] = []
         for op, call in zip(ops, calls, strict=True):
-            firsts |= dict.fromkeys((call.value, call.result))
-            if call.end is not None and call.end < since_us and id(op) not in self.left_ops:
+            if since_us:
+                firsts |= dict.fromkeys((call.value, call.result))
+            is_before = call.end is not None and op.answered_us < since_us
+            if is_before and id(op) not in self.left_ops:
                 continue
             if id(op) in self.left_ops:
                 if call.kind in READS:
