@@ -84,6 +84,13 @@ class AgentMetrics:
             ["zone"],
             registry=self.registry,
         )
+        self.isolated = Gauge(
+            "quorate_isolated",
+            "1 while the zone is not served here: no operator had a report of this agent for its"
+            " isolationTimeoutSeconds",
+            ["zone"],
+            registry=self.registry,
+        )
         self.durable_turns = 0  # a plain int: the library's counter costs as much as a command
         self._syncs = Counter("quorate_syncs", "Durable writes of turns", registry=self.registry)
         self.heartbeat_seconds = Histogram(
@@ -158,6 +165,7 @@ class AgentMetrics:
             self.copies.labels(name).set(copy_count(replicas))
             self.delta_copies.labels(name).set(replicas.delta_copies)
             self.storage_full.labels(name).set(bool(replicas.why_full))
+            self.isolated.labels(name).set(replicas.is_isolated)
             for reason, count in replicas.full_reasons.items():
                 self.full_copies.labels(name, reason).set(count)
         self._syncs.inc(self.durable_turns)

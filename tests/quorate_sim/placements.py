@@ -7,7 +7,7 @@ from random import Random
 
 import msgspec
 
-from quorate.facts.zone import ConsistencyMode, Planner, WriteMode, ZoneRecord
+from quorate.facts.zone import NEVER_MS, ConsistencyMode, Planner, WriteMode, ZoneRecord
 
 _AGENTS_MAX = 9
 """More than a seed ever has, with those that join."""
@@ -64,13 +64,14 @@ def draw_modes(seed: int, zones: tuple[ZoneRecord, ...]) -> tuple[ZoneRecord, ..
     """The zones, in few seeds in HIGH_AVAILABILITY with a time of their own."""
     if not is_high(seed):
         return zones
-    r = Random(f"{seed} mode")
+    r, isolated = Random(f"{seed} mode"), Random(f"{seed} isolation")
     return tuple(
         msgspec.structs.replace(
             zone,
             mode=ConsistencyMode.HIGH_AVAILABILITY,
             reset_ms=r.choice((0, 500, 2500)),
             write_mode=WriteMode.PRIMARY_SYNC if seed % 17 == 16 else WriteMode.FULL_SYNC,
+            isolation_ms=isolated.choice((NEVER_MS, NEVER_MS, 2000, 5000)),
         )
         for zone in zones
     )

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 
 from quorate_sim import (
     chain_story,
+    isolation_stories,
     lease_stories,
     planted_copies,
     planted_masters,
@@ -29,12 +30,14 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "alone-without-lease": planted_resets.alone_without_lease,
     "answered-above-a-hole": planted_copies.answer_above_a_hole,
     "answered-tail-ignored": planted_primaries.answered_tail_ignored,
+    "answered-while-isolated": planted_resets.answered_while_isolated,
     "any-change-is-a-hand-over": planted_primaries.any_change_is_a_hand_over,
     "any-number-of-answers": planted_primaries.any_number_of_answers,
     "caught-up-before-joint": planted_primaries.caught_up_before_joint,
     "chain-ignored": planted_resets.chain_ignored,
     "chain-not-waited-for": planted_resets.chain_not_waited_for,
     "change-of-primary-untold": planted_resets.change_of_primary_untold,
+    "contact-by-ping": planted_resets.contact_by_ping,
     "domains-ignored": planted_placements.domains_ignored,
     "filters-read-once": planted_placements.filters_read_once,
     "full-sync-forgotten": planted_resets.full_sync_forgotten,
@@ -64,6 +67,7 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "refused-and-told-all": planted_rare.refused_and_told_all,
     "refused-batch-forgets": planted_copies.refused_batch_forgets,
     "refused-for-ever": planted_rare.refused_for_ever,
+    "reset-despite-isolation": planted_resets.despite_isolation,
     "reset-of-a-majority": planted_resets.minority_is_enough,
     "reset-twice-for-one-loss": planted_resets.one_loss_counts_twice,
     "retries-forgotten-at-rest": planted_rest.retries_forgotten,
@@ -91,6 +95,10 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
 STORIES: dict[str, Callable[[], None]] = {
     "chain-ignored": chain_story.the_second_link_is_waited_for,
     "chain-not-waited-for": chain_story.the_second_link_is_waited_for,
+    "answered-while-isolated": (
+        isolation_stories.what_the_others_acknowledge_too_late_is_not_answered
+    ),
+    "contact-by-ping": isolation_stories.a_majority_that_hears_the_master_in_vain_stops_as_well,
     "lease-forgotten": lease_stories.a_voter_that_restarts_reports_the_lease_it_has_forgotten,
     "lease-not-joint": lease_stories.a_lease_in_joint_mode_needs_the_new_voters_too,
     "rebuilt-with-one-set": rebuilt_story.who_is_left_lacks_what_was_answered,
@@ -98,6 +106,9 @@ STORIES: dict[str, Callable[[], None]] = {
         rebuilt_story.without_a_quorum_nothing_serves_and_the_missing_are_named
     ),
     "refused-and-told-all": refused_story.rebuilding_waits_for_an_agent_that_refuses_its_zone,
+    "reset-despite-isolation": (
+        isolation_stories.a_majority_that_is_cut_off_stops_before_the_other_side_serves
+    ),
     "transfer-from-unrepaired": unrepaired_story.a_copy_supplies_rows_only_of_a_term_it_adopted,
 }
 """Defects that no seed comes upon, or one in thousands: a story without chance finds them."""

@@ -7,9 +7,12 @@ from quorate.facts.partition_row import PartitionRow, majority
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder
 from quorate.facts.zone import ZoneRecord
+from quorate.protocol.agent.agent_reports import AgentReports
 from quorate.protocol.copies import gathering
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.waiters import Waiter
+from quorate.protocol.copies.zone_copies import ZoneCopies
+from quorate.protocol.messages.master import MasterPing
 from quorate.protocol.zone_master.decide_partition import PartitionState
 from quorate.protocol.zone_master.recovery import reset
 from quorate.protocol.zone_master.recovery.reset import Resets
@@ -87,3 +90,26 @@ def change_of_primary_untold() -> AbstractContextManager[None]:
         pass
 
     return changed(ZoneEvents, "look_at_primaries", look)
+
+
+def despite_isolation() -> AbstractContextManager[None]:
+    """A partition is reset although those that are cut off may still serve."""
+    return changed(Resets, "may_serve_ms", lambda self, lost, now: 0)
+
+
+def contact_by_ping() -> AbstractContextManager[None]:
+    """Who hears the master is in contact, whether the master hears it or not."""
+
+    def had(self: AgentReports, ping: MasterPing, now: Now) -> None:
+        self._leases.set_contact(now.boot_ms)
+
+    return changed(AgentReports, "had", had)
+
+
+def answered_while_isolated() -> AbstractContextManager[None]:
+    """A write is answered once it is acknowledged, although the partition may go on elsewhere."""
+
+    def advance(self: ZoneCopies, role: Primary) -> None:
+        self.finished.answered.extend(role.advance(self.now.boot_ms))
+
+    return changed(ZoneCopies, "advance", advance)

@@ -6,7 +6,7 @@ from typing import Any
 from quorate.facts.time import Now
 from quorate.protocol.agent import next_look as next_look_module
 from quorate.protocol.agent import replicas as replicas_module
-from quorate.protocol.agent.agent import AgentCore
+from quorate.protocol.agent.agent_reports import AgentReports
 from quorate.protocol.agent.next_look import next_look_ms
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.shared_leases import SharedLeases
@@ -63,7 +63,7 @@ def lease_end_forgotten() -> AbstractContextManager[None]:
 def no_quorum_at_rest_untold() -> AbstractContextManager[None]:
     """An agent does not report the roles without a quorum in zones at rest."""
 
-    def troubles(self: AgentCore, now: Now) -> tuple[Trouble, ...]:
-        return tuple([trouble for zone in self.awake.values() for trouble in zone.troubles(now)])
+    def troubles(self: AgentReports, now: Now) -> tuple[Trouble, ...]:
+        return tuple([trouble for zone in self._awake.values() for trouble in zone.troubles(now)])
 
-    return changed(AgentCore, "_troubles", troubles)
+    return changed(AgentReports, "_troubles", troubles)

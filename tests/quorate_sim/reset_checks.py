@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from quorate.facts.errors import InvariantError
 from quorate.facts.partition_row import PartitionRow, is_quorum
 from quorate.facts.topology import NodeRecord, Voter
-from quorate.facts.zone import ConsistencyMode, SyncWrites
+from quorate.facts.zone import NEVER_MS, ConsistencyMode, SyncWrites
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.messages.events import Event, Reason
 from quorate.protocol.metastore import Key, ShardKey, Value
@@ -88,6 +88,7 @@ class ResetChecks:
         waits = where in self.decided and old.reset is not None and old.reset.links
         if is_quorum(old, there, dead) and not waits:
             raise InvariantError(f"reset: {there} were a majority of {old}, which became {row}")
+        self._check_isolated(uid, old, known, dead)
         allowed = {*old.voters}
         if old.destination is not None:
             allowed |= {Voter(old.destination.node, old.destination.store)}
@@ -106,6 +107,26 @@ class ResetChecks:
         else:
             self._may_lose_nothing.discard(where)
         return True
+
+    def _check_isolated(
+        self,
+        uid: str,
+        old: PartitionRow,
+        known: Mapping[str, NodeRecord],
+        dead: Collection[str],
+    ) -> None:
+        """An error if a voter serves that has left and may be cut off."""
+        if self._cluster.zones[uid].isolation_ms >= NEVER_MS:
+            return
+        for voter in old.voters:
+            agent = self._cluster.agents.get(voter.node)
+            is_there = voter.node in known and known[voter.node].left_since_ms is None
+            if agent is None or not agent.alive or is_there or voter.node in dead:
+                continue
+            zone = agent.core.zones.get(uid)
+            role = zone.primaries[old.partition] if zone is not None else None
+            if role is not None and role.serves(agent.now().boot_ms):
+                raise InvariantError(f"reset: {voter.node} serves, cut off: {old}")
 
     def refusing(self) -> frozenset[tuple[str, str]]:
         """Zone and node of each agent that a master knows to refuse a zone: there it has left."""

@@ -41,13 +41,16 @@ def quiet(
     sync_writes: SyncWrites = SyncWrites.ALWAYS,
     reset_ms: int = NEVER_MS,
     write_mode: WriteMode = WriteMode.FULL_SYNC,
+    isolation_ms: int = NEVER_MS,
 ) -> Swarm:
     """One partition, no faults, quick links and disks; with `reset_ms` in HIGH_AVAILABILITY."""
     storage = StorageKind.IN_MEMORY if in_memory else StorageKind.PERSISTENT
     zone = zone_record("zone", 1, replicas, storage, sync_writes)
     if reset_ms < NEVER_MS:
         mode = ConsistencyMode.HIGH_AVAILABILITY
-        zone = msgspec.structs.replace(zone, mode=mode, reset_ms=reset_ms, write_mode=write_mode)
+        zone = msgspec.structs.replace(
+            zone, mode=mode, reset_ms=reset_ms, write_mode=write_mode, isolation_ms=isolation_ms
+        )
     return Swarm(agents=agents, zones=(zone,), settings=settings)
 
 
@@ -63,8 +66,11 @@ class Scenario:
         sync_writes: SyncWrites = SyncWrites.ALWAYS,
         reset_ms: int = NEVER_MS,
         write_mode: WriteMode = WriteMode.FULL_SYNC,
+        isolation_ms: int = NEVER_MS,
     ) -> None:
-        swarm = quiet(agents, replicas, in_memory, settings, sync_writes, reset_ms, write_mode)
+        swarm = quiet(
+            agents, replicas, in_memory, settings, sync_writes, reset_ms, write_mode, isolation_ms
+        )
         self.cluster = Cluster(1, trace=True, swarm=swarm)
         self.world = self.cluster.world
         self.cluster.lost_answers = 0.0

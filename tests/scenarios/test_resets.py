@@ -1,6 +1,11 @@
 """A lost majority, the reset, and those that return: in HIGH_AVAILABILITY, and by a person."""
 
+from collections.abc import Callable
+
+import pytest
+
 from quorate.protocol.recovery import RecoveryAction
+from quorate_sim import isolation_stories
 from quorate_sim.scenario import SETTINGS, Scenario
 
 RESET_MS = 1500
@@ -242,3 +247,27 @@ def test_a_reset_by_a_person_asks_the_others_that_are_there() -> None:
     story.wait(lambda: story.serves(survivor), "the survivor serves")
     assert story.row.voter_nodes == (survivor,)
     assert story.read(survivor, b"k") == b"2"
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        isolation_stories.a_majority_that_is_cut_off_stops_before_the_other_side_serves,
+        isolation_stories.a_majority_that_hears_the_master_in_vain_stops_as_well,
+        isolation_stories.what_the_others_acknowledge_too_late_is_not_answered,
+        isolation_stories.without_a_master_everything_stops_and_goes_on_with_it,
+    ],
+)
+def test_with_an_isolation_timeout(story: Callable[[], None]) -> None:
+    story()
+
+
+def test_a_person_resets_no_earlier_than_those_that_left_have_surely_stopped() -> None:
+    story = isolation_stories.isolating()
+    lost = story.backups()
+    for name in lost:
+        story.crash(name)
+    story.wait(lambda: not any(map(story.is_online, lost)), "they have left")
+    story.run(200)  # the row without them is written
+    (refusal,) = story.recover(RecoveryAction.RESET).refusals
+    assert "may be cut off and serve for 4 s more (isolationTimeoutSeconds of the zone)" in refusal

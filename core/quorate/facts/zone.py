@@ -94,7 +94,8 @@ class ZoneRecord(msgspec.Struct, frozen=True, array_like=True):
       (planning/target/node_filter.py). `storage_profile`: the kind of storage that they must offer;
       empty: any.
     - `mode`: what the loss of a majority means. In HIGH_AVAILABILITY, `reset_ms`: how long it is
-      waited for, and `write_mode`.
+      waited for, `write_mode`, and `isolation_ms`: how long a primary serves without contact to the
+      master, and the partition waits at least for voters whose stores are not gone for good.
 
     Agents are not told `data_nodes`: only the master needs them.
     """
@@ -122,6 +123,7 @@ class ZoneRecord(msgspec.Struct, frozen=True, array_like=True):
     mode: ConsistencyMode = ConsistencyMode.STRONG_CONSISTENCY
     reset_ms: int = RESET_MS
     write_mode: WriteMode = WriteMode.FULL_SYNC
+    isolation_ms: int = NEVER_MS
 
     @property
     def acknowledges_by_all(self) -> bool:

@@ -243,6 +243,9 @@ class AcceptedZone(Part):
     """HIGH_AVAILABILITY: how long a lost majority is waited for.  Never: 9007199254740."""
     write_mode: WriteMode = WriteMode.FULL_SYNC
     """As in the Zone."""
+    isolation_seconds: Natural = NEVER_MS // 1000
+    """HIGH_AVAILABILITY: how long a primary serves without contact to the operator.  Never:
+    9007199254740."""
 
 
 class ZoneRef(Part):
@@ -368,6 +371,7 @@ def accepted_zone(record: ZoneRecord) -> AcceptedZone:
         consistency_mode=record.mode,
         reset_seconds=record.reset_ms // 1000,
         write_mode=record.write_mode,
+        isolation_seconds=record.isolation_ms // 1000,
     )
 
 
@@ -396,6 +400,7 @@ def zone_record(zone: ZoneRef, accepted: AcceptedZone) -> ZoneRecord:
         mode=accepted.consistency_mode,
         reset_ms=_timer_ms(accepted.reset_seconds),
         write_mode=accepted.write_mode,
+        isolation_ms=_timer_ms(accepted.isolation_seconds),
     )
 
 

@@ -36,6 +36,8 @@ from quorate.wire.resource import (
 
 PARTITION_COUNTS = tuple(1 << power for power in range(SLOT_COUNT.bit_length()))
 TIMER_SECONDS_MAX = 10 * 365 * 86_400
+ISOLATION_SECONDS_MIN = 5
+"""Contact is renewed twice a second: after a few lost messages writes must not stop yet."""
 _UNITS = {
     "": 1,
     "k": 10**3,
@@ -175,6 +177,11 @@ class ZoneSpec(Part):
     partition_distribution_reset_timeout_seconds: Timer | None = None
     """HIGH_AVAILABILITY only: how long a lost majority is waited for before the partition narrows
     to what is left, in seconds, or Never.  Absent: 5."""
+    isolation_timeout_seconds: Timer | None = None
+    """HIGH_AVAILABILITY only: a primary that has been without contact to the operator for so long
+    stops answering, in seconds, or Never; and a partition narrows no earlier after the loss of
+    agents that may still run.  Then a network cut leaves at most one side serving, but without an
+    operator for so long nothing is served.  Absent: Never."""
     on_all_copies_lost: OnAllCopiesLost | None = None
     """The fate of a partition when every copy of it is lost, as when all agents of an InMemory
     zone were restarted.  StartEmpty: it begins again without data, once every registered agent has
@@ -208,6 +215,24 @@ class ZoneSpec(Part):
         _timer_rule(
             "partitionDistributionResetTimeoutSeconds",
             "partition_distribution_reset_timeout_seconds",
+        ),
+        _timer_rule("isolationTimeoutSeconds", "isolation_timeout_seconds"),
+        Rule(
+            "isolationTimeoutSeconds",
+            "!has(self.isolationTimeoutSeconds) || (type(self.isolationTimeoutSeconds) == int ? "
+            f"self.isolationTimeoutSeconds >= {ISOLATION_SECONDS_MIN} : true)",
+            f"write at least {ISOLATION_SECONDS_MIN} seconds, or {NEVER}",
+            lambda new, _: (
+                not isinstance(new.isolation_timeout_seconds, int)
+                or new.isolation_timeout_seconds >= ISOLATION_SECONDS_MIN
+            ),
+        ),
+        Rule(
+            "isolationTimeoutSeconds",
+            "!has(self.isolationTimeoutSeconds) || self.consistencyMode == 'HIGH_AVAILABILITY'",
+            "primaries of a STRONG_CONSISTENCY zone need no operator to serve: remove "
+            "isolationTimeoutSeconds",
+            lambda new, _: new.isolation_timeout_seconds is None or new.consistency_mode is _HIGH,
         ),
         Rule(
             "partitions",
@@ -399,6 +424,7 @@ def to_record(zone: Zone, ports: dict[str, int] | None = None) -> ZoneRecord:
         mode=spec.consistency_mode,
         reset_ms=_reset_ms(spec),
         write_mode=spec.write_mode or WriteMode.FULL_SYNC,
+        isolation_ms=timer_ms(spec.isolation_timeout_seconds or NEVER),
     )
 
 
@@ -441,6 +467,8 @@ def manifest_of(record: ZoneRecord, cluster: str) -> dict[str, object]:
         spec["consistencyMode"] = record.mode.value
         spec["partitionDistributionResetTimeoutSeconds"] = timer_value(record.reset_ms)
         spec["writeMode"] = record.write_mode.value
+        if record.isolation_ms < NEVER_MS:
+            spec["isolationTimeoutSeconds"] = timer_value(record.isolation_ms)
     return {
         "apiVersion": API_VERSION,
         "kind": Zone.kind_name(),

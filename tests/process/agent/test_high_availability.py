@@ -82,6 +82,35 @@ def test_the_same_loss_in_strong_consistency_waits_for_those_that_return(
     assert find_violations(load.writes, load.reads + load.read_back()) == []
 
 
+def test_without_an_operator_for_its_isolation_timeout_a_zone_pauses(
+    start_cluster: StartCluster,
+) -> None:
+    cluster = start_cluster(agents=3)
+    _declare(cluster, "HIGH_AVAILABILITY", isolationTimeoutSeconds=5)
+
+    def isolated() -> list[float]:
+        return [
+            value
+            for agent in cluster.agents.values()
+            for value in agent.metrics("quorate_isolated", zone="z")
+        ]
+
+    with Workload(cluster, "z") as load:
+        load.wait_for_writes(200)
+        assert isolated() == [0.0] * 3
+        cluster.operator.kill()
+        load.wait_for_writes(100)
+        wait_until(lambda: isolated() == [1.0] * 3, "every agent has stopped", 5 + SLACK_S)
+        acknowledged, since = load.acknowledged, time.monotonic()
+        wait_until(lambda: time.monotonic() >= since + 2, "two seconds", 60)
+        assert load.acknowledged == acknowledged
+        cluster.operator.start()
+        cluster.wait_available("z")
+        load.wait_for_writes(100)
+
+    assert find_violations(load.writes, load.reads + load.read_back()) == []
+
+
 def _condition(cluster: Cluster, kind: str) -> str:
     conditions = cluster.zone("z")["status"]["conditions"]
     return next(str(each["status"]) for each in conditions if each["type"] == kind)

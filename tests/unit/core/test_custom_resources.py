@@ -78,6 +78,18 @@ def refusal(manifest: Manifest, kind: type[Resource] = Zone) -> str:
             "Zone sessions: spec.partitionDistributionResetTimeoutSeconds is 5: a STRONG_CONSIST",
         ),
         (
+            zone(isolationTimeoutSeconds=30),
+            "Zone sessions: spec.isolationTimeoutSeconds is 30: primaries of a STRONG_CONSISTENCY",
+        ),
+        (
+            zone(isolationTimeoutSeconds=4, consistencyMode="HIGH_AVAILABILITY"),
+            "Zone sessions: spec.isolationTimeoutSeconds is 4: write at least 5 seconds, or Never",
+        ),
+        (
+            zone(isolationTimeoutSeconds="never", consistencyMode="HIGH_AVAILABILITY"),
+            "Zone sessions: spec.isolationTimeoutSeconds is never: write seconds as an integer",
+        ),
+        (
             {**zone(), "apiVersion": "quorate.io/v1"},
             "Zone sessions: apiVersion is 'quorate.io/v1': write quorate.io/v1alpha1",
         ),
@@ -279,7 +291,21 @@ def test_registrations_and_zones_survive_storage() -> None:
         node = msgspec.structs.replace(node, pod=pod)
         spec = node_spec("main", node).model_dump(mode="json", by_alias=True, exclude_none=True)
         assert node_record(StorageNodeSpec.model_validate(spec)) == node
-    assert zone_record(ZoneRef(name="z", uid="u"), accepted_zone(record)) == record
+    for isolation_ms in (30_000, NEVER_MS):
+        record = msgspec.structs.replace(record, isolation_ms=isolation_ms)
+        assert zone_record(ZoneRef(name="z", uid="u"), accepted_zone(record)) == record
+
+
+@pytest.mark.parametrize("isolation", [30, "Never", None])
+def test_an_isolation_timeout_survives_its_manifest(isolation: int | str | None) -> None:
+    spec = {"consistencyMode": "HIGH_AVAILABILITY"}
+    spec |= {} if isolation is None else {"isolationTimeoutSeconds": isolation}
+    record = to_record(Zone.parse(zone(**spec)))
+
+    assert record.isolation_ms == (30_000 if isolation == 30 else NEVER_MS)
+    again = manifest_of(record, "main")
+    again["metadata"] = {"name": "sessions", "uid": "uid-1"}
+    assert to_record(Zone.parse(again)) == record
 
 
 def test_schemas_are_structural() -> None:

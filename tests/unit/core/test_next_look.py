@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord, Voter
-from quorate.protocol.agent import agent as agent_module
+from quorate.protocol.agent import agent_reports
 from quorate.protocol.agent.activation import TROUBLE_AFTER_MS
 from quorate.protocol.agent.next_look import IDLE_LOOK_MS, next_look_ms
 from quorate.protocol.agent.refill import Refills
@@ -340,7 +340,7 @@ def test_a_partition_without_its_role_is_told_however_long_nothing_happens(
     zone.end_role(agent.role())
     agent.pass_time(2 * IDLE_LOOK_MS)
 
-    assert [trouble.partition for trouble in agent.core._troubles(agent.now)] == [0]
+    assert [trouble.partition for trouble in agent.core._reports._troubles(agent.now)] == [0]
 
 
 def _all_roles(agent: LoneAgent) -> list[Primary]:
@@ -362,9 +362,11 @@ def test_the_end_of_a_shared_lease_is_noted_for_all_roles_and_wakes_no_zone(
     assert lease.lapsed_ms == agent.ms
 
     agent.pass_time(TROUBLE_AFTER_MS - TICK_MS)
-    assert not agent.core._troubles(agent.now)
+    assert not agent.core._reports._troubles(agent.now)
     agent.pass_time(TICK_MS)
-    stuck = {(t.zone, t.partition, t.kind, t.since_ms) for t in agent.core._troubles(agent.now)}
+    stuck = {
+        (t.zone, t.partition, t.kind, t.since_ms) for t in agent.core._reports._troubles(agent.now)
+    }
     assert stuck == {
         (uid, partition, TroubleKind.NO_QUORUM, TROUBLE_AFTER_MS)
         for uid in agent.core.zones
@@ -375,17 +377,19 @@ def test_the_end_of_a_shared_lease_is_noted_for_all_roles_and_wakes_no_zone(
     lease.ms = agent.ms + 10 * TICK_MS
     agent.pass_time(TICK_MS)
     assert lease.lapsed_ms == 0
-    assert not agent.core._troubles(agent.now)
+    assert not agent.core._reports._troubles(agent.now)
 
 
 def test_many_troubles_are_told_report_by_report(monkeypatch: pytest.MonkeyPatch) -> None:
     agent = LoneAgent(5, monkeypatch)
-    monkeypatch.setattr(agent_module, "TROUBLES_MAX", PARTITIONS + 1)
+    monkeypatch.setattr(agent_reports, "TROUBLES_MAX", PARTITIONS + 1)
     (lease,) = {role.lease for role in _all_roles(agent)}
     lease.ms = agent.ms
     agent.pass_time(TROUBLE_AFTER_MS + TICK_MS)
 
-    told = [[trouble.zone for trouble in agent.core._troubles(agent.now)] for _ in range(5)]
+    told = [
+        [trouble.zone for trouble in agent.core._reports._troubles(agent.now)] for _ in range(5)
+    ]
 
     assert {len(report) for report in told} == {2 * PARTITIONS}
     assert Counter(uid for report in told for uid in report) == dict.fromkeys(

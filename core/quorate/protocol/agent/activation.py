@@ -67,7 +67,7 @@ def step(zone: ZoneCopies, role: Primary, now: Now) -> None:
         _migrate(zone, role, now)
         _do_without_away(zone, role)
         # A row, or the loss of a store, may have changed the quorum, and no other event may follow.
-        zone.finished.answered.extend(role.advance(now.boot_ms))
+        zone.advance(role)
         _report_ready(zone, role, now)
 
 
@@ -392,6 +392,8 @@ def trouble(zone: ZoneCopies, role: Primary, now: Now) -> Trouble | None:
         kind, since = TroubleKind.ACTIVATING, role.began_ms
     elif role.frozen is not None:
         kind, since = TroubleKind.FROZEN, role.frozen.since_ms
+    elif zone.is_isolated:
+        return None  # another primary would serve no longer without the master
     elif role.serving_until <= now.boot_ms and role.lease.lapsed_ms:
         kind, since = TroubleKind.NO_QUORUM, max(role.lease.lapsed_ms, role.began_ms)
     else:

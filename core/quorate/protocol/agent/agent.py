@@ -6,7 +6,6 @@ at the end of each event-loop turn, makes each zone's batch durable where requir
 `synced`.  Source: docs/protocol.md, sections 4 and 7.
 """
 
-from bisect import bisect_right
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -15,7 +14,7 @@ from quorate.facts.errors import InvariantError, QuorateError
 from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.agent.activation import TROUBLE_AFTER_MS
+from quorate.protocol.agent.agent_reports import AgentReports
 from quorate.protocol.agent.masterships import why_not_believed, why_not_obeyed
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.agent.turn import Turn
@@ -27,7 +26,6 @@ from quorate.protocol.copies.reports import copy_summaries, inventory
 from quorate.protocol.copies.zone_copies import Finished
 from quorate.protocol.messages.handshake import Hello
 from quorate.protocol.messages.master import (
-    AgentReport,
     AskInventory,
     EventsTold,
     Freeze,
@@ -38,7 +36,6 @@ from quorate.protocol.messages.master import (
     Members,
     PreparedRow,
     RowsStored,
-    Trouble,
     ZoneGone,
     ZoneReady,
     ZoneTable,
@@ -51,12 +48,6 @@ from quorate.protocol.storage import Storage, ZoneRefused
 SUMMARIES_PER_TICK = 20
 """Zones whose copies are told in brief in one tick of 50 ms: those of 1,000 zones take 2.5 s, and
 neither end is busy with them for long enough to delay a heartbeat."""
-
-TROUBLES_MAX = 500
-"""A report names no more zones after this many troubles; the next one goes on from there.
-
-An agent with 1,000 zones and no quorum would report 13,000 with every ping, and the master would
-elect other primaries for all of them at once.  That load delays the leases of the other agents."""
 
 
 class MastershipNotKept(QuorateError):
@@ -158,6 +149,7 @@ class AgentCore:
         self.zones: dict[str, Replicas] = {}
         self._awake = ZonesAwake(self.zones, self.leases, now)
         self.awake = self._awake.awake
+        self._reports = AgentReports(self.zones, self.awake, self.leases, settings, now)
         self.members: dict[str, NodeRecord] = {}
         self.registered = False
         self.informed = False
@@ -174,12 +166,10 @@ class AgentCore:
         self._inventory_rows = False  # `rows` of the last AskInventory
         self._rows_due: set[str] = set()  # zones whose rows are reported once open
         self._summaries_due: dict[str, None] = {}  # zones whose copies are to be told in brief
-        self._started_ms = now.boot_ms
         self._kept = {record.uid: record for record in store.kept_zones()}
         self._openings = ZoneOpenings()
         self._announces_external = bool(hello.external_host)
         self._has_opened = False  # opened a zone in this turn, or tried to
-        self._troubles_told = ""  # the zone at which the last report of troubles was full
 
     # --- masters and peers -----------------------------------------------------------------------
 
@@ -200,6 +190,7 @@ class AgentCore:
         if term > self.master_term:
             self._members_told = 0
             self._summaries_due.clear()
+            self._reports.forget_sent()
         self.master_term, self.master_word = term, word
         self.heard_term = max(self.heard_term, term)
 
@@ -257,6 +248,7 @@ class AgentCore:
         if not self._obey(message.master_term):
             return False
         if isinstance(message, MasterPing):
+            self._reports.had(message, now)
             self._report(message.sequence, now)
             return True
         if isinstance(message, Members):
@@ -482,47 +474,12 @@ class AgentCore:
             self._sends.append((MASTER, Inventory("", (), last=True, kept=kept)))
 
     def _report(self, sequence: int, now: Now) -> None:
-        full = {uid: zone.why_full for uid, zone in self.zones.items() if zone.why_full}
-        named = [(uid, zone.refills.partitions) for uid, zone in self.zones.items()]
-        report = AgentReport(
-            sequence,
-            self._troubles(now),
-            self.leaving,
-            self._unreached(now),
-            full,
-            {uid: partitions for uid, partitions in named if partitions},
-        )
-        self._sends.append((MASTER, report))
-
-    def _troubles(self, now: Now) -> tuple[Trouble, ...]:
-        # Zones at rest lack at most a lease: every role is active, and no row lacks its role.
-        lapsed_ms = self.leases.shared.lapsed_ms
-        is_stuck = lapsed_ms and now.boot_ms - lapsed_ms >= TROUBLE_AFTER_MS
-        uids = sorted(self.zones if is_stuck else self.awake)
-        first = bisect_right(uids, self._troubles_told)
-        found: list[Trouble] = []
-        for uid in uids[first:] + uids[:first]:
-            found += self.zones[uid].troubles(now)
-            if len(found) >= TROUBLES_MAX:
-                self._troubles_told = uid
-                break
-        return tuple(found)
-
-    def _unreached(self, now: Now) -> tuple[str, ...]:
-        """Return the members whose lease to us has ended.
-
-        It is empty until this process has run for one lease, the time that it takes to be granted
-        any.
-        """
-        if not self.registered or now.boot_ms - self._started_ms < self.settings.lease_ms:
-            return ()
         others = [
             record.name
             for record in self.members.values()
-            if record.name != self.node and record.left_since_ms is None
+            if self.registered and record.name != self.node and record.left_since_ms is None
         ]
-        held_until = self.leases.held_until
-        return tuple(sorted(name for name in others if held_until(name) <= now.boot_ms))
+        self._sends.append((MASTER, self._reports.make(sequence, self.leaving, others, now)))
 
     # --- time and the turn -----------------------------------------------------------------------
 

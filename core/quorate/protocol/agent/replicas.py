@@ -222,7 +222,7 @@ class Replicas(ZoneCopies):
             activation.step(self, role, self.now)
         elif lwm <= role.acked:
             return  # a quorum already had these counters
-        self.finished.answered.extend(role.advance(self.now.boot_ms))
+        self.advance(role)
 
     # --- time ------------------------------------------------------------------------------------
 
@@ -374,7 +374,7 @@ class Replicas(ZoneCopies):
                 copy.durable_lwm = lwm
                 role = self.roles.get(copy.partition)
                 if role is not None:
-                    self.finished.answered.extend(role.advance(now.boot_ms))
+                    self.advance(role)
         for role in turn.adopted:
             if self.roles.get(role.copy.partition) is role:
                 role.persisted = True

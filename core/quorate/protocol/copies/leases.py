@@ -107,6 +107,17 @@ class Leases:
         """Node -> until when its lease runs.  Nodes that never granted one are left out."""
         return self._held_until
 
+    @property
+    def contact_ms(self) -> int:
+        """When this agent sent the last report of which it knows that the master had it."""
+        return self.shared.contact_ms
+
+    def set_contact(self, sent_ms: int) -> None:
+        """Note that the master had a report that was sent at `sent_ms`."""
+        if sent_ms > self.shared.contact_ms:
+            self.shared.contact_ms = sent_ms
+            self.shared.recount()
+
     # --- age of a message ------------------------------------------------------------------------
 
     def heard(self, node: str) -> int:

@@ -20,6 +20,7 @@ from quorate.protocol.copies.outbox import Outbox
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.record import KeptRows, recorded_partitions
 from quorate.protocol.copies.role_state import Stage
+from quorate.protocol.copies.shared_leases import FOREVER, isolated_at
 from quorate.protocol.copies.waiters import Waiter
 from quorate.protocol.messages.replication import Batch
 from quorate.protocol.settings import ProtocolSettings
@@ -115,6 +116,19 @@ class ZoneCopies:
         if record.mode is not ConsistencyMode.HIGH_AVAILABILITY or record.reset_ms >= NEVER_MS:
             return bound_ms
         return max(bound_ms, self.settings.failure_detection_ms + record.reset_ms + RESET_SLACK_MS)
+
+    @property
+    def isolated_at_ms(self) -> int:
+        """When the zone's roles stop serving unless the master is heard again (boot ms)."""
+        isolation_ms = self.record.isolation_ms
+        if isolation_ms >= NEVER_MS:
+            return FOREVER
+        return isolated_at(self.leases.contact_ms, isolation_ms)
+
+    @property
+    def is_isolated(self) -> bool:
+        """Whether the zone's roles do not serve, for lack of contact to the master."""
+        return self.now.boot_ms >= self.isolated_at_ms
 
     def wake(self: Self) -> None:
         """Have the next tick and the end of each turn visit the zone: something happens in it."""
@@ -255,16 +269,47 @@ class ZoneCopies:
         partition, grants = role.copy.partition, role.grants()
         if grants is None:
             self.own_leases[partition] = role
-            role.serving_until = role.granted_until(self.leases.held)
+            role.serving_until = self._serves_until(role)
         else:
             self.own_leases.pop(partition, None)
+            if self.record.isolation_ms < NEVER_MS:
+                grants = grants._replace(isolation_ms=self.record.isolation_ms)
             role.lease = self.leases.shared.share(grants)
 
     def renew_own_leases(self) -> None:
         """Recompute the leases that roles share with no other, after an answer to a heartbeat."""
-        held = self.leases.held
         for role in self.own_leases.values():
-            role.serving_until = role.granted_until(held)
+            role.serving_until = self._serves_until(role)
+
+    def _serves_until(self, role: Primary) -> int:
+        """Return until when the role serves (boot ms), by definition."""
+        return min(role.granted_until(self.leases.held), self.isolated_at_ms)
+
+    def advance(self, role: Primary) -> None:
+        """Recount acknowledgements and answer clients, unless the master may have reset the role.
+
+        Where it may, the partition may go on elsewhere without these writes.
+        """
+        if not self.is_isolated:
+            self.finished.answered.extend(role.advance(self.now.boot_ms))
+
+    def contact_renewed(self, now: Now) -> None:
+        """Go on, because the agent was in contact with the master."""
+        if self.record.isolation_ms >= NEVER_MS:
+            return
+        self.now = now
+        self.renew_own_leases()
+        for role in self.roles.values():
+            if role.waiters:
+                self.advance(role)
+
+    def set_record(self, record: ZoneRecord) -> None:
+        """Take in the zone's settings of now."""
+        has_changed = record.isolation_ms != self.record.isolation_ms
+        self.record = record
+        if has_changed:
+            for role in self.roles.values():
+                self.renew_lease(role)
 
     # --- invariants ------------------------------------------------------------------------------
 
@@ -274,7 +319,7 @@ class ZoneCopies:
             copy.check()
         for partition, role in self.roles.items():
             self._check_role(partition, role)
-            serving, granted = role.serving_until, role.granted_until(self.leases.held)
+            serving, granted = role.serving_until, self._serves_until(role)
             if serving != granted:
                 raise InvariantError(f"partition {partition}: serves to {serving}, not {granted}")
 

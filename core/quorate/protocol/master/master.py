@@ -200,6 +200,7 @@ class Master:
             return
         agent.heard_ms = now.boot_ms
         if isinstance(message, AgentReport):
+            agent.heard_ping = max(agent.heard_ping, message.sequence)
             unreached = frozenset(message.unreached)
             if unreached != agent.unreached:
                 agent.unreached = unreached
@@ -405,8 +406,11 @@ class Master:
             self._pinged_ms = now.boot_ms
             self._ping += 1
             for node in sorted(self.agents):
-                if self.agents[node].connected:
-                    self._cluster.sends.append((node, MasterPing(self.master_term, self._ping)))
+                agent = self.agents[node]
+                if agent.connected:
+                    heard = agent.heard_ping if agent.online else 0
+                    ping = MasterPing(self.master_term, self._ping, heard)
+                    self._cluster.sends.append((node, ping))
         self._cluster.ask_summaries(now)
         self._nodes.judge(now)
         self._nodes.store_ages(now)

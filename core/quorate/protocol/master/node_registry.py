@@ -148,7 +148,7 @@ class NodeRegistry:
         if agent is None:
             agent = self._agents[hello.node] = KnownAgent(None, now.boot_ms)
         agent.connected, agent.gone, agent.removing = True, False, False
-        agent.heard_ms = now.boot_ms
+        agent.heard_ms, agent.heard_ping = now.boot_ms, 0
         self.places.greeted(agent, hello)
         wanted = _with_wishes(record_of(hello), agent)
         if agent.record is not None and (

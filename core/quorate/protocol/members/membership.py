@@ -54,6 +54,7 @@ class KnownAgent:
     - `has_left`: it was taken for left, and is not back. `since`: when it left or else joined; None
       until its first registration is to be written.
     - `asked_ms`: since when it is expected to report its copies; -1: it is not online.
+    - `heard_ping`: the last ping that it answered; 0: none since it greeted.
     - `unreached`: members that it does not reach, by its last report.
     - `cordoned`: it is the last choice as a primary, as long as the caller of
       Master.keep_primaries_off says so.
@@ -70,6 +71,7 @@ class KnownAgent:
         "gone",
         "has_left",
         "heard_ms",
+        "heard_ping",
         "in_pod",
         "inventory",
         "kept",
@@ -112,6 +114,7 @@ class KnownAgent:
         self.pod = record.pod if record is not None else None
         self.followed: set[str] = set()
         self.heard_ms = heard_ms
+        self.heard_ping = 0
         self.has_left = False
         self.since: Past | None = None
         self.asked_ms = -1

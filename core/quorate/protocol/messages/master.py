@@ -45,10 +45,15 @@ class ZoneGone(msgspec.Struct, frozen=True, array_like=True, tag=12):
 
 
 class MasterPing(msgspec.Struct, frozen=True, array_like=True, tag=13):
-    """The master's heartbeat; the reply is AgentReport."""
+    """The master's heartbeat; the reply is AgentReport.
+
+    `heard`: the last reply that the master had of this agent; 0: none, or the agent is not taken
+    for online.
+    """
 
     master_term: int
     sequence: int
+    heard: int = 0
 
 
 class PreparedRow(msgspec.Struct, frozen=True, array_like=True, tag=14):

@@ -75,6 +75,12 @@ class PersonReset:
             return f"it is not known yet whether {unknown} is there: try again in a few seconds"
         if old := [node for node in row.voter_nodes if nodes.is_too_old_for_resets(node)]:
             return f"{', '.join(old)} would delete what the reset leaves: upgrade them first"
+        lost = [voter for voter in row.voters if nodes.gone(voter.node, voter.store)]
+        if may_serve_ms := self._resets.may_serve_ms(lost, self._now):
+            return (
+                f"agents that left may be cut off and serve for {may_serve_ms / 1000:.0f} s more"
+                " (isolationTimeoutSeconds of the zone): try again then"
+            )
         return ""
 
     def _wrong_node(self, copies: Sequence[Voter]) -> str:

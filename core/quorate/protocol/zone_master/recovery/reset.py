@@ -27,6 +27,9 @@ from quorate.protocol.zone_master.recovery.recover_rows import RECOVERY_GAP
 from quorate.protocol.zone_master.timers import shown_timer
 from quorate.protocol.zone_master.zone import Zone
 
+CLOCK_DRIFT = 20
+"""Two machines' clocks may drift apart by one part in so many, as for leases."""
+
 
 class Resets:
     """Decides the rows of one zone's partitions that narrow to one survivor.
@@ -116,11 +119,11 @@ class Resets:
         return primary is not None and (primary.node, primary.store) == (voter.node, voter.store)
 
     def _show(self, waiting: Mapping[str, int], now: Now) -> None:
-        """Note the timer that runs. `waiting`: lost nodes -> since when a majority is lost (ms)."""
+        """Note the timer that runs. `waiting`: lost nodes -> the time until a reset is due (ms)."""
         if not waiting:
             self.running = ()
             return
-        left_ms = self._zone.record.reset_ms - max(waiting.values())
+        left_ms = min(waiting.values())
         due_ms = now.wall_ms + left_ms if left_ms < NEVER_MS // 2 else None
         timer = TimerStatus(TimerKind.RESET, tuple(sorted(waiting)), due_ms)
         self.running = (shown_timer(self.running, timer),)
@@ -187,10 +190,22 @@ class Resets:
             remained = [v for v in row.left_by_reset if nodes.voter_holder(v) is not None]
         if not remained:
             return None
-        if lost_ms < self._zone.record.reset_ms:
-            waiting |= {voter.node: lost_ms for voter in lost}
+        left_ms = max(self._zone.record.reset_ms - lost_ms, self.may_serve_ms(lost, now))
+        if left_ms > 0:
+            waiting |= {voter.node: left_ms for voter in lost}
             return None
         return self.freshest(row, remained, now)
+
+    def may_serve_ms(self, lost: Iterable[Voter], now: Now) -> int:
+        """Return for how long lost voters may still serve in a zone with an isolation timeout.
+
+        Those whose stores are not gone for good may be cut off. Their clocks may run slower.
+        """
+        isolation_ms, nodes = self._zone.record.isolation_ms, self._zone.nodes
+        since_ms = [nodes.unchanged_ms(voter, now) for voter in lost if not nodes.is_dead(voter)]
+        if isolation_ms >= NEVER_MS or not since_ms:
+            return 0
+        return max(isolation_ms + isolation_ms // CLOCK_DRIFT - min(since_ms), 0)
 
     def freshest(self, row: PartitionRow, voters: Iterable[Voter], now: Now) -> Holder | None:
         """Return the one with the freshest copy; None while a report is waited for.
