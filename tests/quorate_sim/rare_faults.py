@@ -1,9 +1,9 @@
 """Events that few seeds have: refills, agents that refuse zones, a metastore that is lost, many
-masterships that reach no agent, zones whose filter is changed.
+masterships that reach no agent, zones whose filter is changed, decisions of a person.
 
-Only one seed in seven may have them, one in thirteen changed filters, and what they are comes from
-random streams of their own: the seeds beside them, those that are kept above all, draw what they
-drew before there were any.
+Only one seed in seven may have them, one in thirteen changed filters, two in nineteen decisions,
+and what they are comes from random streams of their own: the seeds beside them, those that are kept
+above all, draw what they drew before there were any.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import msgspec
 
 from quorate.protocol.agent.masterships import RECOVERY_TERMS, TERMS_BELIEVED
 from quorate.protocol.messages.tools import Refill, Refilling
+from quorate.protocol.recovery import Recovery, RecoveryAction
 from quorate_sim.node_filters import FILTERS
 from quorate_sim.placements import is_high
 from quorate_sim.world import MS
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 ASK_MS = 200
 """So often somebody who wants a refill asks for it."""
+DECISIONS = (*[RecoveryAction.RESTART] * 3, RecoveryAction.CANCEL, RecoveryAction.RESET)
 UNHEARD = TERMS_BELIEVED - 30
 """So many masterships go by at once: who obeys the one before them believes the next few."""
 
@@ -41,6 +43,7 @@ class RareFaults(msgspec.Struct, frozen=True):
     unheard: float = 0.0
     outages: bool = False
     filters: float = 0.0
+    decisions: float = 0.0
 
 
 NONE = RareFaults()
@@ -49,11 +52,14 @@ NONE = RareFaults()
 def draw_rare_faults(seed: int) -> RareFaults:
     """What of them this seed has: mostly nothing."""
     filters = Random(f"{seed} filters").choice((0.3, 1.0)) if seed % 13 == 10 else 0.0
+    decided = seed % 19 in (3, 7)
+    decisions = Random(f"{seed} decisions").choice((2.0, 10.0)) if decided else 0.0
     if seed % 7 != 3:
-        return RareFaults(filters=filters)
+        return RareFaults(filters=filters, decisions=decisions)
     r = Random(f"{seed} rare faults")
     return RareFaults(
         filters=filters,
+        decisions=decisions,
         refills=r.choice((0.0, 0.3, 2.0)),
         refusals=r.choice((0.0, 0.1, 0.4)),
         losses=0 if is_high(seed) else r.choice((0, 1, 1, 2)),
@@ -94,6 +100,8 @@ class RareEvents:
             self._count_unheard()
         if often(rare.filters):
             self._change_filter()
+        if often(rare.decisions):
+            self._decide()
 
     def end(self) -> None:
         """Everybody has room again."""
@@ -116,6 +124,37 @@ class RareEvents:
         process = cluster.newest_master()
         if process is not None and process.master is not None:
             process.run(lambda: process.declare(record))
+
+    # --- a person's decision ---------------------------------------------------------------------
+
+    def _decide(self) -> None:
+        """A person restarts or erases a copy, cancels a migration, or accepts a lost majority."""
+        r, cluster = self._world.random, self._cluster
+        uid = r.choice(list(cluster.zones))
+        partition = r.randrange(cluster.zones[uid].partitions)
+        action = r.choice(DECISIONS)
+        row, process = cluster.committed_row(uid, partition), cluster.newest_master()
+        core = process.master if process is not None and process.alive else None
+        if row is None or process is None or core is None or uid not in core.zones:
+            return
+        node = r.choice(row.voter_nodes) if action is RecoveryAction.RESTART else ""
+        erase = bool(node) and r.random() < 0.5
+        asked = Recovery(action, {partition: row.version}, node, erase, dry_run=False)
+        resets, where = cluster.checks.resets, (uid, partition)
+
+        def decide() -> None:
+            before = where in resets.decided
+            if action is RecoveryAction.RESET:
+                resets.decided.add(where)
+            answer = core.recover(uid, asked, process.now())
+            if answer.refusals and not before:
+                resets.decided.discard(where)
+            if not answer.refusals:
+                cluster.coverage.struck(f"person: {action.lower()}", [node] if node else [])
+            told = answer.refusals or [each.sentence for each in answer.partitions]
+            self._world.trace("user", f"{action} {node} {'erase' if erase else ''}: {told[0]}")
+
+        process.run(decide)
 
     # --- a refill --------------------------------------------------------------------------------
 
