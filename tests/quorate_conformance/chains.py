@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from quorate.facts.partition_row import Link, Reset
 from quorate.facts.topology import Voter
-from quorate.protocol.copies.gathering import awaited, left_by_links
+from quorate.protocol.copies.chain import awaited, left_by_links
 from quorate_conformance.case_files import Case
 
 _STORIES = {

@@ -8,7 +8,7 @@ from quorate.facts.time import Now
 from quorate.facts.topology import Holder
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.agent.agent_reports import AgentReports
-from quorate.protocol.copies import gathering
+from quorate.protocol.copies import chain
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.waiters import Waiter
 from quorate.protocol.copies.zone_copies import ZoneCopies
@@ -41,7 +41,7 @@ def chain_ignored() -> AbstractContextManager[None]:
 
 def chain_not_waited_for() -> AbstractContextManager[None]:
     """A survivor that restarted asks those that the resets left, and waits for none of them."""
-    return changed(gathering, "awaited", lambda reset, now, used: ())
+    return changed(chain, "awaited", lambda reset, now, used: ())
 
 
 def one_loss_counts_twice() -> AbstractContextManager[None]:

@@ -1,5 +1,6 @@
 """`quorate recover`: a person's decisions about partitions that do not help themselves."""
 
+from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote
 
@@ -104,7 +105,7 @@ def restart(
     _ask(zone, asked, server, folder)
 
 
-def _ask(zone: str, asked: Recovery, server: str | None, folder: str) -> None:
+def _ask(zone: str, asked: Recovery, server: str | None, folder: Path) -> None:
     """Have the operator do it; print what it did, or how to have it done."""
     api = parse_server(server, ClusterFolder(folder)) if server else dev_cluster(folder).api()
     body = msgspec.to_builtins(asked, str_keys=True)

@@ -76,10 +76,10 @@ def _space(copy: Copy | None, generation: int | None) -> Space | None:
 
 def _value(key: bytes, row: Row, *, is_whole: bool = False) -> Value:
     """Return the row for a tool.  `is_whole`: however long it is."""
-    kind, items, size = "none", (), 0
-    if row.value is not None:
-        size = len(row.value)
-        kind, items = _content(row.value, is_whole or size <= BYTES_MAX)
+    size = len(row.value) if row.value is not None else 0
+    if row.value is None:
+        return Value(key, row.counter, row.term, row.expires_at, "none", (), size)
+    kind, items = _content(row.value, is_whole or size <= BYTES_MAX)
     return Value(key, row.counter, row.term, row.expires_at, kind, items, size)
 
 

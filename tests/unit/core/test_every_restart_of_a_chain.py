@@ -7,14 +7,15 @@ voters activate a primary, it is asked whether that primary waits, and if not, w
 """
 
 from collections.abc import Collection, Iterator
-from itertools import chain, combinations
+from itertools import chain as joined
+from itertools import combinations
 from typing import NamedTuple
 
 import pytest
 
 from quorate.facts.partition_row import Link, Reset, majority
 from quorate.facts.topology import Voter
-from quorate.protocol.copies import gathering
+from quorate.protocol.copies import chain
 
 NODES = range(5)
 Content = tuple[int, ...]
@@ -33,7 +34,7 @@ class World(NamedTuple):
 
 def subsets(nodes: Collection[int], least: int, most: int) -> Iterator[frozenset[int]]:
     sizes = range(least, most + 1)
-    return map(frozenset, chain.from_iterable(combinations(sorted(nodes), n) for n in sizes))
+    return map(frozenset, joined.from_iterable(combinations(sorted(nodes), n) for n in sizes))
 
 
 def written(world: World) -> Iterator[World]:
@@ -80,7 +81,7 @@ def judge(world: World) -> None:
             continue
         used = {str(node): (world.holds[node] or (0,))[-1] for node in answered}
         ended = world.links[-1][0] if world.links else 0
-        if max(used[str(n)] for n in answered & world.voters) < ended and gathering.awaited(
+        if max(used[str(n)] for n in answered & world.voters) < ended and chain.awaited(
             reset, now, used
         ):
             continue

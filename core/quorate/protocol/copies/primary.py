@@ -15,7 +15,7 @@ from quorate.facts.lineage import Entry, Lineage
 from quorate.facts.partition_row import PartitionRow, Reset, quorum
 from quorate.facts.topology import Holder, Voter
 from quorate.facts.update_counter import check_primary_counter
-from quorate.protocol.copies import gathering
+from quorate.protocol.copies import chain, gathering
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.open_part import OpenPart
 from quorate.protocol.copies.role_state import (
@@ -240,9 +240,9 @@ class Primary(Waiting):
             return False
         ended = reset.links[-1].ended
         answers = [peer.answer for peer in self.voters.peers if peer.answer is not None]
-        return not any(answer.is_alive for answer in answers) and all(
-            gathering.lineage_of(each, by_use=True).last_term < ended for each in (copy, *answers)
-        )
+        used = [chain.lineage_of(copy, by_use=True).last_term]
+        used += [chain.lineage_of(answer, by_use=True).last_term for answer in answers]
+        return max(used) < ended and not any(answer.is_alive for answer in answers)
 
     def awaited(self) -> tuple[str, ...]:
         """Return nodes that a reset left, of which more must say what they hold; empty: none."""
@@ -250,12 +250,12 @@ class Primary(Waiting):
         if reset is None or not self.is_unproven:
             return ()
         alive = tuple(voter for voter in reset.others if not self._is_dead(voter))
-        used = {self.holder.node: gathering.lineage_of(self.copy, by_use=True).last_term}
+        used = {self.holder.node: chain.lineage_of(self.copy, by_use=True).last_term}
         for node, peer in self.peers.items():
             if peer.promised and peer.answer is not None:
-                used[node] = gathering.lineage_of(peer.answer, by_use=True).last_term
+                used[node] = chain.lineage_of(peer.answer, by_use=True).last_term
         reset = Reset(reset.term, alive, reset.links)
-        return gathering.awaited(reset, self.row.voters, used)
+        return chain.awaited(reset, self.row.voters, used)
 
     def others(self) -> list[tuple[str, Peer]]:
         """Return the copies that are asked although they do not vote, by node."""
