@@ -18,6 +18,7 @@ from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
 from quorate.planning.absence.disruption import Disruption
+from quorate.protocol.master.decisions.decide import recover
 from quorate.protocol.master.disruption import cluster_disruption, disruption_facts
 from quorate.protocol.master.migration_queue import MigrationQueue
 from quorate.protocol.master.node_registry import NodeRegistry
@@ -47,7 +48,6 @@ from quorate.protocol.metastore import DamagedRow, Key, NodeKey, ShardKey, Value
 from quorate.protocol.recovery import Recovery, RecoveryAnswer
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus
-from quorate.protocol.zone_master.recovery.by_person import recover
 from quorate.protocol.zone_master.zone_master import ZoneMaster
 
 PING_MS = 500
@@ -164,7 +164,7 @@ class Master:
         return self._nodes.forget(node, now)
 
     def recover(self, uid: str, asked: Recovery, now: Now) -> RecoveryAnswer:
-        """Do what a person decides about partitions of a zone; see by_person.py."""
+        """Do what a person decides about partitions of a zone; see decisions/decide.py."""
         answer = recover(self.zones[uid], asked, now)
         self.decide(now)
         return answer

@@ -3,7 +3,7 @@
 Source: IEP-131, phase 1: when `partitionDistributionResetTimeoutSeconds` have passed since the last
 loss, the voter with the freshest copy of those that have been there all the time is forced to be
 the only voter. The others keep their copies and become voters again by ordinary migrations. That is
-for HIGH_AVAILABILITY; in both modes a person can decide it (person_resets.py). docs/protocol.md,
+for HIGH_AVAILABILITY; in both modes a person can decide it (master/decisions). docs/protocol.md,
 section 7.
 """
 

@@ -9,13 +9,13 @@ from typing import assert_never
 
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
+from quorate.protocol.master.decisions.cancellations import judge_cancellation
+from quorate.protocol.master.decisions.reopenings import judge_reopening
+from quorate.protocol.master.decisions.resets import PersonReset
+from quorate.protocol.master.decisions.restarts import judge_restart
+from quorate.protocol.master.decisions.verdict import Verdict
 from quorate.protocol.recovery import PartitionAnswer, Recovery, RecoveryAction, RecoveryAnswer
 from quorate.protocol.zone_master.decide_partition import PartitionState
-from quorate.protocol.zone_master.recovery.cancel_migrations import judge_cancellation
-from quorate.protocol.zone_master.recovery.person_resets import PersonReset
-from quorate.protocol.zone_master.recovery.reopenings import judge_reopening
-from quorate.protocol.zone_master.recovery.restarts import judge_restart
-from quorate.protocol.zone_master.recovery.verdict import Verdict
 from quorate.protocol.zone_master.zone_master import ZoneMaster
 
 

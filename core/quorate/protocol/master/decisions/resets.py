@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from quorate.facts.partition_row import PartitionRow, is_quorum
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, Voter
+from quorate.protocol.master.decisions.verdict import IS_CHANGING, Verdict, verb
 from quorate.protocol.recovery import Recovery
 from quorate.protocol.zone_master import ownership
 from quorate.protocol.zone_master.decide_partition import PartitionState
 from quorate.protocol.zone_master.recovery.reset import Resets
-from quorate.protocol.zone_master.recovery.verdict import IS_CHANGING, Verdict, verb
 from quorate.protocol.zone_master.view.availability import voters_online
 from quorate.protocol.zone_master.zone_master import ZoneMaster
 

@@ -1,0 +1,1 @@
+"""What a person decides about partitions of a zone that do not help themselves."""
