@@ -187,6 +187,23 @@ def test_another_write_mode_counts_for_what_is_not_answered_yet() -> None:
     assert it.answered() == [waiter]
 
 
+def test_another_isolation_timeout_holds_at_once() -> None:
+    it = Serving()
+    it.leases.set_contact(NOW.boot_ms)
+    before = it.role.serving_until
+    it.replicas.set_record(msgspec.structs.replace(ZONE, isolation_ms=500))
+    assert it.role.serving_until == NOW.boot_ms + 500 < before
+    waiter = it.wrote(Waiter((b"k",), None, 0))
+    it.turn(Now(0, NOW.boot_ms + 500))
+    it.replicas.tick(Now(0, NOW.boot_ms + 550))
+    assert it.answered() == []
+
+    it.leases.set_contact(NOW.boot_ms + 550)
+    it.replicas.contact_renewed(Now(0, NOW.boot_ms + 600))
+
+    assert it.answered() == [waiter]
+
+
 def test_a_key_that_was_removed_may_be_watched_before_others_have_heard_of_it() -> None:
     it = Serving()
     it.wrote(Waiter((b"k",), None, 0))

@@ -363,7 +363,7 @@ def tick(zone: ZoneCopies, role: Primary, now: Now) -> None:
         role.gave_up_ms = lapsed_ms
         zone.give_up(role.take_clients())
     if role.answers_alone and role.waiters:  # perhaps the lease is back
-        zone.finished.answered.extend(role.advance(now.boot_ms))
+        zone.advance(role)
     if not role.is_quiet():
         step(zone, role, now)
     if not role.persisted:

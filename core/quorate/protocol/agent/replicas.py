@@ -90,7 +90,8 @@ class Replicas(ZoneCopies):
 
     def set_record(self, record: ZoneRecord) -> None:
         """Take in the zone's record; another write mode counts for all that is not answered yet."""
-        before, self.record = self.record, record
+        before = self.record
+        super().set_record(record)
         if before.write_mode is not record.write_mode:
             self.wake()
             for role in self.roles.values():
