@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from quorate_sim import (
+    alone_stories,
     chain_story,
     isolation_stories,
     lease_stories,
@@ -98,7 +99,11 @@ STORIES: dict[str, Callable[[], None]] = {
     "answered-while-isolated": (
         isolation_stories.what_the_others_acknowledge_too_late_is_not_answered
     ),
+    "change-of-primary-untold": (
+        alone_stories.what_only_the_primary_had_is_lost_with_it_and_that_is_announced
+    ),
     "contact-by-ping": isolation_stories.a_majority_that_hears_the_master_in_vain_stops_as_well,
+    "hand-over-forgets": alone_stories.a_hand_over_waits_until_others_have_what_was_acknowledged,
     "lease-forgotten": lease_stories.a_voter_that_restarts_reports_the_lease_it_has_forgotten,
     "lease-not-joint": lease_stories.a_lease_in_joint_mode_needs_the_new_voters_too,
     "rebuilt-with-one-set": rebuilt_story.who_is_left_lacks_what_was_answered,

@@ -2,32 +2,8 @@
 
 import pytest
 
-from quorate.facts.zone import WriteMode
-from quorate_sim.planted_resets import hand_over_forgets
-from quorate_sim.scenario import Scenario
-
-LEASE_MS = 1000
-RESET_MS = 1500
-
-
-def primary_sync(agents: int = 3, in_memory: bool = False, reset_ms: int = RESET_MS) -> Scenario:
-    """A zone of three copies."""
-    mode = WriteMode.PRIMARY_SYNC
-    return Scenario(agents, 3, in_memory, reset_ms=reset_ms, write_mode=mode)
-
-
-def written_alone(story: Scenario, key: bytes, value: bytes) -> str:
-    """Cut the primary off from the other copies; it acknowledges a write that only it has."""
-    primary, others = story.primary, story.backups()
-    story.cut(primary, off=tuple(name for name in story.cluster.agents if name != primary))
-    story.written(primary, key, value)
-    assert all(story.copy(name).lwm < story.copy(primary).lwm for name in others)
-    return primary
-
-
-def announced(story: Scenario) -> list[str]:
-    """What masters have announced as possibly lost."""
-    return [line for line in story.world.lines if "event DataLossAccepted" in line]
+from quorate_sim import alone_stories
+from quorate_sim.alone_stories import announced, primary_sync, written_alone
 
 
 @pytest.mark.parametrize("in_memory", [False, True])
@@ -51,21 +27,7 @@ def test_without_a_lease_nothing_is_acknowledged() -> None:
 
 
 def test_what_only_the_primary_had_is_lost_with_it_and_that_is_announced() -> None:
-    story = primary_sync()
-    story.written(story.primary, b"k", b"everybody has this")
-    story.run(500)
-    first = written_alone(story, b"k", b"only the primary has this")
-    story.crash(first)
-    second = story.wait_for_primary(first)
-    assert story.read(second, b"k") == b"everybody has this"
-    (told,) = announced(story)
-    assert "1 partitions (0) change their primary without a hand-over" in told
-    assert f"({first} > {second})" in told
-    story.heal()
-    story.start(first)
-    story.come_to_rest()
-    assert story.read(story.primary, b"k") == b"everybody has this"
-    assert story.cluster.checks.resets.lost == {("zone", 0): 1}
+    alone_stories.what_only_the_primary_had_is_lost_with_it_and_that_is_announced()
 
 
 def test_a_primary_that_is_back_at_once_has_lost_nothing() -> None:
@@ -94,29 +56,8 @@ def test_who_takes_over_asks_the_former_primary_for_what_only_it_has() -> None:
     assert story.cluster.checks.resets.lost == {}
 
 
-def hand_over(story: Scenario) -> None:
-    """The primary is drained; just before it hands over it acknowledges a write alone."""
-    first = story.primary
-    story.drain(first)
-    story.wait(lambda: story.role(first).joint is not None, "joint mode", step_ms=1)
-    assert story.primary == first
-    written_alone(story, b"k", b"1")
-    story.run(LEASE_MS // 2)
-    story.heal()
-    second = story.wait_for_primary(first)
-    assert story.read(second, b"k") == b"1"
-    story.come_to_rest()
-    assert not announced(story)
-    assert story.cluster.checks.resets.lost == {}
-
-
 def test_a_hand_over_waits_until_others_have_what_was_acknowledged() -> None:
-    hand_over(primary_sync(agents=4))
-
-
-def test_a_hand_over_that_forgets_acknowledged_writes_is_seen() -> None:
-    with hand_over_forgets(), pytest.raises(Exception, match=r"I-5|assert"):
-        hand_over(primary_sync(agents=4))
+    alone_stories.a_hand_over_waits_until_others_have_what_was_acknowledged()
 
 
 def test_a_lost_majority_narrows_to_the_primary_if_it_is_left() -> None:

@@ -8,6 +8,7 @@ from quorate_sim.planted import DEFECTS
 SEEDS = 300
 QUICK = (
     "acknowledge-before-majority",
+    "alone-without-lease",
     "answered-above-a-hole",
     "any-change-is-a-hand-over",
     "domains-ignored",
