@@ -54,4 +54,5 @@ KEPT = {
     71000367: "I-5 by the row of a reset, of which the line that began to serve had not heard",
     291225670076: "a write that needed every owner was answered by the next tick, at rest",
     5760000000408: "I-5 by all sets of a rebuilt row, where who answered knew but one of them",
+    203: "what a quorum held since an isolation was counted late, because no client waited",
 }

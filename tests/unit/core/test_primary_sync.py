@@ -204,6 +204,21 @@ def test_another_isolation_timeout_holds_at_once() -> None:
     assert it.answered() == [waiter]
 
 
+def test_what_a_quorum_holds_since_the_isolation_counts_when_it_is_over() -> None:
+    it = Serving()
+    it.replicas.set_record(msgspec.structs.replace(ZONE, isolation_ms=500))
+    it.leases.set_contact(NOW.boot_ms)
+    it.wrote(Waiter((b"k",), None, 0))
+    it.turn(NOW)
+    it.replicas.receive("b", Acks("uid", ((0, 3, 1),)), Now(0, NOW.boot_ms + 600))
+    assert it.role.acked == 0
+
+    it.leases.set_contact(NOW.boot_ms + 600)
+    it.replicas.contact_renewed(Now(0, NOW.boot_ms + 650))
+
+    assert it.role.acked == 1
+
+
 def test_a_key_that_was_removed_may_be_watched_before_others_have_heard_of_it() -> None:
     it = Serving()
     it.wrote(Waiter((b"k",), None, 0))

@@ -66,6 +66,7 @@ def _is_idle(role: Primary) -> bool:
         and not role.frozen
         and not role.waiters
         and not role.lasting
+        and role.acked >= copy.lwm
         and not role.parts
         and role.is_quiet()
         and role.announced == (copy.majority, copy.settled)

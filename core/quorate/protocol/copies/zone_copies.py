@@ -300,7 +300,8 @@ class ZoneCopies:
         self.now = now
         self.renew_own_leases()
         for role in self.roles.values():
-            if role.waiters:
+            if role.waiters or role.acked < role.copy.lwm:
+                self.wake()
                 self.advance(role)
 
     def set_record(self, record: ZoneRecord) -> None:
