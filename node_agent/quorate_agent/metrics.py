@@ -84,6 +84,18 @@ class AgentMetrics:
             ["zone"],
             registry=self.registry,
         )
+        self.aside = Gauge(
+            "quorate_set_aside_copies",
+            "Copies of which rows are set aside after resets",
+            ["zone"],
+            registry=self.registry,
+        )
+        self.aside_bytes = Gauge(
+            "quorate_set_aside_bytes",
+            "Bytes of keys and values that are set aside after resets",
+            ["zone"],
+            registry=self.registry,
+        )
         self.isolated = Gauge(
             "quorate_isolated",
             "1 while the zone is not served here: no operator had a report of this agent for its"
@@ -165,6 +177,9 @@ class AgentMetrics:
             self.copies.labels(name).set(copy_count(replicas))
             self.delta_copies.labels(name).set(replicas.delta_copies)
             self.storage_full.labels(name).set(bool(replicas.why_full))
+            aside, aside_bytes = replicas.count_aside()
+            self.aside.labels(name).set(aside)
+            self.aside_bytes.labels(name).set(aside_bytes)
             self.isolated.labels(name).set(replicas.is_isolated)
             for reason, count in replicas.full_reasons.items():
                 self.full_copies.labels(name, reason).set(count)

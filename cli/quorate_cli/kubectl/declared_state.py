@@ -29,6 +29,7 @@ UNKNOWN = (
     "full_copies",
     "full",
     "refusals",
+    "aside",
     "spread_violations",
     "placed",
     "intents",

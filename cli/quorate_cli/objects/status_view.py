@@ -202,6 +202,16 @@ def _reset_sentence(due_ms: int | None) -> str:
     return f"partitions without a majority narrow to what is left from {moment(due_ms)} on"
 
 
+def _aside_sentence(zone: ZoneStatus) -> str:
+    told = ", ".join(f"{node} {copies}" for node, (copies, _) in zone.aside.items())
+    whole = sum(copies for copies, _ in zone.aside.values())
+    used = size(sum(used for _, used in zone.aside.values()))
+    return (
+        f"rows of {whole} copies are set aside after resets ({told}; {used}):"
+        f" `quorate aside list {zone.name}`"
+    )
+
+
 def moment(wall_ms: int) -> str:
     """Return a wall time for people."""
     return datetime.fromtimestamp(wall_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
@@ -223,6 +233,8 @@ def _sentences(state: ClusterState) -> list[RenderableType]:
         lines += [Text(f"zone {zone.name}: {timer_sentence(each)}", BUSY) for each in zone.timers]
         if zone.data_loss:
             lines.append(Text(f"zone {zone.name}: {zone.data_loss}", BAD))
+        if zone.aside:
+            lines.append(Text(f"zone {zone.name}: {_aside_sentence(zone)}", BUSY))
         if zone.misfits and zone.misfits not in zone.sentence:
             lines.append(Text(f"zone {zone.name}: {zone.misfits}", BAD))
         for domain, count in zone.spread_violations:

@@ -79,6 +79,10 @@ class ProtocolSettings(msgspec.Struct, frozen=True, kw_only=True):
     log_age_max_ms: int = 3_600_000
     """Older updates are removed from the log even when there is room."""
 
+    aside_bytes_max: int = 1024**3
+    """Bytes of keys and values that an agent keeps aside after resets; a process takes a share of
+    its disk instead.  What is oldest is dropped first."""
+
     transfer_chunk_bytes: int = 256 * 1024
     """Size of one piece of a transfer: small enough not to delay the heartbeats behind it."""
 

@@ -94,6 +94,8 @@ class ZoneStatus(msgspec.Struct, frozen=True):
     lost_partitions: tuple[int, ...] = ()
     full: dict[str, str] = {}
     """Agent -> why it has no room for more of the zone.  Agents with room are left out."""
+    aside: dict[str, tuple[int, int]] = {}
+    """Agent -> of how many copies it has rows set aside after resets, and their bytes."""
     refusals: tuple[tuple[str, str], ...] = ()
     """(agent, reason) for agents that are online and cannot open the zone."""
     placed: bool = False

@@ -371,6 +371,8 @@ class ZoneStatus(Part):
     conditions: Conditions = Field(default_factory=list)
     timers: list[ZoneTimer] = Field(default_factory=list)
     """The timers that run, and what they will do."""
+    set_aside: dict[str, Integer] = Field(default_factory=dict)
+    """Agent -> of how many copies it has rows set aside, which a reset left."""
     placed_uid: Text = ""
     """The uid of this object once all its partitions have had owners.  After that it is never
     placed anew, even if its PartitionTables are lost."""

@@ -46,6 +46,7 @@ class DiskRoom:
         self._looked_s = float("-inf")
         self._is_low = False
         self._is_short = False
+        self.size = 0
         self.free = 0
         self.reserve = 0
 
@@ -82,10 +83,8 @@ class DiskRoom:
             return
         self._looked_s = now
         disk = os.statvfs(self._folder)
-        self.free = disk.f_bavail * disk.f_frsize
-        self.reserve = (
-            reserve_of(disk.f_blocks * disk.f_frsize) if self._told is None else self._told
-        )
+        self.size, self.free = disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize
+        self.reserve = reserve_of(self.size) if self._told is None else self._told
         self._is_low = _is_below(self.free, self.reserve, self._is_low)
         self._is_short = _is_below(self.free, min(SHORT, self.reserve // 2), self._is_short)
 

@@ -18,6 +18,7 @@ from quorate.facts.topology import STORAGE_PROFILES
 from quorate.planning.target.label_selector import NAME, VALUE
 from quorate_agent.clients.memory import SETTING
 from quorate_agent.process.settings import (
+    ASIDE_SHARE,
     CLIENT_MEMORY_SHARE,
     GRACE_S,
     LINGER_IN_POD_S,
@@ -113,6 +114,7 @@ def settings_of(given: argparse.Namespace) -> AgentSettings:
         grace_s=given.grace_seconds,
         linger_s=given.linger_seconds,
         disk_reserve=given.disk_reserve,
+        aside_share=given.aside_share,
         external_port_offset=given.external_port_offset,
         told_external_host=given.announce_external_host or "",
         attributes=dict(given.attribute),
@@ -271,6 +273,14 @@ def _parser() -> argparse.ArgumentParser:
         " with -MISCONF; with less than 32Mi, or half of a smaller reserve, copies take no more"
         " updates (default: 5 %% of the disk, from 256Mi to 4Gi; of a small disk a sixth, at least"
         " 32Mi)",
+    )
+    parser.add_argument(
+        "--aside-share",
+        type=_share,
+        default=ASIDE_SHARE,
+        metavar="SHARE",
+        help="share of the data folder's disk for rows that resets have left: above it, the oldest"
+        " are dropped before their 24 hours (default: %(default)s)",
     )
     parser.add_argument(
         "--debug-commands", action="store_true", help="allow damaging a copy on purpose"

@@ -67,7 +67,9 @@ async def _run(
     loop.add_signal_handler(signal.SIGTERM, end_at_once)
     loop.add_signal_handler(signal.SIGINT, end_at_once)
     folder, stored = await asyncio.to_thread(_open, settings, secret, descriptors, probes, clock)
-    agent = Agent(settings, folder, stored, ProtocolSettings(), descriptors, secret.keys(), clock)
+    folder.disk.look()
+    protocol = ProtocolSettings(aside_bytes_max=int(folder.disk.size * settings.aside_share))
+    agent = Agent(settings, folder, stored, protocol, descriptors, secret.keys(), clock)
     probes.starts(agent.metrics.registry)
     leaving: list[asyncio.Task[None]] = []
 

@@ -8,6 +8,9 @@ from quorate.facts.topology import STORAGE_PROFILES
 CLIENT_MEMORY_SHARE = 0.2
 """Leaves most to data, the engine, and what large values need besides on their way to disk."""
 
+ASIDE_SHARE = 0.1
+"""Of the data folder's disk: they are of use for a day, and most disks are used for much more."""
+
 GRACE_S = 17.0
 """Ten seconds for others to take over primaries, as long as that takes under load; the rest for
 ending."""
@@ -28,6 +31,7 @@ class AgentSettings:
     - `peer_host`, `client_host`: where the agent listens; `told_…`: what others are told instead,
       an address, or a name that they look up each time; port 0: the port that it listens on.
     - `disk_reserve`: bytes kept free on the data folder's disk; None: by its size.
+    - `aside_share`: share of that disk for rows that resets have left.
     - `external_port_offset`: each zone also listens on its client port plus this, for clients that
       are told external addresses (0: it does not); `told_external_host`: the host of these, empty
       if the operator tells them.
@@ -57,6 +61,7 @@ class AgentSettings:
     grace_s: float = GRACE_S
     linger_s: float = 0.0
     disk_reserve: int | None = None
+    aside_share: float = ASIDE_SHARE
     external_port_offset: int = 0
     told_external_host: str = ""
     attributes: dict[str, str] = field(default_factory=dict)

@@ -126,6 +126,7 @@ def zone_status(
         ),
         placed_uid=zone.metadata.uid if observed.placed else zone.status.placed_uid,
         timers=[_timer(timer) for timer in observed.timers],
+        set_aside={node: copies for node, (copies, _) in observed.aside.items()},
     )
 
 

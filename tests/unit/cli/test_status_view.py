@@ -48,6 +48,16 @@ def test_an_agent_without_room_is_shown_with_its_folder() -> None:
     assert "zone books: agent agent-1 is full: /data/agent-1: 7 bytes left" in text
 
 
+def test_rows_that_are_set_aside_are_counted_with_the_command_that_lists_them() -> None:
+    zone = _zone(aside={"agent-1": (2, 900), "agent-3": (1, 4_200_000)})
+    said = " ".join(_text(StatusView().render([_state(zone)])).split())
+
+    assert (
+        "rows of 3 copies are set aside after resets (agent-1 2, agent-3 1; 4.2 MB):"
+        f" `quorate aside list {zone.name}`"
+    ) in said
+
+
 def test_agents_and_zones_are_listed() -> None:
     text = _text(StatusView().render([_state(_zone())]))
 

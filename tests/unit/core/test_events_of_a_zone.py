@@ -6,7 +6,7 @@ from quorate.facts.partition_row import committed_row
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.master.master import Master
 from quorate.protocol.messages.events import MEANINGS, Event, Reason
-from quorate.protocol.messages.master import AgentReport, CopyReport, Inventory
+from quorate.protocol.messages.master import AgentReport, AsideReport, CopyReport, Inventory
 from quorate.protocol.settings import DEFAULTS
 from quorate_lone_master.world import LoneMaster
 
@@ -215,6 +215,21 @@ def test_of_an_agent_that_has_left_nobody_knows_whether_it_has_room() -> None:
     world.master.receive("b", AgentReport(1, full={"uid-1": "/data: 0 bytes left"}), world.now)
     world.kill("b")
     assert world.status(ZONE).full == {}
+
+
+def test_rows_that_agents_have_set_aside_are_counted_and_told_when_dropped_early() -> None:
+    world = LoneMaster(ZONE)
+    world.events.clear()
+    for dropped in (1, 1, 3, 0, 1):  # a new process of the agent counts anew
+        report = AgentReport(1, aside={"uid-1": AsideReport(2, 900, dropped)})
+        world.master.receive("b", report, world.now)
+        assert world.status(ZONE).aside == {"b": (2, 900)}
+    world.write()
+    assert [said[:36] for said in world.said(Reason.ASIDE_DROPPED)] == [
+        f"agent b has dropped rows of {count} copies" for count in (1, 2, 1)
+    ]
+    world.kill("b")
+    assert world.status(ZONE).aside == {}
 
 
 def test_the_catalogue_is_in_the_documents_word_by_word() -> None:

@@ -15,6 +15,7 @@ from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.agent.agent_reports import AgentReports
+from quorate.protocol.agent.aside_limit import AsideLimit
 from quorate.protocol.agent.masterships import why_not_believed, why_not_obeyed
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.agent.turn import Turn
@@ -149,7 +150,10 @@ class AgentCore:
         self.zones: dict[str, Replicas] = {}
         self._awake = ZonesAwake(self.zones, self.leases, now)
         self.awake = self._awake.awake
-        self._reports = AgentReports(self.zones, self.awake, self.leases, settings, now)
+        self._aside = AsideLimit(self.zones, settings)
+        self._reports = AgentReports(
+            self.zones, self.awake, self.leases, settings, self._aside, now
+        )
         self.members: dict[str, NodeRecord] = {}
         self.registered = False
         self.informed = False
@@ -494,6 +498,7 @@ class AgentCore:
                     self._sends.append((node, self.leases.heartbeat(node, now)))
         if self._summaries_due:
             self._tell_summaries()
+        self._aside.tick(now)
         self._awake.tick(now)
 
     def flush(self, now: Now) -> Flushed:

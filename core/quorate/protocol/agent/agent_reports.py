@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping
 
 from quorate.facts.time import Now
 from quorate.protocol.agent.activation import TROUBLE_AFTER_MS
+from quorate.protocol.agent.aside_limit import AsideLimit
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.leases import Leases
-from quorate.protocol.messages.master import AgentReport, MasterPing, Trouble
+from quorate.protocol.messages.master import AgentReport, AsideReport, MasterPing, Trouble
 from quorate.protocol.settings import ProtocolSettings
 
 TROUBLES_MAX = 500
@@ -35,9 +36,11 @@ class AgentReports:
         awake: Mapping[str, Replicas],
         leases: Leases,
         settings: ProtocolSettings,
+        aside: AsideLimit,
         now: Now,
     ) -> None:
         """`zones`, `awake`: all open zones and those that are not at rest, by uid."""
+        self._aside = aside
         self._zones = zones
         self._awake = awake
         self._leases = leases
@@ -61,6 +64,11 @@ class AgentReports:
             self._unreached(others, now),
             {uid: zone.why_full for uid, zone in self._zones.items() if zone.why_full},
             {uid: partitions for uid, partitions in named if partitions},
+            {
+                uid: AsideReport(*zone.count_aside(), self._aside.dropped.get(uid, 0))
+                for uid, zone in self._zones.items()
+                if zone.aside or uid in self._aside.dropped
+            },
         )
 
     def forget_sent(self) -> None:

@@ -139,7 +139,9 @@ class Upkeep:
         zone = self._zone
         for partition in list(zone.aside):
             copy = zone.copies[partition]
-            if copy.drop_aside(now.wall_ms - ASIDE_KEPT_MS):
+            since_ms = now.wall_ms - ASIDE_KEPT_MS
+            if old := [each for each in copy.kept_rows if each.since_ms <= since_ms]:
+                copy.drop_aside(old)
                 zone.touch(copy)
             if not copy.kept_rows:
                 zone.aside.discard(partition)

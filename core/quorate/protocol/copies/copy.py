@@ -10,7 +10,7 @@ value that only this copy had.  Source: docs/protocol.md, sections 2, 4 and 5.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from heapq import heappush
 from itertools import repeat
 
@@ -287,15 +287,12 @@ class Copy(UpdateCounter):
             self.kept_rows += (aside,)
             write_kept_rows(self.storage, self.partition, self.kept_rows)
 
-    def drop_aside(self, since_ms: int) -> bool:
-        """Remove what was set aside at the wall time `since_ms` or before; return whether any."""
-        old = tuple(each for each in self.kept_rows if each.since_ms <= since_ms)
-        for each in old:
+    def drop_aside(self, dropped: Collection[KeptRows]) -> None:
+        """Remove these rows that were set aside."""
+        for each in dropped:
             self.storage.drop_space(self.partition, each.generation)
-        if old:
-            self.kept_rows = tuple(each for each in self.kept_rows if each not in old)
-            write_kept_rows(self.storage, self.partition, self.kept_rows)
-        return bool(old)
+        self.kept_rows = tuple(each for each in self.kept_rows if each not in dropped)
+        write_kept_rows(self.storage, self.partition, self.kept_rows)
 
     def _drop_half_copy(self) -> None:
         """Remove the rows of an interrupted full copy, perhaps of an earlier process."""

@@ -178,6 +178,11 @@ class ZoneCopies:
         if copy.kept_rows:
             self.aside.add(copy.partition)
 
+    def count_aside(self) -> tuple[int, int]:
+        """Return of how many copies rows are set aside, and their bytes."""
+        kept = [each for partition in self.aside for each in self.copies[partition].kept_rows]
+        return len(kept), sum(each.bytes for each in kept)
+
     # --- copies ----------------------------------------------------------------------------------
 
     def copy_of(self, partition: int) -> Copy:

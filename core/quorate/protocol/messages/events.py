@@ -38,6 +38,7 @@ class Reason(enum.StrEnum):
     OWNERSHIP_LOST = "OwnershipLost"
     REBUILD_WAITS = "RebuildWaits"
     OWNERSHIP_REBUILT = "OwnershipRebuilt"
+    ASIDE_DROPPED = "AsideDropped"
     ROW_SET_ASIDE = "RowSetAside"
     ROW_REPAIRED = "RowRepaired"
     RECORD_RESTORED = "RecordRestored"
@@ -72,6 +73,7 @@ MEANINGS: Mapping[Reason, str] = {
     Reason.OWNERSHIP_LOST: "stored rows are missing, or older than the agents': they are rebuilt",
     Reason.REBUILD_WAITS: "rows cannot be rebuilt yet; names the agents that must report first",
     Reason.OWNERSHIP_REBUILT: "all missing rows are rebuilt",
+    Reason.ASIDE_DROPPED: "an agent dropped rows that a reset left before their time, for room",
     Reason.ROW_SET_ASIDE: "a partition's stored row is invalid: nothing is decided for it",
     Reason.ROW_REPAIRED: "the partition's stored row is valid again, or was removed",
     Reason.RECORD_RESTORED: "another client deleted or changed a stored object: it was restored",

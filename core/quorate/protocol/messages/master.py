@@ -197,6 +197,17 @@ class Trouble(msgspec.Struct, frozen=True, array_like=True):
     since_ms: int
 
 
+class AsideReport(msgspec.Struct, frozen=True, array_like=True):
+    """What an agent has set aside of a zone after resets: of how many copies, and their bytes.
+
+    `dropped`: how often such rows were dropped before their time, since the process started.
+    """
+
+    copies: int = 0
+    bytes: int = 0
+    dropped: int = 0
+
+
 class AgentReport(msgspec.Struct, frozen=True, array_like=True, tag=23):
     """Reply to MasterPing: stuck partitions, and other state of the agent.
 
@@ -204,6 +215,7 @@ class AgentReport(msgspec.Struct, frozen=True, array_like=True, tag=23):
       least one direction
     - `full`: zone uid -> why there is no room for more of the zone
     - `refilling`: zone uid -> partitions whose copies here are being refilled
+    - `aside`: zone uid -> what is set aside, of zones of which there is any, or was
     """
 
     sequence: int
@@ -212,6 +224,7 @@ class AgentReport(msgspec.Struct, frozen=True, array_like=True, tag=23):
     unreached: tuple[str, ...] = ()
     full: dict[str, str] = {}
     refilling: dict[str, tuple[int, ...]] = {}
+    aside: dict[str, AsideReport] = {}
 
 
 class CaughtUp(msgspec.Struct, frozen=True, array_like=True, tag=24):

@@ -10,7 +10,7 @@ from quorate.planning.queue.choose_migrations import QueuedMigration
 from quorate.planning.queue.retries import MigrationRetries
 from quorate.planning.steps.preview import Preview
 from quorate.protocol.members.cluster import Cluster
-from quorate.protocol.members.full_storages import FullStorages
+from quorate.protocol.members.reported_storages import ReportedStorages
 from quorate.protocol.members.zone_ports import ZonePorts
 from quorate.protocol.messages.events import Reason
 from quorate.protocol.messages.master import (
@@ -72,7 +72,7 @@ class ZoneMaster(Zone):
         self._moved = Moved()
         self._events = ZoneEvents(cluster, self)
         self.reports = PartitionReports(self, self._events, cluster.settings.lease_ms)
-        self._full = FullStorages(cluster, record.uid)
+        self._storages = ReportedStorages(cluster, record.uid)
         self._recovery = ZoneRebuild(cluster, self, self._drop_row)
         self._all_placed = False
         self.view = ZoneView(
@@ -83,7 +83,7 @@ class ZoneMaster(Zone):
             self.timers,
             self.resets,
             self._moved,
-            self._full,
+            self._storages,
         )
         self._placement = FirstPlacement(cluster, ports, self, self._rebalance, self.timers)
 
@@ -168,9 +168,8 @@ class ZoneMaster(Zone):
 
     def reported(self, node: str, report: AgentReport) -> None:
         """Take what an agent reports about this zone twice a second, except stuck primaries."""
-        why_full = report.full.get(self.record.uid, "")
-        if self._full.reported(node, why_full):
-            self._rebalance.note_room(node, has_room=not why_full)
+        if self._storages.reported(node, report):
+            self._rebalance.note_room(node, has_room=self._storages.has_room(node))
             self._cluster.migrations_due = True
         self._rebalance.note_refilling(node, report.refilling.get(self.record.uid, ()))
 

@@ -13,8 +13,8 @@ import msgspec
 from quorate.facts.partition_row import PartitionRow, is_quorum
 from quorate.facts.zone import ZoneRecord
 from quorate.planning.queue.retries import MigrationRetries
-from quorate.protocol.members.full_storages import FullStorages
 from quorate.protocol.members.membership import ZoneNodes
+from quorate.protocol.members.reported_storages import ReportedStorages
 from quorate.protocol.messages.events import LOST_NAMED_MAX
 from quorate.protocol.messages.master import TransferProgress
 from quorate.protocol.status import MigrationStatus, TimerStatus, ZoneStatus
@@ -101,7 +101,7 @@ class ZoneView:
         timers: HasTimers,
         resets: HasTimers,
         moved: Moved,
-        full: FullStorages,
+        storages: ReportedStorages,
     ) -> None:
         self._retries = retries
         self._parts = parts
@@ -110,7 +110,7 @@ class ZoneView:
         self._timers = timers
         self._resets = resets
         self._moved = moved
-        self._full = full
+        self._storages = storages
         self._known: ZoneStatus | None = None
         self._basis: object = None
         self._roles_of = -1
@@ -131,7 +131,8 @@ class ZoneView:
             self._rebalance.misfits(record),
             self._nodes.refusals(),
             self._nodes.holders(),
-            self._full.by_node(),
+            self._storages.full(),
+            self._storages.aside(),
             self._timers.running,
             self._resets.running,
             self._retries.stuck(record.uid),
@@ -151,7 +152,8 @@ class ZoneView:
         )
         return msgspec.structs.replace(
             status,
-            full=self._full.by_node(),
+            full=self._storages.full(),
+            aside=self._storages.aside(),
             placed=record.placed,
             rebuilding=record.recovering,
             ownership=ownership,

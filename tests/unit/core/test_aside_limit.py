@@ -1,0 +1,90 @@
+"""Of what resets have left on an agent the oldest is dropped, so that the rest fits; it is told."""
+
+import msgspec
+import pytest
+
+from quorate.protocol.agent import aside_limit
+from quorate.protocol.agent.aside_limit import PER_PARTITION_MAX, AsideLimit
+from quorate.protocol.copies.record import KeptRows, read_kept_rows
+from quorate.protocol.messages.master import AgentReport, AsideReport, MasterPing
+from quorate.protocol.settings import DEFAULTS
+from quorate.protocol.storage import Row
+from quorate_lone_agent.core import LoneAgent
+
+
+@pytest.fixture
+def agent(monkeypatch: pytest.MonkeyPatch) -> LoneAgent:
+    """An agent with two zones, and room for 100 bytes that are set aside."""
+    made = LoneAgent(2, monkeypatch)
+    settings = msgspec.structs.replace(DEFAULTS, aside_bytes_max=100)
+    made.core._aside = made.core._reports._aside = AsideLimit(made.core.zones, settings)
+    return made
+
+
+def set_aside(
+    agent: LoneAgent, uid: str, partition: int, generation: int, age_ms: int, size: int
+) -> None:
+    zone = agent.core.zones[uid]
+    copy = zone.copies[partition]
+    zone.storage.space(partition, generation).put(b"k", Row(1, 1, 0, b"v"))
+    since_ms = agent.now.wall_ms - age_ms
+    copy.kept_rows += (KeptRows(generation, since_ms, 2, 1, 1, 1, size),)
+    zone.note_aside(copy)
+    zone.touch(copy)
+
+
+def kept(agent: LoneAgent, uid: str, partition: int) -> list[int]:
+    return [each.generation for each in agent.core.zones[uid].copies[partition].kept_rows]
+
+
+def report(agent: LoneAgent) -> AgentReport:
+    agent.sent.clear()
+    agent.core.receive_from_master(MasterPing(1, 1), agent.now)
+    agent.turn()
+    (found,) = [message for _, message in agent.sent if isinstance(message, AgentReport)]
+    return found
+
+
+def test_what_fits_is_kept_and_told(agent: LoneAgent) -> None:
+    set_aside(agent, "zone-0", 0, 101, 3000, 60)
+    set_aside(agent, "zone-0", 1, 101, 2000, 40)
+    agent.pass_time(2 * aside_limit.CHECK_MS)
+
+    assert kept(agent, "zone-0", 0) == kept(agent, "zone-0", 1) == [101]
+    assert report(agent).aside == {"zone-0": AsideReport(2, 100, 0)}
+
+
+def test_the_oldest_of_all_zones_goes_first(agent: LoneAgent) -> None:
+    set_aside(agent, "zone-1", 0, 101, 3000, 30)
+    set_aside(agent, "zone-0", 0, 101, 2000, 60)
+    set_aside(agent, "zone-0", 0, 102, 1000, 41)
+    agent.pass_time(2 * aside_limit.CHECK_MS)
+
+    assert kept(agent, "zone-1", 0) == []
+    assert kept(agent, "zone-0", 0) == [102]
+    zone = agent.core.zones["zone-0"]
+    assert zone.storage.space(0, 101).get(b"k") is None
+    assert zone.storage.space(0, 102).get(b"k") is not None
+    assert [each.generation for each in read_kept_rows(zone.storage, 0)] == [102]
+    assert report(agent).aside == {
+        "zone-0": AsideReport(1, 41, 1),
+        "zone-1": AsideReport(0, 0, 1),
+    }
+
+
+def test_what_alone_does_not_fit_is_dropped(agent: LoneAgent) -> None:
+    set_aside(agent, "zone-0", 0, 101, 1000, 101)
+    agent.pass_time(2 * aside_limit.CHECK_MS)
+
+    assert kept(agent, "zone-0", 0) == []
+
+
+def test_a_partition_keeps_the_latest_few(agent: LoneAgent) -> None:
+    for number in range(PER_PARTITION_MAX + 3):
+        set_aside(agent, "zone-0", 0, 101 + number, 5000 - number, 0)
+    set_aside(agent, "zone-0", 1, 101, 9000, 0)
+    agent.pass_time(2 * aside_limit.CHECK_MS)
+
+    assert kept(agent, "zone-0", 0) == [101 + number for number in range(3, PER_PARTITION_MAX + 3)]
+    assert kept(agent, "zone-0", 1) == [101]
+    assert report(agent).aside == {"zone-0": AsideReport(PER_PARTITION_MAX + 1, 0, 3)}
