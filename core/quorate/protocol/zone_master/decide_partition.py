@@ -334,10 +334,14 @@ def _decide_stuck(
 
 
 def waits_for_left(row: PartitionRow, nodes: Nodes) -> bool:
-    """Return whether a primary may have to wait for copies that a reset left, which are away."""
-    return bool(row.reset and row.reset.links) and any(
-        nodes.gone(voter.node, voter.store) for voter in row.left_by_reset
-    )
+    """Return whether a primary may have to wait for copies that a reset left, which are away.
+
+    The survivor itself waits for none in the term that the reset began.
+    """
+    reset = row.reset
+    if reset is None or not reset.links or row.term == reset.term:
+        return False
+    return any(nodes.gone(voter.node, voter.store) for voter in reset.others)
 
 
 def _decide_activation(

@@ -92,7 +92,7 @@ def test_migrations_are_read_from_the_rows(kubectl: Kubectl, api: CannedApi) -> 
         "m", MigrationKind.MOVE, "agent-1", Holder("agent-3", "first", 1), AGENTS, after
     ))  # fmt: skip
     zone: Any = api.objects[f"{OURS}/zones/library"]["status"]
-    zone["migrations"] = {"running": 4, "queued": 2}
+    zone["migrations"] = {"running": 4, "queued": 2, "planned": 2}
     planned = "4 migrations are running, 2 are queued; planned: partition 1: a > b (planned)"
     zone["conditions"].append(condition("Rebalancing", "True", planned, "Migrating"))
 

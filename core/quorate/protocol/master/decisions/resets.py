@@ -12,7 +12,7 @@ from quorate.facts.topology import Holder, Voter
 from quorate.protocol.master.decisions.verdict import IS_CHANGING, Verdict, verb
 from quorate.protocol.recovery import Recovery
 from quorate.protocol.zone_master import ownership
-from quorate.protocol.zone_master.decide_partition import PartitionState
+from quorate.protocol.zone_master.decide_partition import PartitionState, waits_for_left
 from quorate.protocol.zone_master.recovery.reset import Resets
 from quorate.protocol.zone_master.view.availability import voters_online
 from quorate.protocol.zone_master.zone_master import ZoneMaster
@@ -39,7 +39,7 @@ class PersonReset:
         row, nodes = part.row, self._zone.nodes
         here = voters_online(row, nodes)
         has_quorum = is_quorum(row, here, nodes.dead_voters(row))
-        if has_quorum and not _waits_for_left(part):
+        if has_quorum and not self._waits_for_left(part):
             return Verdict(
                 f"a quorum of its voters is there ({', '.join(sorted(here))} of"
                 f" {', '.join(row.voter_nodes)}), so it needs no reset: `quorate status` says what"
@@ -59,6 +59,10 @@ class PersonReset:
         if has_quorum:
             after = ownership.without_links(after)
         return Verdict(sentence=f"{sentence}: {lost}", change=(after, why))
+
+    def _waits_for_left(self, part: PartitionState) -> bool:
+        """Return whether its primary waits for copies that a reset left, which may have more."""
+        return not part.serves and waits_for_left(part.row, self._zone.nodes)
 
     def _why_not_yet(self, part: PartitionState) -> str:
         zone, nodes, row = self._zone, self._zone.nodes, part.row
@@ -173,12 +177,6 @@ class PersonReset:
     def _position(self, node: str, row: PartitionRow) -> Position | None:
         report = self._zone.nodes.report(node, row.partition)
         return (report.last_term, report.lwm) if report is not None else None
-
-
-def _waits_for_left(part: PartitionState) -> bool:
-    """Return whether its primary waits for copies that a reset left, which may have more."""
-    reset = part.row.reset
-    return reset is not None and bool(reset.links) and not part.serves
 
 
 def _told(position: Position | None) -> str:

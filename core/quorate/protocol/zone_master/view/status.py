@@ -18,7 +18,7 @@ from quorate.protocol.members.reported_storages import ReportedStorages
 from quorate.protocol.messages.events import LOST_NAMED_MAX
 from quorate.protocol.messages.master import TransferProgress
 from quorate.protocol.status import MigrationStatus, TimerStatus, ZoneStatus
-from quorate.protocol.zone_master.decide_partition import PartitionState
+from quorate.protocol.zone_master.decide_partition import PartitionState, waits_for_left
 from quorate.protocol.zone_master.rebalance import Rebalance
 from quorate.protocol.zone_master.view.availability import (
     Availability,
@@ -315,10 +315,9 @@ def _without_quorum(record: ZoneRecord, rows: Sequence[PartitionRow], nodes: Zon
         elif not is_quorum(row, here, dead):
             away |= voters.difference(here, dead)
             waiting.append(row.partition)
-        elif row.reset is not None and row.reset.links:
-            absent = {v.node for v in row.left_by_reset if nodes.voter_holder(v) is None}
-            left |= absent
-            behind += [row.partition] if absent else []
+        elif waits_for_left(row, nodes):
+            left |= {v.node for v in row.left_by_reset if nodes.voter_holder(v) is None}
+            behind.append(row.partition)
     sentence = ""
     if stopped:
         again = "start one of these agents with its old folder, or " if record.persistent else ""
