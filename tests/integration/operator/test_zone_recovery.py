@@ -24,7 +24,7 @@ def road(road: Road) -> Road:
     for name in ("agent-2", "agent-3"):
         road.agents[name].kill()
     wait_until(
-        lambda: all({*row["replicas"]} <= {"agent-1", None} for row in _rows(road)),
+        lambda: all({*row["replicas"]} <= {"agent-1", ""} for row in _rows(road)),
         "the loss of both",
         60,
         road.logs,
