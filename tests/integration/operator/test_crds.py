@@ -345,7 +345,9 @@ def test_short_names_category_and_columns_work(kubectl: Kubectl, namespace: str)
         apply(kubectl, namespace, manifest)
 
     for short, header in {
-        "zn": "NAME CLUSTER PARTITIONS REPLICAS STORAGE AVAILABLE REPLICATED PHASE AGE",
+        "zn": (
+            "NAME CLUSTER PARTITIONS REPLICAS STORAGE AVAILABLE REPLICATED PENDING PLANNED PHASE AGE"
+        ),
         "stc": "NAME AGENTS READY MASTER AGE",
         "zrec": "NAME ZONE ACTION DRY RUN PHASE AGE",
         "pt": "NAME ZONE SHARD AGE",
