@@ -50,6 +50,28 @@ def _effect(call: Call, state: bytes | None) -> tuple[bool, bytes | None]:
             raise ValueError(other)
 
 
+_WHOLE_VALUES = {"get", "set", "del", "set if absent", "get and delete", "flush"}
+"""Commands that use a value as a whole, or only whether there is one."""
+_UNSEEN = b"(never read)"
+
+
+def _with_seen_values(calls: list[Call], first: bytes | None) -> tuple[list[Call], bytes | None]:
+    """The calls, and the first value, with one value for all that no answer shows.
+
+    They differ for nobody, so the search need not tell them apart.
+    """
+    if not {call.kind for call in calls} <= _WHOLE_VALUES:
+        return calls, first
+    seen = {None, *(call.result for call in calls if call.end is not None)}
+    alike = [
+        call
+        if call.value in seen or call.kind not in ("set", "set if absent")
+        else call._replace(value=_UNSEEN)
+        for call in calls
+    ]
+    return alike, first if first in seen else _UNSEEN
+
+
 class TooHard(Exception):
     """The search was given up: nothing is known."""
 
@@ -60,6 +82,8 @@ def check_key(calls: list[Call], first: bytes | None = None, bound: int = 400_00
     Answers the answered calls that no order explains: empty when the history is fine.
     """
     calls = sorted(calls, key=lambda call: (call.start, call.end is None, call.end or 0))
+    told = calls
+    calls, first = _with_seen_values(calls, first)
     must = 0
     for index, call in enumerate(calls):
         if call.end is not None:
@@ -86,6 +110,7 @@ def check_key(calls: list[Call], first: bytes | None = None, bound: int = 400_00
         # A call may be next when no other call that is not done ended before it started.
         earliest: int | None = None
         choices: list[tuple[int, int, bytes | None]] = []
+        alike: set[tuple[str, bytes | None]] = set()
         for index in range(low, len(calls)):
             call = calls[index]
             if earliest is not None and call.start > earliest:
@@ -96,9 +121,14 @@ def check_key(calls: list[Call], first: bytes | None = None, bound: int = 400_00
             if end is not None and (earliest is None or end < earliest):
                 earliest = end
             fits, after = _effect(call, state)
+            if end is None:
+                # Of alike calls the earliest will do, and one without an effect may be left out.
+                if after == state or (call.kind, call.value) in alike:
+                    continue
+                alike.add((call.kind, call.value))
             if fits:
                 choices.append((done | 1 << index, low, after))
         # Answered calls first, early ends first: unknown outcomes are rarely needed.
         choices.sort(key=lambda choice: bool(choice[0] & ~done & must))
         stack += choices
-    return [call for index, call in enumerate(calls) if must >> index & 1 and not best >> index & 1]
+    return [call for index, call in enumerate(told) if must >> index & 1 and not best >> index & 1]
