@@ -106,12 +106,19 @@ class Clients:
         self.given_up = 0
         self.stopped = False
         self._open: dict[int, tuple[Op, AgentProcess]] = {}
+        self._unheard: dict[int, Op] = {}
         self._number = 0
 
     @property
     def open(self) -> list[tuple[Op, AgentProcess]]:
         """Commands an agent has taken and not answered."""
         return list(self._open.values())
+
+    @property
+    def in_flight(self) -> list[Op]:
+        """Commands of which the clients have no answer yet."""
+        taken = [*(op for op, _ in self._open.values()), *self._unheard.values()]
+        return [op for op in taken if op.outcome == "open"]
 
     def start(self) -> None:
         """All clients begin."""
@@ -217,7 +224,10 @@ class Clients:
         if self.world.chance(self.cluster.lost_answers):
             outcome = "unknown"
 
+        self._unheard[op.number] = op
+
         def hear() -> None:
+            del self._unheard[op.number]
             if op.outcome == "open":
                 self._end(op, outcome, result)
 

@@ -298,7 +298,8 @@ class Cluster:
             self.world.time_us + 30_000 * MS, lambda: all(op.outcome == "ok" for op in reads)
         ):
             raise InvariantError(f"a last read has no answer: {reads}")
-        self.checks.check_history(self.clients.history)
+        # Commands that were sent again after the rest may have happened as well.
+        self.checks.check_history([*self.clients.history, *self.clients.in_flight])
         # Meanwhile another migration may have begun, and a list's primary have frozen for it.
         self._come_to_rest()
         self.transactors.check()

@@ -45,6 +45,7 @@ class ResetChecks:
         self._may_lose_nothing: set[Where] = set()
         self._adopted: dict[Where, int] = {}
         self._adopted_us: dict[Where, int] = {}
+        self._activated: dict[Where, int] = {}
         self._announced: set[tuple[Where, int]] = set()
         self._changed: dict[Where, list[int]] = defaultdict(list)
 
@@ -86,13 +87,17 @@ class ResetChecks:
             if stores.get(voter.node) == voter.store and voter.node not in refusing
         ]
         waits = where in self.decided and old.reset is not None and old.reset.links
-        if is_quorum(old, there, dead) and not waits:
+        # The primary could not take over what a copy has that a reset left: that one goes on.
+        is_blocked = self._activated.get(where, 0) < old.term and any(
+            voter in old.left_by_reset for voter in row.voters
+        )
+        if is_quorum(old, there, dead) and not waits and not is_blocked:
             raise InvariantError(f"reset: {there} were a majority of {old}, which became {row}")
         self._check_isolated(uid, old, known, dead)
         allowed = {*old.voters}
         if old.destination is not None:
             allowed |= {Voter(old.destination.node, old.destination.store)}
-        if len(dead) == len(old.voters) or where in self.decided:
+        if len(dead) == len(old.voters) or where in self.decided or is_blocked:
             allowed |= {*old.left_by_reset}
         if len(row.voters) != 1 or row.voters[0] not in allowed:
             raise InvariantError(f"reset: {old} became {row}")
@@ -174,6 +179,7 @@ class ResetChecks:
         term.  `answered_in`: counter -> the term in which it was answered.
         """
         reset, copy = role.row.reset, role.copy
+        self._activated[where] = role.term
         lost = [
             counter
             for counter, term in acknowledged.items()

@@ -346,7 +346,8 @@ def test_short_names_category_and_columns_work(kubectl: Kubectl, namespace: str)
 
     for short, header in {
         "zn": (
-            "NAME CLUSTER PARTITIONS REPLICAS STORAGE AVAILABLE REPLICATED PENDING PLANNED PHASE AGE"
+            "NAME CLUSTER PARTITIONS REPLICAS STORAGE AVAILABLE REPLICATED PENDING PLANNED PHASE"
+            " AGE"
         ),
         "stc": "NAME AGENTS READY MASTER AGE",
         "zrec": "NAME ZONE ACTION DRY RUN PHASE AGE",
