@@ -367,6 +367,11 @@ class ZoneNodes:
         agent = self._agents.get(node)
         return -1 if agent is None else agent.asked_ms
 
+    def heard_ms(self, node: str) -> int:
+        """Return when `node` was last heard (boot ms); -1: it is not known."""
+        agent = self._agents.get(node)
+        return agent.heard_ms if agent is not None else -1
+
     def is_registered(self, node: str) -> bool:
         """Return whether the metastore holds a registration of `node`."""
         agent = self._agents.get(node)

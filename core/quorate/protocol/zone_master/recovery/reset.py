@@ -188,6 +188,10 @@ class Resets:
         remained = [voter for voter in there if nodes.unchanged_ms(voter, now) >= lost_ms]
         if not there and all(map(nodes.is_dead, row.voters)):
             remained = [v for v in row.left_by_reset if nodes.voter_holder(v) is not None]
+        # Agents answer only the newest master. One that another has followed loses all of them, and
+        # hears from none after the first.
+        lost_at_ms = now.boot_ms - lost_ms
+        remained = [voter for voter in remained if nodes.heard_ms(voter.node) > lost_at_ms]
         if not remained:
             return None
         left_ms = max(self._zone.record.reset_ms - lost_ms, self.may_serve_ms(lost, now))
