@@ -71,7 +71,7 @@ PARKED_TICK_S = 0.01
 """The tick while clients wait for something that no message announces: it bounds their delay."""
 
 MEASURE_S = 1.0
-"""Measuring looks at every copy; nobody reads metrics more often."""
+"""How often the disk and the processor are looked at."""
 
 SYNC_THREADS = 32
 """For all zones together, started on demand: more syncs than a disk does at a time."""
@@ -149,6 +149,13 @@ class Agent(BaseHandler):
         self._loop.set_exception_handler(self._unhandled)
         believed = settings.believe_term
         self.core = AgentCore(self._hello(), self, self._protocol, self._now(), believed)
+        self.metrics.observe(
+            self.core.zones.values,
+            lambda: self._master is not None,
+            self.links.counters,
+            self.folder.disk,
+            self._memory,
+        )
         self.peer_port = await self.links.listen(settings.peer_host, settings.peer_port)
         self.folder.write_address(settings.peer_host, self.peer_port, admin_port)
         if not await self._ports.look_up():
@@ -517,11 +524,7 @@ class Agent(BaseHandler):
                 late_s = 0.0
                 for runtime in self._runtimes.values():
                     runtime.room.look(measured)
-                self.metrics.measure(
-                    self.core.zones.values(), self.links.counters, self.folder.disk
-                )
                 self._sync_record.note()
-                self.metrics.measure_clients(self._memory)
                 if self._memory.has_to_give_back():
                     self._loop.run_in_executor(None, give_back)
             pause_s = PARKED_TICK_S if self._has_waiting() else TICK_S

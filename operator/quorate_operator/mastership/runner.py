@@ -502,7 +502,7 @@ class Runner:
         self.has_failed = True
         self._end(f"stopped by a defect: {type(error).__name__}: {error}")
         self._metrics.master_defects.labels(self._namespace, self._name).inc()
-        self._metrics.events.labels(self._namespace, "", Reason.MASTER_FAILED).inc()
+        self._metrics.count_events(self._namespace, "", Reason.MASTER_FAILED)
         self._on_event(Event("", None, Reason.MASTER_FAILED, self.problem, "Warning"))
         self._on_defect(f"cluster {self.cluster}: {self.problem}")
 
@@ -560,7 +560,7 @@ class Runner:
         for alike in gather(events):
             first = alike[0]
             zone = names.get(first.zone, first.zone)
-            self._metrics.events.labels(self._namespace, zone, first.reason).inc(len(alike))
+            self._metrics.count_events(self._namespace, zone, first.reason, len(alike))
             level = logging.WARNING if first.kind == "Warning" else logging.INFO
             level = logging.DEBUG if first.reason in ROUTINE else level
             about = {

@@ -1,4 +1,7 @@
-"""The operator's Prometheus metrics.  No per-partition labels: sizes must stay bounded."""
+"""The operator's Prometheus metrics.  No per-partition labels: sizes must stay bounded.
+
+docs/metrics.md is generated from these definitions.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -6,6 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from quorate.protocol.messages.events import Reason
 from quorate.protocol.status import ClusterStatus, ZoneStatus
 from quorate_operator import names
 
@@ -20,7 +24,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.is_master = Gauge(
             names.METRIC_IS_MASTER,
-            "1 while this process may write ownership",
+            "1 while this process may write ownership: it leads, and its lease has not lapsed",
             registry=self.registry,
         )
         self.writes = Counter(
@@ -37,13 +41,13 @@ class Metrics:
         )
         self.events = Counter(
             names.METRIC_EVENTS,
-            "Events by zone (empty: of the cluster) and reason (docs/events.md)",
+            "Events by zone (empty: of the cluster) and reason",
             ["namespace", "zone", "reason"],
             registry=self.registry,
         )
         self.refused_requests = Counter(
             names.METRIC_REFUSED_REQUESTS,
-            "Refused API requests: without the token, or from another origin",
+            "Requests to the operator's own API without the token, or from other web pages",
             registry=self.registry,
         )
         self.invariant_errors = Counter(
@@ -54,7 +58,7 @@ class Metrics:
 
         self.master_defects = Counter(
             names.METRIC_MASTER_DEFECTS,
-            "Masters that a defect ended; see the log",
+            "Masters that a defect ended; the log has the reason",
             ["namespace", "cluster"],
             registry=self.registry,
         )
@@ -78,10 +82,21 @@ class Metrics:
 
         self.api_requests = Counter(
             names.METRIC_API_REQUESTS,
-            "Requests to the API server by method and HTTP status (none: no answer)",
+            "Requests to the API server, the election's included, by method and HTTP status (none:"
+            " no answer)",
             ["method", "code"],
             registry=self.registry,
         )
+
+    def count_events(self, namespace: str, zone: str, reason: str, count: int = 1) -> None:
+        """Count events of a zone (empty: of the cluster).
+
+        Counts of lost data begin at 0 when a master begins to lead the zone: of a series that
+        begins at 1, Prometheus does not see that it has increased."""
+        if reason == Reason.ZONE_CREATED:
+            for loss in (Reason.DATA_LOSS_ACCEPTED, Reason.PARTITION_LOST, Reason.STARTED_EMPTY):
+                self.events.labels(namespace, zone, loss)
+        self.events.labels(namespace, zone, reason).inc(count)
 
     def observe_queue(self, length: Callable[[], int]) -> None:
         """Export `length`, of the queue of declared objects, with every scrape."""
@@ -97,7 +112,7 @@ class Metrics:
         """Export what /healthz judges by, with every scrape."""
         Gauge(
             names.METRIC_LEASE_AGE,
-            "Seconds since the last renewal of the lease began; 0: never held",
+            "Seconds since the last answered renewal of the lease began; 0: never held",
             registry=self.registry,
         ).set_function(lease_age_s)
         Gauge(
@@ -129,8 +144,8 @@ class _WatchAges(Collector):
         """Return one sample for each kind that is watched."""
         family = GaugeMetricFamily(
             names.METRIC_WATCH_AGE,
-            "Seconds since a watch of the API server last received anything; namespace: the watched"
-            " one, empty: all",
+            "Seconds since the watch of a kind last showed a sign of life, at most about 60 while"
+            " all is well; namespace: the watched one, empty: all namespaces, or Nodes",
             labels=["namespace", "kind"],
         )
         for watch, age_s in self._ages_s().items():
@@ -153,9 +168,15 @@ class _Observed(Collector):
         in_cluster = ["namespace", "cluster"]
         in_zone = [*in_cluster, "zone"]
         term = GaugeMetricFamily(names.METRIC_MASTER_TERM, "Term of the master", labels=in_cluster)
-        nodes = GaugeMetricFamily(names.METRIC_NODES, "Agents", labels=[*in_cluster, "state"])
+        nodes = GaugeMetricFamily(
+            names.METRIC_NODES,
+            "Agents by state: Online, Offline, Draining, Leaving, Cordoned",
+            labels=[*in_cluster, "state"],
+        )
         partitions = GaugeMetricFamily(
-            names.METRIC_PARTITIONS, "Partitions", labels=[*in_zone, "state"]
+            names.METRIC_PARTITIONS,
+            "Partitions by state: available, degraded (copies are missing), unavailable",
+            labels=[*in_zone, "state"],
         )
         unavailable = GaugeMetricFamily(
             names.METRIC_UNAVAILABLE,
@@ -163,11 +184,13 @@ class _Observed(Collector):
             labels=[*in_zone, "state"],
         )
         migrations = GaugeMetricFamily(
-            names.METRIC_MIGRATIONS, "Running and queued migrations", labels=[*in_zone, "state"]
+            names.METRIC_MIGRATIONS,
+            "Migrations under way: running, queued",
+            labels=[*in_zone, "state"],
         )
         ended = CounterMetricFamily(
             names.METRIC_MIGRATIONS_ENDED,
-            "Migrations since this master began",
+            "Migrations since this master began, by outcome: done, failed, cancelled",
             labels=[*in_zone, "outcome"],
         )
         moved = CounterMetricFamily(
@@ -180,6 +203,21 @@ class _Observed(Collector):
         )
         full = GaugeMetricFamily(
             names.METRIC_FULL_AGENTS, "Agents without room for more of the zone", labels=in_zone
+        )
+        refusing = GaugeMetricFamily(
+            names.METRIC_REFUSING_AGENTS,
+            "Agents that are online and cannot open the zone",
+            labels=in_zone,
+        )
+        stuck = GaugeMetricFamily(
+            names.METRIC_STUCK_MIGRATIONS,
+            "Migrations that failed at least three times in succession and are tried again",
+            labels=in_zone,
+        )
+        loss = GaugeMetricFamily(
+            names.METRIC_DATA_LOSS_ACCEPTED,
+            "1 after partitions narrowed to one copy, until all their copies are back",
+            labels=in_zone,
         )
         for namespace, cluster, status in self._clusters():
             term.add_metric([namespace, cluster], status.master_term)
@@ -200,7 +238,12 @@ class _Observed(Collector):
                 moved.add_metric(place, zone.bytes_moved)
                 wasted.add_metric(place, zone.bytes_wasted)
                 full.add_metric(place, len(zone.full))
-        return [term, nodes, partitions, unavailable, migrations, ended, moved, wasted, full]
+                refusing.add_metric(place, len({agent for agent, _ in zone.refusals}))
+                stuck.add_metric(place, len(zone.stuck))
+                loss.add_metric(place, bool(zone.data_loss))
+        about_agents = [full, refusing]
+        about_migrations = [migrations, stuck, ended, moved, wasted]
+        return [term, nodes, partitions, unavailable, *about_migrations, *about_agents, loss]
 
 
 def _partition_states(zone: ZoneStatus) -> list[tuple[str, int]]:

@@ -11,7 +11,6 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,8 +22,8 @@ from quorate_cluster.waiting import wait_until
 from quorate_control_plane.components import Component
 from quorate_control_plane.control_plane import ControlPlane
 from quorate_operator.kubernetes import EXIT_LOST
+from write_metrics import operator_metrics
 
-OPERATOR_DOC = Path(__file__).parents[3] / "docs" / "operator.md"
 pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(400)]
 
 CRASH_S_MAX = 15.0
@@ -237,8 +236,7 @@ def test_every_metric_of_the_operator_is_told_and_says_what_happens(road: Road) 
     road.wait_zone(**QUIET)
 
     told = road.metrics("operator-a")
-    table = OPERATOR_DOC.read_text().partition("## Metrics")[2].partition("\n## ")[0]
-    documented = {*re.findall(r"^\| `(quorate_\w+)", table, re.MULTILINE)}
+    documented = {each.name for each in operator_metrics()}
     text = road.asked("operator-a", "metrics")[1]
     kinds = re.findall(r"^# TYPE (quorate_\w+)", text, re.MULTILINE)
     assert {name for name in kinds if not name.endswith("_created")} == documented

@@ -17,6 +17,8 @@ from quorate_cluster.processes import Agent, asked, environment, python
 from quorate_cluster.routing import ports_of_slots
 from quorate_cluster.waiting import wait_until
 from quorate_control_plane.ports import free_ports
+from quorate_documented.metrics import families
+from write_metrics import agent_metrics
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
@@ -55,7 +57,11 @@ def test_an_agent_is_ready_from_when_it_takes_part_until_it_is_told_to_end(
     cluster.apply_zone("z", partitions=16)
     in_zone = (200, "serves 1 zones\n")
     wait_until(lambda: all(each.asked("/readyz") == in_zone for each in agents), "readiness")
+    assert first.metrics("quorate_master_connected") == [1.0]
+    told = families(first.asked("/metrics")[1])
+    assert told == {each.name for each in agent_metrics()}
     cluster.operator.kill()
+    wait_until(lambda: first.metrics("quorate_master_connected") == [0.0], "the loss of a master")
     assert _is_ready(first), "zones go on while the operator is away"
     cluster.operator.start()
     cluster.wait_online()
