@@ -1,14 +1,17 @@
-"""Generate docs/metrics.md, every metric of agent and operator, or compare it (`--check`).
+"""Generate docs/metrics.md and docs/runbooks/README.md, or compare them (`--check`).
 
-From the definitions in the code: a metric that is not in the page cannot be served.
+Every metric of agent and operator, from the definitions in the code, and every alert, from the file
+that the chart makes a PrometheusRule of.
 """
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
 from prometheus_client import CollectorRegistry
 
 from quorate_agent.clients.memory import ClientMemory
@@ -19,6 +22,8 @@ from quorate_operator.process.metrics import Metrics
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "metrics.md"
+ALERTS = ROOT / "docs" / "runbooks" / "README.md"
+RULES = ROOT / "charts" / "quorate" / "files" / "alerts.yaml"
 AGENT_SOURCE = "node_agent/quorate_agent/metrics.py"
 OPERATOR_SOURCE = "operator/quorate_operator/process/metrics.py"
 
@@ -33,7 +38,7 @@ bytes. No label names a partition or a key: the number of series depends on the 
 agents only. Counters begin at 0 with their process, or as their meaning says. Beside many counters
 and histograms there is NAME`_created`, the time since when they count.
 
-[The chart](../charts/quorate/README.md) has a PodMonitor, annotations for scrapers, and alerts.
+[Alerts](runbooks/README.md) are made of them.
 
 ## Labels
 
@@ -52,6 +57,44 @@ sets `namespace` itself renames the label to `exported_namespace`, unless it is 
 labels, as the PodMonitor of the chart does.
 
 """
+
+_HEAD_OF_ALERTS = """# Alerts
+
+<!-- Written by `make metrics`: change charts/quorate/files/alerts.yaml, not this file. -->
+
+Each alert has a page: what it means, how to look, what to do. The examples are in the namespace `storage`, with a cluster `main` and a zone
+`books`. `kubectl quorate` has the commands of `quorate` for clusters on Kubernetes ([kubectl.md](../kubectl.md)).
+
+**With the Prometheus operator**, set these values of [the chart](../../charts/quorate/README.md):
+
+```yaml
+monitoring:
+  podMonitor: {enabled: true, labels: {release: prometheus}}
+  prometheusRule: {enabled: true, labels: {release: prometheus}}
+networkPolicy:
+  prometheus: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]
+```
+
+The labels are those by which your Prometheus chooses; `networkPolicy` matters with `networkPolicy.create` only.
+
+**Without it**, give [alerts.yaml](../../charts/quorate/files/alerts.yaml) to Prometheus as it is (`rule_files`), and scrape every 15 s, 30 s at
+most: port 8080 of operator and agents, with `honor_labels: true` for the operator. For scrapers that go by annotations:
+`monitoring.scrapeAnnotations: true` for the operator, and in the StorageCluster
+
+```yaml
+spec:
+  managed:
+    podTemplate:
+      annotations: {prometheus.io/scrape: "true", prometheus.io/port: "8080"}
+```
+
+Rules of the alerts are tested with promtool: each fires, resolves, and does not flap (`tests/unit/monitoring`). The validity of certificates is not
+among them: agents and operator use none.
+
+| alert | severity | says |
+| --- | --- | --- |
+"""  # noqa: E501
+_SERIES = re.compile(r"\{\{[^}]*\}\}")
 
 LABELS: Mapping[str, str] = {
     "cluster": "name of the StorageCluster",
@@ -136,17 +179,31 @@ def _names(labels: Iterable[str]) -> str:
     return ", ".join(f"`{label}`" for label in labels)
 
 
+def alerts() -> str:
+    """The list of alerts."""
+    rules = (
+        rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]
+    )
+    return _HEAD_OF_ALERTS + "".join(
+        f"| [{each['alert']}]({Path(each['annotations']['runbook_url']).name}) |"
+        f" {each['labels']['severity']} | {_SERIES.sub('…', each['annotations']['summary'])} |\n"
+        for each in rules
+    )
+
+
 def main() -> int:
     """Exit code 1 when --check finds a difference."""
-    parser = argparse.ArgumentParser(description="Write docs/metrics.md.")
+    parser = argparse.ArgumentParser(description="Write docs/metrics.md and the list of alerts.")
     parser.add_argument("--check", action="store_true", help="only compare")
-    if not parser.parse_args().check:
-        PAGE.write_text(page())
-        return 0
-    if not PAGE.exists() or PAGE.read_text() != page():
-        print(f"{PAGE}: not up to date: run make metrics")
-        return 1
-    return 0
+    is_check = parser.parse_args().check
+    stale = False
+    for path, text in ((PAGE, page()), (ALERTS, alerts())):
+        if not is_check:
+            path.write_text(text)
+        elif not path.exists() or path.read_text() != text:
+            print(f"{path}: not up to date: run make metrics")
+            stale = True
+    return 1 if stale else 0
 
 
 if __name__ == "__main__":

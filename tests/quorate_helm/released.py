@@ -21,6 +21,8 @@ from quorate_helm.build import helm_path
 from quorate_helm.chart import find, objects, render
 from quorate_owned.pod_processes import PodProcesses
 
+MONITORING = "monitoring.coreos.com/"
+
 
 class Released:
     """A namespace with the roles of the chart, operators that have them, and agents."""
@@ -120,13 +122,15 @@ class Released:
 
 def assert_taken(plane: ControlPlane, rendered: str) -> None:
     """Every object, and every field of it, is known to the API server.  Nothing is stored but the
-    account of the pod of `helm test`: that pod is made when a release is there."""
-    declared = objects(rendered)
+    account of the pod of `helm test`: that pod is made when a release is there.
+
+    Kinds of the Prometheus operator are not there."""
+    declared = [each for each in objects(rendered) if not each["apiVersion"].startswith(MONITORING)]
     pod = find(declared, "Pod")
     here = f"--namespace={pod['metadata']['namespace']}"
     plane.kubectl("create", "serviceaccount", pod["spec"]["serviceAccountName"], here)
     strict = ("--dry-run=server", "--validate=strict", "--output=name", "--filename=-")
 
-    taken = plane.kubectl("apply", *strict, stdin=rendered).stdout.split()
+    taken = plane.kubectl("apply", *strict, stdin=yaml.safe_dump_all(declared)).stdout.split()
 
     assert len(taken) == len(declared)

@@ -35,6 +35,14 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: test
 {{- end -}}
 
+{{- define "quorate.scrapeAnnotations" -}}
+{{- if .Values.monitoring.scrapeAnnotations -}}
+prometheus.io/scrape: "true"
+prometheus.io/port: "8080"
+prometheus.io/path: /metrics
+{{- end -}}
+{{- end -}}
+
 {{- define "quorate.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 app.kubernetes.io/name: quorate

@@ -1,4 +1,4 @@
-"""What the chart declares under four sets of values, and what values it refuses.
+"""What the chart declares under some sets of values, and what values it refuses.
 
 The folder `golden` has what it declared when somebody last looked at it, without the kinds:
 QUORATE_WRITE_GOLDEN=1 writes it anew.
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from quorate.wire.managed_agents import AgentStorage, ManagedAgents
 from quorate_helm.build import VERSIONS, helm_path
 from quorate_helm.chart import CHART, find, objects, render, run_helm, without_kinds
 from quorate_operator.kube.write_crds import crd_files
@@ -24,6 +25,7 @@ pytestmark = pytest.mark.needs("helm")
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
+_MANAGED = ManagedAgents(replicas=3, image="image", storage=AgentStorage(size="1Gi"))
 SETS = sorted(path.stem for path in (HERE / "values").glob("*.yaml"))
 EXAMPLE_ROLE = ROOT / "examples" / "operator-role.yaml"
 
@@ -179,9 +181,67 @@ def test_the_version_of_the_image_is_the_projects(helm: Path) -> None:
     assert container["image"] == f"quorate-operator:{line}"
 
 
+def test_nothing_is_declared_for_prometheus_unless_it_is_asked_for(helm: Path) -> None:
+    kinds = {each["kind"] for each in objects(render(helm))}
+
+    assert not kinds & {"PodMonitor", "PrometheusRule"}
+
+
+def test_prometheus_scrapes_the_pods_of_operator_and_agents_where_they_serve_metrics(
+    helm: Path,
+) -> None:
+    declared = objects(render(helm, *_values("monitored")))
+    operator = find(declared, "Deployment")["spec"]["template"]
+    (container,) = operator["spec"]["containers"]
+    agent = agent_pod.pod_template("main", _MANAGED, "agent-1", labels("main", "agent-1"), {}, "a")
+    (agents_container,) = agent["spec"]["containers"]
+
+    for name, pod, ports in (
+        ("quorate-operator", operator, container["ports"]),
+        ("quorate-agents", agent, agents_container["ports"]),
+    ):
+        monitor = find(declared, "PodMonitor", name)["spec"]
+        (endpoint,) = monitor["podMetricsEndpoints"]
+        assert monitor["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+        assert endpoint["port"] in {port["name"] for port in ports}
+        assert set(monitor.get("podTargetLabels", ())) <= set(pod["metadata"]["labels"])
+    (health,) = (port for port in container["ports"] if port["name"] == "health")
+    told = operator["metadata"]["annotations"]
+    assert told["prometheus.io/port"] == str(health["containerPort"])
+
+
+@pytest.mark.parametrize(
+    ("setting", "selector"),
+    [
+        ("scope.allNamespaces=false", None),
+        ("scope.allNamespaces=true", {"any": True}),
+        ("scope.namespaces={shop,blog}", {"matchNames": ["shop", "blog"]}),
+    ],
+)
+def test_agents_are_scraped_in_the_namespaces_that_are_served(
+    helm: Path, setting: str, selector: dict[str, Any] | None
+) -> None:
+    declared = objects(render(helm, "--set", f"monitoring.podMonitor.enabled=true,{setting}"))
+
+    monitor = find(declared, "PodMonitor", "quorate-agents")
+    assert monitor["spec"].get("namespaceSelector") == selector
+
+
+def test_alerts_are_those_of_the_file_and_link_to_the_published_pages(helm: Path) -> None:
+    text = (CHART / "files" / "alerts.yaml").read_text()
+    rule = find(objects(render(helm, *_values("monitored"))), "PrometheusRule")
+    unpublished = objects(render(helm, "--set", "monitoring.prometheusRule.enabled=true"))
+
+    wanted = text.replace("docs/runbooks/", "https://docs.example/runbooks/")
+    assert rule["spec"] == yaml.safe_load(wanted)
+    assert find(unpublished, "PrometheusRule")["spec"] == yaml.safe_load(text)
+
+
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
+        ("monitoring.podMonitor.interval=often", "interval"),
+        ("monitoring.prometheusRule.runbookUrl=runbooks", "runbookUrl"),
         ("image.digest=latest", "image"),
         ("operator.replicas=two", "replicas"),
         ("operator.replica=2", "replica"),

@@ -28,10 +28,12 @@ from quorate_lone_master.zone_status import status_of_zone
 from quorate_operator.process.health import add_health
 from quorate_operator.process.metrics import Metrics
 from write_metrics import (
+    ALERTS,
     LABELS,
     PAGE,
     Described,
     agent_metrics,
+    alerts,
     described,
     operator_metrics,
     page,
@@ -41,8 +43,9 @@ EVERY = [*agent_metrics(), *operator_metrics()]
 OTHER_UNITS = {"ms", "us", "milliseconds", "minutes", "hours", "kb", "mb", "mib", "percent"}
 
 
-def test_the_page_is_up_to_date() -> None:
+def test_the_pages_are_up_to_date() -> None:
     assert PAGE.read_text() == page(), "run make metrics"
+    assert ALERTS.read_text() == alerts(), "run make metrics"
 
 
 @pytest.mark.parametrize("metric", EVERY, ids=lambda metric: metric.name)
