@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 
 _ADOPTING, _SERVING = Stage.ADOPTING, Stage.SERVING
-NEWEST = 1 << 62
-"""A term above all others."""
 
 Where = tuple[str, int]
 """Zone and partition."""
@@ -346,6 +344,10 @@ class Checks:
                         f"term {older.term}"
                     )
 
+    def has_served(self, where: Where, term: int) -> bool:
+        """Whether a primary of this term, or of a later one, has served the partition."""
+        return self._served.get(where, (0, ""))[0] >= term
+
     def executed(self, agent: AgentProcess, uid: str, role: Primary) -> None:
         """I-4: nobody takes commands in an older term than one that was ever served."""
         term, label = self._served.get((uid, role.copy.partition), (0, ""))
@@ -361,10 +363,9 @@ class Checks:
         zone = agent.core.zones[op.zone]
         where = (op.zone, self.cluster.partition_of(op))
         answered_in = zone.copies[where[1]].last_term
-        if self.resets.has_left(where, answered_in) or self.resets.is_announced(
-            where, answered_in, NEWEST
-        ):
-            self.resets.left_ops.add(id(op))
+        resets = self.resets
+        if resets.has_left(where, answered_in) or resets.is_announced(where, answered_in):
+            resets.left_ops.add(id(op))
             return
         if op.wrote is None:
             return

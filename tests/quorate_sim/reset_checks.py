@@ -15,7 +15,7 @@ from quorate.facts.zone import NEVER_MS, ConsistencyMode, SyncWrites
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.messages.events import Event, Reason
 from quorate.protocol.metastore import Key, ShardKey, Value
-from quorate_sim.linearizability import Call, check_key
+from quorate_sim.linearizability import Call, TooHard, check_key
 
 if TYPE_CHECKING:
     from quorate_sim.clients import Op
@@ -106,7 +106,8 @@ class ResetChecks:
         survivor, primary = row.voters[0], old.primary
         has_all = survivor.node in old.owners
         if record.acknowledges_alone:
-            has_all = primary is not None and survivor == Voter(primary.node, primary.store)
+            is_primary = primary is not None and survivor == Voter(primary.node, primary.store)
+            has_all = is_primary and self._cluster.checks.has_served(where, old.term)
         if is_high and is_durable and has_all:
             self._may_lose_nothing.add(where)
         else:
@@ -161,7 +162,7 @@ class ResetChecks:
                 written = [((key.uid, row.partition), row.term) for row in rows]
                 self._announced |= {each for each in written if each[0] in named}
 
-    def is_announced(self, where: Where, answered_in: int, term: int) -> bool:
+    def is_announced(self, where: Where, answered_in: int, term: int = 1 << 62) -> bool:
         """Whether the primary was changed, as announced, after `answered_in` and up to `term`."""
         return any(answered_in < each <= term for each in self._changed[where])
 
@@ -229,8 +230,12 @@ class ResetChecks:
                 continue
             after.append(call)
         unexplained: list[Call] = []
-        for first in firsts:
-            unexplained = check_key(after, first)
-            if not unexplained:
-                break
+        try:
+            for first in firsts:
+                unexplained = check_key(after, first)
+                if not unexplained:
+                    break
+        except TooHard:  # too many may have happened or not
+            self._cluster.coverage.counts.events["histories too hard to judge"] += 1
+            return []
         return unexplained

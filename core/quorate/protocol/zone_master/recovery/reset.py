@@ -93,10 +93,10 @@ class Resets:
         """Tell users of the new rows `reset` before they are written. `decided`: by whom."""
         zone = self._zone
         nodes = sorted({row.voters[0].node for row in reset})
-        before = {row.partition: zone.parts[row.partition].row for row in reset}
+        before = {row.partition: zone.parts[row.partition] for row in reset}
         alone = zone.record.acknowledges_alone
         was, was_not = ("the primary", "not the primary") if alone else ("an owner", "no owner")
-        bare = sum(not self._is_first(before[row.partition], row.voters[0]) for row in reset)
+        bare = sum(not self._has_all(before[row.partition], row.voters[0]) for row in reset)
         lost = f"it was {was}, so it has every acknowledged write"
         if bare:
             lost = f"in {bare} of them it was {was_not}, so acknowledged writes may be lost"
@@ -108,15 +108,14 @@ class Resets:
         )
         self._cluster.event(zone.record.uid, None, Reason.DATA_LOSS_ACCEPTED, about, "Warning")
 
-    def _is_first(self, row: PartitionRow, voter: Voter | Holder) -> bool:
+    def _has_all(self, part: PartitionState, voter: Voter | Holder) -> bool:
         """Return whether the voter has what was acknowledged, as far as the zone's mode tells.
 
-        With PRIMARY_SYNC only the primary has all of it, else an owner has most or all.
+        With PRIMARY_SYNC only a primary that has served has all of it, else an owner has most.
         """
         if not self._zone.record.acknowledges_alone:
-            return voter.node in row.owners
-        primary = row.primary
-        return primary is not None and (primary.node, primary.store) == (voter.node, voter.store)
+            return voter.node in part.row.owners
+        return part.has_served and _is_primary(part.row, voter)
 
     def _show(self, waiting: Mapping[str, int], now: Now) -> None:
         """Note the timer that runs. `waiting`: lost nodes -> the time until a reset is due (ms)."""
@@ -150,8 +149,8 @@ class Resets:
         above = self._cluster.master_term * RECOVERY_GAP if part.unheard else 0
         lost = ", ".join(v.node for v in row.voters if self._zone.nodes.gone(v.node, v.store))
         record = self._zone.record
-        has_all = (record.acknowledges_by_all or record.acknowledges_alone) and self._is_first(
-            row, survivor
+        has_all = (record.acknowledges_by_all or record.acknowledges_alone) and self._has_all(
+            part, survivor
         )
         after = ownership.reset_to(row, survivor, above, has_all)
         return after, Why(Cause.RESET, (lost, survivor.node))
@@ -226,7 +225,13 @@ class Resets:
         def rank(holder: Holder) -> tuple[bool, bool, int, int, str]:
             report = nodes.report(holder.node, row.partition)
             position = (-report.last_term, -report.lwm) if report is not None else (0, 0)
-            is_first = self._is_first(row, holder)
+            is_first = self._zone.record.acknowledges_alone and _is_primary(row, holder)
             return not is_first, holder.node not in row.owners, *position, holder.node
 
         return min(asked, key=rank)
+
+
+def _is_primary(row: PartitionRow, voter: Voter | Holder) -> bool:
+    """Return whether the voter is the row's primary, with the same store."""
+    primary = row.primary
+    return primary is not None and (primary.node, primary.store) == (voter.node, voter.store)
