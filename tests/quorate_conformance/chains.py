@@ -7,7 +7,7 @@ quorum; and nothing is erased: what a reset left is filled anew when it votes ag
 
 from collections.abc import Callable, Sequence
 
-from quorate.facts.partition_row import Link, Reset
+from quorate.facts.partition_row import Link, Reset, majority
 from quorate.facts.topology import Voter
 from quorate.protocol.copies.chain import awaited, left_by_links
 from quorate_conformance.case_files import Case
@@ -34,7 +34,10 @@ def _voters(nodes: Sequence[str]) -> tuple[Voter, ...]:
 def _reset(chain: Sequence[Sequence[str]]) -> Reset:
     """The reset of a chain whose links ended in the terms 10, 20, …; its last link is the row."""
     *before, now = chain
-    links = tuple(Link(10 * (at + 1), _voters(nodes)) for at, nodes in enumerate(before))
+    links = tuple(
+        Link(10 * (at + 1), _voters(nodes), len(nodes) - majority(len(nodes)))
+        for at, nodes in enumerate(before)
+    )
     others = dict.fromkeys(node for nodes in before for node in nodes if node not in now)
     return Reset(links[-1].ended, _voters(tuple(others)), links)
 

@@ -104,10 +104,10 @@ class ResetChecks:
         self._terms[where] = row.reset.term
         is_durable = record.sync_writes is SyncWrites.ALWAYS or not record.persistent
         survivor, primary = row.voters[0], old.primary
-        has_all = survivor.node in old.owners
-        if record.acknowledges_alone:
-            is_primary = primary is not None and survivor == Voter(primary.node, primary.store)
-            has_all = is_primary and self._cluster.checks.has_served(where, old.term)
+        is_primary = primary is not None and survivor == Voter(primary.node, primary.store)
+        has_all = is_primary if record.acknowledges_alone else survivor.node in old.owners
+        if is_primary and not self._cluster.checks.has_served(where, old.term):
+            has_all = False  # just elected: it has not gathered what others hold
         if is_high and is_durable and has_all:
             self._may_lose_nothing.add(where)
         else:

@@ -136,7 +136,7 @@ def test_when_the_survivor_lost_its_memory_those_that_the_reset_left_go_on() -> 
 def test_the_survivor_takes_over_what_the_others_that_are_there_hold() -> None:
     story = high(agents=5, replicas=5)
     first = story.primary
-    survivor, other, *lost = sorted(story.backups())
+    other, survivor, *lost = sorted(story.backups())
     story.written(first, b"k", b"1")
     story.cut(survivor, off=(first,))
     story.write(first, b"k", b"2")
@@ -232,7 +232,7 @@ def test_a_second_person_who_saw_the_row_before_the_reset_is_refused() -> None:
 def test_a_reset_by_a_person_asks_the_others_that_are_there() -> None:
     story = Scenario(agents=5, replicas=5)
     first = story.primary
-    survivor, other, *lost = sorted(story.backups())
+    other, survivor, *lost = sorted(story.backups())
     story.written(first, b"k", b"1")
     story.cut(survivor, off=(first,))
     story.write(first, b"k", b"2")

@@ -16,6 +16,9 @@ from quorate_cli.processes.cluster_folder import DEFAULT_FOLDER, ClusterFolder
 from quorate_cli.terminal.options import ZoneArgument
 from quorate_cli.terminal.problem import Problem
 
+DIGITS_MAX = 5
+"""Partitions have numbers up to 16383."""
+
 console = Console(highlight=False, soft_wrap=True)
 recover = typer.Typer(no_args_is_help=True, help="Decide where a zone does not help itself.")
 
@@ -134,11 +137,12 @@ def _versions(zone: str, partitions: str, versions: str) -> dict[int, int]:
     """Return the row version that was named for each partition, 0 without `versions`."""
     named = _numbers("--partitions", partitions)
     rows = _numbers("--versions", versions) if versions else [0] * len(named)
-    if len(rows) != len(named) or len(set(named)) != len(named):
+    if len(set(named)) != len(named):
+        raise Problem(f"zone {zone}: --partitions {partitions}: name each partition once")
+    if len(rows) != len(named):
         raise Problem(
             f"zone {zone}: --partitions {partitions} names {len(named)} partitions and --versions"
-            f" {versions} {len(rows)} rows: name each partition once, and for each its row, in the"
-            " same order"
+            f" {versions} {len(rows)} rows: name the row of each partition, in the same order"
         )
     return dict(zip(named, rows, strict=True))
 
@@ -150,5 +154,7 @@ def _numbers(option: str, text: str) -> list[int]:
         first, dash, last = word.strip().partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()):
             raise Problem(f"{option} {text}: {word!r} is no number: write for example 3,5,8-11")
+        if int(last or first) < int(first) or len(last) > DIGITS_MAX:
+            raise Problem(f"{option} {text}: {word!r} is no range: write for example 8-11")
         numbers += range(int(first), int(last or first) + 1)
     return numbers

@@ -55,10 +55,15 @@ class Migration(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Link(msgspec.Struct, frozen=True, array_like=True):
-    """Voters of a partition, and the term of the reset that ended their part of its history."""
+    """Voters of a partition, and the term of the reset that ended their part of its history.
+
+    `needed`: how many of those that the reset left must say what they hold before it is certain
+    that nothing acknowledged is missing; 0: the survivor had all of it.
+    """
 
     ended: int
     voters: tuple[Voter, ...]
+    needed: int = 0
 
 
 class Reset(msgspec.Struct, frozen=True, array_like=True):

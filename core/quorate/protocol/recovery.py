@@ -36,11 +36,15 @@ class Recovery(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
 
 
 class PartitionAnswer(msgspec.Struct, frozen=True):
-    """What became, or would become, of one partition; `version`: of its row before."""
+    """What became, or would become, of one partition.
+
+    `version`: of its row before. `decided`: version and term of the row that was decided.
+    """
 
     partition: int
     version: int
     sentence: str
+    decided: tuple[int, int] = (0, 0)
 
 
 class RecoveryAnswer(msgspec.Struct, frozen=True):

@@ -113,6 +113,8 @@ class StoredLink(Part):
     """The term of the reset that ended their part of the history."""
     voters: Annotated[list[StoredVoter], Field(max_length=VOTERS_MAX)]
     """The voters."""
+    needed: Annotated[Integer, Field(ge=0, le=VOTERS_MAX)] = 0
+    """How many of those that the reset left must be heard after a restart of all."""
 
 
 class StoredReset(Part):
@@ -448,14 +450,19 @@ def _voters(stored: list[StoredVoter]) -> tuple[Voter, ...]:
 def _stored_reset(reset: Reset | None) -> StoredReset | None:
     if reset is None:
         return None
-    links = [StoredLink(ended=e.ended, voters=_stored_voters(e.voters)) for e in reset.links]
+    links = [
+        StoredLink(ended=link.ended, voters=_stored_voters(link.voters), needed=link.needed)
+        for link in reset.links
+    ]
     return StoredReset(term=reset.term, others=_stored_voters(reset.others), links=links or None)
 
 
 def _reset(stored: StoredReset | None) -> Reset | None:
     if stored is None:
         return None
-    links = tuple(Link(each.ended, _voters(each.voters)) for each in stored.links or ())
+    links = tuple(
+        Link(each.ended, _voters(each.voters), each.needed) for each in stored.links or ()
+    )
     return Reset(stored.term, _voters(stored.others), links)
 
 

@@ -29,7 +29,7 @@ class RecoveryPhase(enum.StrEnum):
     REFUSED = "Refused"
     """It was not done, for none of the partitions."""
     UNKNOWN = "Unknown"
-    """The operator ended while it was being done."""
+    """It was decided, and nobody knows whether the rows are written."""
 
     @property
     def is_final(self) -> bool:

@@ -134,7 +134,8 @@ async def _run(led: LedZone, asked: Recovery) -> ZoneRecoveryStatus:
     """Have the zone's master do what is asked; return the result."""
     answer = led.runner.recover(led.uid, asked)
     if answer is None:
-        return _status(RecoveryPhase.REFUSED, "the zone is led no more: nothing was done")
+        gone = "nothing was done: this operator leads the Zone no more; create the object again"
+        return _status(RecoveryPhase.REFUSED, gone)
     if answer.refusals:
         return _status(RecoveryPhase.REFUSED, "nothing was done", answer)
     if asked.dry_run:
@@ -144,7 +145,8 @@ async def _run(led: LedZone, asked: Recovery) -> ZoneRecoveryStatus:
         )
         return _status(RecoveryPhase.SHOWN, message, answer)
     if await _are_written(led, answer):
-        return _status(RecoveryPhase.DONE, "it is done", answer)
+        done = "the copies are being dropped, and are made anew" if asked.erase else "it is done"
+        return _status(RecoveryPhase.DONE, done, answer)
     message = "it was decided, but the rows are not known to be written: look at the partitions"
     return _status(_UNKNOWN, message, answer)
 
@@ -165,7 +167,10 @@ def _phase(body: Body) -> str:
 
 
 async def _are_written(led: LedZone, answer: RecoveryAnswer) -> bool:
-    """Wait until every row has another version than before; return False if that takes too long."""
+    """Wait until the decided rows, or rows after them, are there; False if that takes too long.
+
+    Another row of the same version is not taken for the decided one if it has an older term.
+    """
     loop = asyncio.get_running_loop()
     end_s = loop.time() + WRITTEN_S
     while loop.time() < end_s:
@@ -173,10 +178,10 @@ async def _are_written(led: LedZone, answer: RecoveryAnswer) -> bool:
         zone = master.zones.get(led.uid) if master is not None else None
         if zone is None:
             return False
-        known = {each.partition: zone.parts.get(each.partition) for each in answer.partitions}
+        parts = [(zone.parts.get(each.partition), each.decided) for each in answer.partitions]
         if all(
-            (part := known[each.partition]) is not None and part.row.version != each.version
-            for each in answer.partitions
+            part is not None and part.row.version >= version and part.row.term >= term
+            for part, (version, term) in parts
         ):
             return True
         await asyncio.sleep(LOOK_S)

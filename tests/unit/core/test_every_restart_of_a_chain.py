@@ -23,9 +23,10 @@ Content = tuple[int, ...]
 
 
 class World(NamedTuple):
-    """`terms`: where each link began. `acknowledged`: the updates of the line that is to go on."""
+    """`links`: end, voters, and how many are needed. `term`: where the present voters began.
+    `acknowledged`: the updates of the line that is to go on."""
 
-    links: tuple[tuple[int, frozenset[int]], ...]
+    links: tuple[tuple[int, frozenset[int], int], ...]
     voters: frozenset[int]
     holds: tuple[Content, ...]
     acknowledged: Content
@@ -54,18 +55,20 @@ def longest(world: World, nodes: Collection[int]) -> Content:
 def narrowed(world: World, returned: int) -> Iterator[World]:
     """Those that are left are no quorum; one of them survives, and fills the next voters.
 
-    If it had everything, there is no link. What it lacks is lost unless a restart finds it.
+    If it has everything, that may be known. What it lacks is lost unless a restart finds it.
     """
-    voters = world.voters
+    voters, term = world.voters, world.term + 10
+    needed = len(voters) - majority(len(voters))
     for left in subsets(voters, 1, majority(len(voters)) - 1):
         for survivor in left:
+            line = world.holds[survivor]
+            has_all = line[: len(world.acknowledged)] == world.acknowledged
             for more in subsets({*NODES} - left, 0, returned):
-                term = world.term + 10
-                line = world.holds[survivor]
                 next_voters = left | more
                 holds = tuple(line if n in next_voters else world.holds[n] for n in NODES)
-                links = (*world.links, (term, voters)) if len(voters) > 1 else world.links
-                yield World(links, next_voters, holds, world.acknowledged, term)
+                for count in (needed, 0) if has_all else (needed,):
+                    links = (*world.links, (term, voters, count))
+                    yield World(links, next_voters, holds, world.acknowledged, term)
 
 
 def judge(world: World) -> None:
@@ -73,14 +76,14 @@ def judge(world: World) -> None:
     reset = Reset(
         world.term,
         tuple(voter(node) for node in NODES if node not in world.voters),
-        tuple(Link(ended, tuple(map(voter, sorted(nodes)))) for ended, nodes in world.links),
+        tuple(Link(ended, tuple(map(voter, sorted(vs))), n) for ended, vs, n in world.links),
     )
     now = tuple(map(voter, sorted(world.voters)))
     for answered in subsets(NODES, 1, 5):
         if len(answered & world.voters) < majority(len(world.voters)):
             continue
         used = {str(node): (world.holds[node] or (0,))[-1] for node in answered}
-        ended = world.links[-1][0] if world.links else 0
+        ended = max((ended for ended, _, count in world.links if count), default=0)
         if max(used[str(n)] for n in answered & world.voters) < ended and chain.awaited(
             reset, now, used
         ):

@@ -187,6 +187,23 @@ def test_another_write_mode_counts_for_what_is_not_answered_yet() -> None:
     assert it.answered() == [waiter]
 
 
+def test_a_step_of_a_transaction_waits_for_a_quorum_whatever_becomes_of_the_write_mode() -> None:
+    it = Serving()
+    full = msgspec.structs.replace(ZONE, write_mode=WriteMode.FULL_SYNC)
+    it.replicas.set_record(full)
+    telling = it.wrote(Telling((b"k",), 0, "b", None))
+    it.turn(NOW)
+    it.replicas.set_record(ZONE)
+    assert telling not in it.answered()
+    it.replicas.set_record(full)
+    assert it.role.may_be_lost(b"k"), "that it was answered proves nothing"
+    it.replicas.set_record(ZONE)
+
+    it.acked("b", 1)
+
+    assert telling in it.answered()
+
+
 def test_another_isolation_timeout_holds_at_once() -> None:
     it = Serving()
     it.leases.set_contact(NOW.boot_ms)

@@ -84,7 +84,7 @@ def _role_due_ms(zone: ZoneCopies, role: Primary, now_ms: int) -> int:
     settings, copy = zone.settings, role.copy
     if role.stage is Stage.GATHERING or role.row.active is not None or role.frozen or role.parts:
         return now_ms
-    if role.others():  # asked for about a second after a reset
+    if role.others():  # asked after a reset, or after a restart of all
         return now_ms
     if role.answers_alone and (role.waiters or not role.persisted):
         return now_ms

@@ -96,7 +96,7 @@ class Replicas(ZoneCopies):
             self.wake()
             for role in self.roles.values():
                 role.is_full_sync = record.acknowledges_by_all
-                role.answers_alone = record.acknowledges_alone
+                role.answer_alone(record.acknowledges_alone)
             for role in list(self.roles.values()):
                 activation.step(self, role, self.now)
 

@@ -127,8 +127,9 @@ def go_back(zone: ZoneCopies) -> None:
     """Reset copies, roles and rows to what the storage holds, because the batch was not written."""
     for copy in zone.touched.values():
         lwm, durable_lwm, majority = copy.lwm, copy.durable_lwm, copy.majority
-        answered = copy.answered
+        answered, alive_in = copy.answered, copy.last_term if copy.is_alive else -1
         copy.recover()
+        copy.is_alive = copy.last_term == alive_in
         copy.majority, copy.answered = majority, answered  # those of an earlier turn
         copy.durable_lwm = min(durable_lwm, copy.lwm)  # earlier turns may still be synced
         row = zone.table[copy.partition]

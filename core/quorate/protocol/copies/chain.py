@@ -6,7 +6,7 @@ Source: IEP-131, phase 2; docs/protocol.md, section 7, "After a restart of all".
 from collections.abc import Iterator, Mapping
 
 from quorate.facts.lineage import Lineage
-from quorate.facts.partition_row import Link, Reset, majority
+from quorate.facts.partition_row import Link, Reset
 from quorate.facts.topology import Voter
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.messages.replication import FenceAck
@@ -24,9 +24,9 @@ def awaited(reset: Reset, now: tuple[Voter, ...], used: Mapping[str, int]) -> tu
     """Return nodes that a reset left, of which more must say what they hold; empty: none.
 
     The history goes on from the last link in which something was written. So links are gone
-    through from the newest to the oldest. Of each, those that the next reset left are asked, as
-    many as are in every quorum together with the survivor. If one of them, or a copy of a later
-    link, has an update of a later term, older links need not be asked.
+    through from the newest to the oldest. Of each, `Link.needed` of those whose last link it is
+    must have been heard; those with a later link may have dropped what they had. If a copy that was
+    heard has an update of a later term, older links need not be asked.
 
     - `now`: the row's present voters
     - `used`: the last term in which something was written, by node, of all that were heard
@@ -35,8 +35,7 @@ def awaited(reset: Reset, now: tuple[Voter, ...], used: Mapping[str, int]) -> tu
     for link, left in left_by_links(reset, now):
         if newest >= link.ended:
             return ()
-        count = len(link.voters)
-        needed = min(count - majority(count), len(left))
+        needed = min(link.needed, len(left))
         missing = tuple(node for node in left if node not in used)
         if len(left) - len(missing) < needed:
             return missing

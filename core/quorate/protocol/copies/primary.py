@@ -234,15 +234,15 @@ class Primary(Waiting):
         Then the history goes on from the last update that any of the links has.
         """
         reset, copy = self.row.reset, self.copy
-        if reset is None or not reset.links or copy.last_term < reset.term:
+        ends = [link.ended for link in reset.links if link.needed] if reset is not None else []
+        if reset is None or not ends or copy.last_term < reset.term:
             return False
         if copy.is_alive or self.lineage is not None:
             return False
-        ended = reset.links[-1].ended
         answers = [peer.answer for peer in self.voters.peers if peer.answer is not None]
         used = [chain.lineage_of(copy, by_use=True).last_term]
         used += [chain.lineage_of(answer, by_use=True).last_term for answer in answers]
-        return max(used) < ended and not any(answer.is_alive for answer in answers)
+        return max(used) < ends[-1] and not any(answer.is_alive for answer in answers)
 
     def awaited(self) -> tuple[str, ...]:
         """Return nodes that a reset left, of which more must say what they hold; empty: none."""

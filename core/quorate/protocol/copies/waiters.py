@@ -93,11 +93,25 @@ class Waiting:
         return key in self.pending or self.flushed > self.copy.answered
 
     def may_be_lost(self, key: bytes) -> bool:
-        """Return whether the last write of `key` may be lost: a quorum is not known to hold it."""
-        if not self.answers_alone:
-            return self.is_pending(key)
+        """Return whether the last write of `key` may be lost: a quorum is not known to hold it.
+
+        That a client was answered proves it only if the role never answered alone in its term.
+        """
         row = self.copy.get(key)
-        return self.flushed > self.acked or (row is not None and row.counter > self.acked)
+        is_ahead = self.flushed > self.acked or (row is not None and row.counter > self.acked)
+        return is_ahead or self.is_pending(key)
+
+    def answer_alone(self, alone: bool) -> None:
+        """Take in another write mode: what needs a quorum goes on waiting for one."""
+        self.answers_alone = alone
+        if alone:
+            moved = [waiter for waiter in self.waiters if waiter.needs_quorum]
+            self.lasting = deque(sorted((*self.lasting, *moved), key=lambda each: each.counter))
+            self.waiters = deque(
+                Clientless(waiter.keys, waiter.counter) if waiter.needs_quorum else waiter
+                for waiter in self.waiters
+                if waiter.keys or not waiter.needs_quorum
+            )
 
     def take_undone(self, prefix: int) -> list[Waiter]:
         """Remove and return the waiters above `prefix`, whose updates are gone.

@@ -284,8 +284,8 @@ class ActivationBlocked(msgspec.Struct, frozen=True, array_like=True, tag=28):
 
 
 class CopyReady(msgspec.Struct, frozen=True, array_like=True, tag=29):
-    """The primary reports that `node`, with this store, adopted the term and holds all that was
-    answered."""
+    """The primary reports that `node`, with this store, adopted the term and holds all that a
+    quorum is known to hold."""
 
     zone: str
     partition: int

@@ -63,6 +63,7 @@ class PartitionState(msgspec.Struct, frozen=True):
 
     - `resolved`: this master started the active migration, or asked about it.
     - `has_served`: the primary has reported that it serves in the row's term.
+    - `served_ms`: until when an earlier term served, as far as this master knows; -1: never.
     - `never_serves`: it has reported that it will not, or not any more.
     - `stored`: voters that have reported that they have this row, or a newer one, durably.
     - `unheard`: a new master has read the row and not yet heard which rows its voters have.
@@ -91,6 +92,7 @@ class PartitionState(msgspec.Struct, frozen=True):
     stored: tuple[Voter, ...] = ()
     handed_over: bool = False
     has_served: bool = False
+    served_ms: int = -1
     never_serves: bool = False
 
     @property
@@ -147,9 +149,13 @@ def adopt_row(part: PartitionState, row: PartitionRow, now_ms: int) -> Partition
         and row.active.migration_id == before.active.migration_id
     )
     if row.term != before.term:
-        handed_over = before.active is not None and row == committed_row(before)
         return PartitionState(
-            row, now_ms, tried=part.tried, resolved=row.active is None, handed_over=handed_over
+            row,
+            now_ms,
+            tried=part.tried,
+            resolved=row.active is None,
+            handed_over=before.active is not None and row == committed_row(before),
+            served_ms=now_ms if part.has_served else part.served_ms,
         )
     kept = msgspec.structs.replace(
         part,
@@ -333,15 +339,14 @@ def _decide_stuck(
     return decision._replace(part=part) if decision.row is not None else decision
 
 
-def waits_for_left(row: PartitionRow, nodes: Nodes) -> bool:
-    """Return whether a primary may have to wait for copies that a reset left, which are away.
+def may_wait_for_left(row: PartitionRow) -> bool:
+    """Return whether a primary of this term may have to wait for copies that a reset left.
 
     The survivor itself waits for none in the term that the reset began.
     """
     reset = row.reset
-    if reset is None or not reset.links or row.term == reset.term:
-        return False
-    return any(nodes.gone(voter.node, voter.store) for voter in reset.others)
+    is_later = reset is not None and row.term != reset.term
+    return reset is not None and is_later and any(link.needed for link in reset.links)
 
 
 def _decide_activation(
@@ -353,7 +358,10 @@ def _decide_activation(
 ) -> RowDecision:
     assert part.row.primary is not None
     node = part.row.primary.node
-    times = WAITING_TIMES if waits_for_left(part.row, nodes) else min(1 + len(part.tried), 6)
+    is_left_away = may_wait_for_left(part.row) and any(
+        nodes.gone(voter.node, voter.store) for voter in part.row.left_by_reset
+    )
+    times = WAITING_TIMES if is_left_away else min(1 + len(part.tried), 6)
     bound = settings.activation_bound_ms * times
     if part.better and part.better not in part.row.voter_nodes:
         part = msgspec.structs.replace(part, better="")  # recovery/reset.py narrows to it

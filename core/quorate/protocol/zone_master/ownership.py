@@ -17,6 +17,7 @@ from quorate.facts.partition_row import (
     PartitionRow,
     Reset,
     check_row,
+    majority,
     reset_without,
 )
 from quorate.facts.topology import Holder, Voter
@@ -89,9 +90,7 @@ def reset_to(
 
     All others that voted, and the destination of an active migration, keep their copies. What only
     they hold is lost unless the survivor can still fetch it. The version is at least `above`.
-
-    `has_all`: the survivor has every acknowledged update, so the voters are no link of the chain
-    for which somebody would have to wait.
+    `has_all`: the survivor has every acknowledged update.
     """
     version = max(row.version + _step(row), above)
     destination = row.destination
@@ -101,8 +100,10 @@ def reset_to(
     stores = {node: voter for node, voter in known.items() if node not in row.voter_nodes}
     stores |= {voter.node: voter for voter in row.voters}
     voter = stores.pop(survivor.node)
-    link = () if has_all or len(row.voters) == 1 else (Link(version, row.voters),)
-    links = (*(row.reset.links if row.reset is not None else ()), *link)
+    # Every quorum contains one of as many others, together with the survivor if it voted.
+    others = len(row.voters) - majority(len(row.voters)) + (voter not in row.voters)
+    link = Link(version, row.voters, 0 if has_all else others)
+    links = (*(row.reset.links if row.reset is not None else ()), link)
     after = PartitionRow(
         row.partition,
         version,

@@ -38,7 +38,12 @@ def recover(zone: ZoneMaster, asked: Recovery, now: Now) -> RecoveryAnswer:
         return RecoveryAnswer(refusals=refusals)
     answer = RecoveryAnswer(
         tuple(
-            PartitionAnswer(partition, zone.parts[partition].row.version, verdict.sentence)
+            PartitionAnswer(
+                partition,
+                zone.parts[partition].row.version,
+                verdict.sentence,
+                (verdict.change[0].version, verdict.change[0].term) if verdict.change else (0, 0),
+            )
             for partition, verdict in verdicts.items()
         )
     )

@@ -12,7 +12,7 @@ from quorate.facts.topology import Holder, Voter
 from quorate.protocol.master.decisions.verdict import IS_CHANGING, Verdict, verb
 from quorate.protocol.recovery import Recovery
 from quorate.protocol.zone_master import ownership
-from quorate.protocol.zone_master.decide_partition import PartitionState, waits_for_left
+from quorate.protocol.zone_master.decide_partition import PartitionState, may_wait_for_left
 from quorate.protocol.zone_master.recovery.reset import Resets
 from quorate.protocol.zone_master.view.availability import voters_online
 from quorate.protocol.zone_master.zone_master import ZoneMaster
@@ -39,7 +39,7 @@ class PersonReset:
         row, nodes = part.row, self._zone.nodes
         here = voters_online(row, nodes)
         has_quorum = is_quorum(row, here, nodes.dead_voters(row))
-        if has_quorum and not self._waits_for_left(part):
+        if has_quorum and not self._waits(part):
             return Verdict(
                 f"a quorum of its voters is there ({', '.join(sorted(here))} of"
                 f" {', '.join(row.voter_nodes)}), so it needs no reset: `quorate status` says what"
@@ -60,9 +60,9 @@ class PersonReset:
             after = ownership.without_links(after)
         return Verdict(sentence=f"{sentence}: {lost}", change=(after, why))
 
-    def _waits_for_left(self, part: PartitionState) -> bool:
+    def _waits(self, part: PartitionState) -> bool:
         """Return whether its primary waits for copies that a reset left, which may have more."""
-        return not part.serves and waits_for_left(part.row, self._zone.nodes)
+        return not part.serves and may_wait_for_left(part.row)
 
     def _why_not_yet(self, part: PartitionState) -> str:
         zone, nodes, row = self._zone, self._zone.nodes, part.row
@@ -77,7 +77,9 @@ class PersonReset:
         unknown = ", ".join(node for node in row.voter_nodes if node not in known)
         if unknown:
             return f"it is not known yet whether {unknown} is there: try again in a few seconds"
-        if old := [node for node in row.voter_nodes if nodes.is_too_old_for_resets(node)]:
+        keeping = [copy.node for copy in (*row.voters, *row.left_by_reset)]
+        keeping += [] if row.destination is None else [row.destination.node]
+        if old := [node for node in keeping if nodes.is_too_old_for_resets(node)]:
             return f"{', '.join(old)} would delete what the reset leaves: upgrade them first"
         lost = [voter for voter in row.voters if nodes.gone(voter.node, voter.store)]
         if may_serve_ms := self._resets.may_serve_ms(lost, self._now):
@@ -117,7 +119,7 @@ class PersonReset:
         if self._primary_is_there(part):
             return row.primary
         voters = [copy for copy in there if copy in row.voters]
-        return self._resets.freshest(row, voters or there, self._now)
+        return self._resets.freshest(part, voters or there, self._now)
 
     def _primary_is_there(self, part: PartitionState) -> bool:
         """Return whether the process that acknowledged the last writes is there."""
@@ -157,7 +159,7 @@ class PersonReset:
         asked = {survivor.node, *(copy.node for copy in there)}
         if row.primary is not None and row.primary.node in asked and self._primary_is_there(part):
             return "the primary is there, and has every acknowledged write"
-        if self._zone.record.acknowledges_by_all and survivor.node in row.owners:
+        if self._resets.has_all(part, survivor):
             return "it was an owner, so it has every acknowledged write"
         has = max(self._position(node, row) or (0, 0) for node in sorted(asked))
         others = [copy.node for copy in (*row.voters, *row.left_by_reset)]

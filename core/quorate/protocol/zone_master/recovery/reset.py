@@ -22,7 +22,7 @@ from quorate.protocol.metastore import SHARD_PARTITIONS
 from quorate.protocol.status import TimerStatus
 from quorate.protocol.zone_master import ownership
 from quorate.protocol.zone_master.causes import Cause, Why
-from quorate.protocol.zone_master.decide_partition import PartitionState
+from quorate.protocol.zone_master.decide_partition import PartitionState, may_wait_for_left
 from quorate.protocol.zone_master.recovery.recover_rows import RECOVERY_GAP
 from quorate.protocol.zone_master.timers import shown_timer
 from quorate.protocol.zone_master.zone import Zone
@@ -74,11 +74,11 @@ class Resets:
                 after = ownership.without_left(part.row, dropped)
                 zone.decided[partition] = after, Why(Cause.GIVEN_UP_COPY, (", ".join(dropped),))
                 continue
-            survivor = self._better(part)
+            better = survivor = self._better(part)
             if survivor is None and is_high:
                 survivor = self._survivor_if_due(part, waiting, now)
             if survivor is not None:
-                zone.decided[partition] = self.change(part, survivor)
+                zone.decided[partition] = self.change(part, survivor, better is not None)
                 reset.append(zone.decided[partition][0])
         self._show(waiting, now)
         if reset:
@@ -94,28 +94,34 @@ class Resets:
         zone = self._zone
         nodes = sorted({row.voters[0].node for row in reset})
         before = {row.partition: zone.parts[row.partition] for row in reset}
-        alone = zone.record.acknowledges_alone
-        was, was_not = ("the primary", "not the primary") if alone else ("an owner", "no owner")
-        bare = sum(not self._has_all(before[row.partition], row.voters[0]) for row in reset)
+        record = zone.record
+        was, was_not = ("an owner", "no owner")
+        if record.acknowledges_alone:
+            was, was_not = ("the primary", "not the primary")
+        bare = sum(not self.has_all(before[row.partition], row.voters[0]) for row in reset)
         lost = f"it was {was}, so it has every acknowledged write"
-        if bare:
-            lost = f"in {bare} of them it was {was_not}, so acknowledged writes may be lost"
-        elif not (zone.record.acknowledges_by_all or alone):
+        if not (record.acknowledges_by_all or record.acknowledges_alone):
             lost = "acknowledged writes that only the others had are lost"
+        elif bare:
+            lost = f"in {bare} of them it was {was_not}, so acknowledged writes may be lost"
         about = (
             f"{len(reset)} partitions from {min(before)} on lost the majority of their voters and"
             f" narrow to one copy ({', '.join(nodes)}){decided}: {lost}"
         )
-        self._cluster.event(zone.record.uid, None, Reason.DATA_LOSS_ACCEPTED, about, "Warning")
+        self._cluster.event(record.uid, None, Reason.DATA_LOSS_ACCEPTED, about, "Warning")
 
-    def _has_all(self, part: PartitionState, voter: Voter | Holder) -> bool:
-        """Return whether the voter has what was acknowledged, as far as the zone's mode tells.
+    def has_all(self, part: PartitionState, voter: Voter | Holder) -> bool:
+        """Return whether the voter surely has every acknowledged write.
 
-        With PRIMARY_SYNC only a primary that has served has all of it, else an owner has most.
+        With FULL_SYNC an owner has, with PRIMARY_SYNC the primary. One that was just elected counts
+        as an owner before it has gathered what others hold.
         """
-        if not self._zone.record.acknowledges_alone:
-            return voter.node in part.row.owners
-        return part.has_served and _is_primary(part.row, voter)
+        record, row = self._zone.record, part.row
+        if _is_primary(row, voter) and not part.has_served:
+            return False
+        if record.acknowledges_alone:
+            return _is_primary(row, voter)
+        return record.acknowledges_by_all and voter.node in row.owners
 
     def _show(self, waiting: Mapping[str, int], now: Now) -> None:
         """Note the timer that runs. `waiting`: lost nodes -> the time until a reset is due (ms)."""
@@ -142,16 +148,19 @@ class Resets:
             if is_whole or zone.nodes.is_dead(voter) or not zone.nodes.is_registered(voter.node)
         ]
 
-    def change(self, part: PartitionState, survivor: Holder) -> tuple[PartitionRow, Why]:
-        """Return the row in which `survivor` alone votes, and the cause."""
+    def change(
+        self, part: PartitionState, survivor: Holder, is_better: bool = False
+    ) -> tuple[PartitionRow, Why]:
+        """Return the row in which `survivor` alone votes, and the cause.
+
+        `is_better`: the present primary could not take over what it has, so nothing was written
+        since.
+        """
         row = part.row
         # Without a quorum of reports a newer row may be unknown: the version is above all others.
         above = self._cluster.master_term * RECOVERY_GAP if part.unheard else 0
         lost = ", ".join(v.node for v in row.voters if self._zone.nodes.gone(v.node, v.store))
-        record = self._zone.record
-        has_all = (record.acknowledges_by_all or record.acknowledges_alone) and self._has_all(
-            part, survivor
-        )
+        has_all = is_better or self.has_all(part, survivor)
         after = ownership.reset_to(row, survivor, above, has_all)
         return after, Why(Cause.RESET, (lost, survivor.node))
 
@@ -185,6 +194,10 @@ class Resets:
             return None
         lost_ms = min(nodes.unchanged_ms(voter, now) for voter in lost)
         remained = [voter for voter in there if nodes.unchanged_ms(voter, now) >= lost_ms]
+        if may_wait_for_left(row) and not part.has_served:
+            # Those that restarted wait for copies that a reset left; a person can end that.
+            since_ms = now.boot_ms - part.served_ms if part.served_ms >= 0 else NEVER_MS
+            remained = [voter for voter in remained if nodes.unchanged_ms(voter, now) >= since_ms]
         if not there and all(map(nodes.is_dead, row.voters)):
             remained = [v for v in row.left_by_reset if nodes.voter_holder(v) is not None]
         # Agents answer only the newest master. One that another has followed loses all of them, and
@@ -197,7 +210,7 @@ class Resets:
         if left_ms > 0:
             waiting |= {voter.node: left_ms for voter in lost}
             return None
-        return self.freshest(row, remained, now)
+        return self.freshest(part, remained, now)
 
     def may_serve_ms(self, lost: Iterable[Voter], now: Now) -> int:
         """Return for how long lost voters may still serve in a zone with an isolation timeout.
@@ -210,13 +223,13 @@ class Resets:
             return 0
         return max(isolation_ms + isolation_ms // CLOCK_DRIFT - min(since_ms), 0)
 
-    def freshest(self, row: PartitionRow, voters: Iterable[Voter], now: Now) -> Holder | None:
+    def freshest(self, part: PartitionState, voters: Iterable[Voter], now: Now) -> Holder | None:
         """Return the one with the freshest copy; None while a report is waited for.
 
-        Reports are old, and owners were close to the primary: they come first. Besides, with
-        FULL_SYNC, they have everything that was acknowledged; with PRIMARY_SYNC the primary has.
+        Reports are old, so one that surely has everything comes first, then owners, which were
+        close to the primary.
         """
-        nodes = self._zone.nodes
+        row, nodes = part.row, self._zone.nodes
         asked = [holder for voter in voters if (holder := nodes.voter_holder(voter)) is not None]
         late_ms = now.boot_ms - self._cluster.settings.failure_detection_ms
         if any(not nodes.reported(h.node) and nodes.asked_ms(h.node) > late_ms for h in asked):
@@ -225,8 +238,12 @@ class Resets:
         def rank(holder: Holder) -> tuple[bool, bool, int, int, str]:
             report = nodes.report(holder.node, row.partition)
             position = (-report.last_term, -report.lwm) if report is not None else (0, 0)
-            is_first = self._zone.record.acknowledges_alone and _is_primary(row, holder)
-            return not is_first, holder.node not in row.owners, *position, holder.node
+            return (
+                not self.has_all(part, holder),
+                holder.node not in row.owners,
+                *position,
+                holder.node,
+            )
 
         return min(asked, key=rank)
 

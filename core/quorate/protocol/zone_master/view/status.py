@@ -18,7 +18,7 @@ from quorate.protocol.members.reported_storages import ReportedStorages
 from quorate.protocol.messages.events import LOST_NAMED_MAX
 from quorate.protocol.messages.master import TransferProgress
 from quorate.protocol.status import MigrationStatus, TimerStatus, ZoneStatus
-from quorate.protocol.zone_master.decide_partition import PartitionState, waits_for_left
+from quorate.protocol.zone_master.decide_partition import PartitionState, may_wait_for_left
 from quorate.protocol.zone_master.rebalance import Rebalance
 from quorate.protocol.zone_master.view.availability import (
     Availability,
@@ -305,6 +305,7 @@ def _without_quorum(record: ZoneRecord, rows: Sequence[PartitionRow], nodes: Zon
     waiting: list[int] = []
     behind: list[int] = []
     left: set[str] = set()
+    silent: set[str] = set()
     for row in rows:
         dead = nodes.dead_voters(row)
         voters = {voter.node for each in row.voter_sets for voter in each}
@@ -315,8 +316,9 @@ def _without_quorum(record: ZoneRecord, rows: Sequence[PartitionRow], nodes: Zon
         elif not is_quorum(row, here, dead):
             away |= voters.difference(here, dead)
             waiting.append(row.partition)
-        elif waits_for_left(row, nodes):
-            left |= {v.node for v in row.left_by_reset if nodes.voter_holder(v) is None}
+        elif row.left_by_reset and may_wait_for_left(row):
+            for voter in row.left_by_reset:
+                (silent if nodes.voter_holder(voter) is not None else left).add(voter.node)
             behind.append(row.partition)
     sentence = ""
     if stopped:
@@ -334,11 +336,13 @@ def _without_quorum(record: ZoneRecord, rows: Sequence[PartitionRow], nodes: Zon
             " have (`quorate recover reset`, or a ZoneRecovery)"
         )
     if behind:
+        away = f"start agents that are away ({', '.join(sorted(left))})" if left else ""
+        there = f"look why {', '.join(sorted(silent))} do not answer them" if silent else ""
         sentence += (
             f"; {len(behind)} of them restarted before anything was written after a reset, and wait"
             f" for the copies that it left (partitions {listed(behind)}), which may have later"
-            f" updates: start agents that are away ({', '.join(sorted(left))}), or go on without"
-            " them (`quorate recover reset`, or a ZoneRecovery)"
+            f" updates: {', or '.join(filter(None, (away, there)))}, or go on without them"
+            " (`quorate recover reset`, or a ZoneRecovery)"
         )
     return sentence
 
