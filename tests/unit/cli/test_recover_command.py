@@ -82,10 +82,12 @@ def test_lost_partitions_are_reopened(asked: list[tuple[str, Any]]) -> None:
 @pytest.mark.parametrize(
     ("partitions", "versions", "problem"),
     [
-        ("5,6", "17", "name each partition once, and for each its row, in the same order"),
+        ("5,6", "17", "name the row of each partition, in the same order"),
         ("5,5", "17,17", "name each partition once"),
         ("5,x", "17,17", "--partitions 5,x: 'x' is no number: write for example 3,5,8-11"),
         ("5", "1-", "--versions 1-: '1-' is no number"),
+        ("8-3", "17", "--partitions 8-3: '8-3' is no range: write for example 8-11"),
+        ("0-999999999", "17", "'0-999999999' is no range"),
     ],
 )
 def test_partitions_and_versions_that_do_not_fit_are_refused(
