@@ -1,7 +1,7 @@
 """`quorate aside`: lists and shows rows that were set aside because a reset left them."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -23,9 +23,9 @@ from quorate_cli.copies.rows_aside import (
 )
 from quorate_cli.dev.commands import FolderOption, dev_cluster
 from quorate_cli.objects import resources
-from quorate_cli.objects.cluster_state import fetch_state
+from quorate_cli.objects.cluster_state import ClusterState, fetch_state
 from quorate_cli.objects.operator_api import OperatorApi, parse_server
-from quorate_cli.objects.resources import ZONE
+from quorate_cli.objects.resources import STORAGE_CLUSTER, ZONE
 from quorate_cli.objects.status_view import moment, size
 from quorate_cli.processes.cluster_folder import DEFAULT_FOLDER, ClusterFolder
 from quorate_cli.terminal.options import JsonLinesOption, JsonOption, ZoneArgument
@@ -63,10 +63,15 @@ def list_aside(
     api = parse_server(server, ClusterFolder(folder)) if server else dev_cluster(folder).api()
     found: list[Found] = []
     unasked: dict[str, str] = {}
-    for name in [zone] if zone else map(resources.name_of, resources.fetch_all(api, ZONE)):
-        in_zone, silent = _find(api, folder, name)
-        found += in_zone
-        unasked |= silent
+    for state in [_state(api, zone)] if zone else _states(api):
+        agents = _agents(state, folder)
+        # The operator knows of those that are online where there is something.
+        for name in [zone] if zone else [each.name for each in state.zones if each.aside]:
+            in_zone, silent = _find(agents, name)
+            found += in_zone
+            unasked |= silent
+        if not zone:
+            unasked |= {node.name: "it is not online" for node in state.nodes if not node.online}
     if as_json:
         whole = {"aside": [each.as_json for each in found], "unasked": unasked}
         typer.echo(msgspec.json.format(msgspec.json.encode(whole), indent=2).decode())
@@ -93,7 +98,8 @@ def show(
 ) -> None:
     """Show rows of a partition that were set aside: keys and values."""
     api = parse_server(server, ClusterFolder(folder)) if server else dev_cluster(folder).api()
-    everywhere, unasked = _find(api, folder, zone)
+    agents = _agents(_state(api, zone), folder)
+    everywhere, unasked = _find(agents, zone)
     found = [
         each
         for each in everywhere
@@ -107,8 +113,8 @@ def show(
             f" see `quorate aside list {zone}`"
         )
     wanted = os.fsencode(key) if key is not None else None
-    agents = [each for each in _agents(api, folder, zone) if each.node not in unasked]
-    primary = find_primary(agents, zone, partition) if differs else None
+    there = [each for each in agents if each.node not in unasked]
+    primary = find_primary(there, zone, partition) if differs else None
     for each in found:
         if not as_json:
             typer.echo(_sentence(each))
@@ -120,11 +126,11 @@ def show(
             typer.echo(line)
 
 
-def _find(api: OperatorApi, folder: Path, zone: str) -> tuple[list[Found], dict[str, str]]:
+def _find(agents: Sequence[Asked], zone: str) -> tuple[list[Found], dict[str, str]]:
     """Return what is set aside of a zone, and why some agents did not tell."""
     found: list[Found] = []
     unasked: dict[str, str] = {}
-    for agent in _agents(api, folder, zone):
+    for agent in agents:
         try:
             found += [Found(zone, agent, rows) for rows in rows_aside(agent, zone)]
         except Problem as problem:
@@ -132,12 +138,21 @@ def _find(api: OperatorApi, folder: Path, zone: str) -> tuple[list[Found], dict[
     return sorted(found, key=lambda each: (each.rows.partition, each.agent.node)), unasked
 
 
-def _agents(api: OperatorApi, folder: Path, zone: str) -> list[Asked]:
-    cluster = resources.zone(resources.fetch(api, ZONE, zone)).spec.cluster_ref.name
-    secret_file = ClusterFolder(folder).secret_file(cluster)
+def _state(api: OperatorApi, zone: str) -> ClusterState:
+    """Return the state of the zone's cluster."""
+    return fetch_state(api, resources.zone(resources.fetch(api, ZONE, zone)).spec.cluster_ref.name)
+
+
+def _states(api: OperatorApi) -> list[ClusterState]:
+    clusters = resources.fetch_all(api, STORAGE_CLUSTER)
+    return [fetch_state(api, resources.name_of(whole)) for whole in clusters]
+
+
+def _agents(state: ClusterState, folder: Path) -> list[Asked]:
+    secret_file = ClusterFolder(folder).secret_file(state.cluster)
     return [
-        Asked(*split_address(node.address), cluster, node.name, secret_file)
-        for node in fetch_state(api, cluster).nodes
+        Asked(*split_address(node.address), state.cluster, node.name, secret_file)
+        for node in state.nodes
     ]
 
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
@@ -20,10 +21,12 @@ from quorate.protocol.messages.tools import (
     Value,
     Values,
 )
+from quorate.protocol.status import NodeStatus, ZoneStatus
 from quorate_cli.commands import aside
 from quorate_cli.commands.every import app
 from quorate_cli.copies import rows_aside
 from quorate_cli.copies.agent_question import Asked, Unreached
+from quorate_cli.objects.cluster_state import ClusterState
 from quorate_cli.terminal.problem import Problem
 
 SERVER = ["--server", "127.0.0.1:9"]
@@ -53,17 +56,34 @@ PRESENT = [
 ]
 
 
+NODE = NodeStatus("", "", 1, True, "Online", "127.0.0.1:1", "", 0, 0)
+QUIET = ZoneStatus(
+    uid="quiet", name="quiet", phase="", sentence="", partitions=4, available=4, degraded=0,
+    unavailable=0, migrations_running=0, migrations_queued=0, migrations_done=0,
+    migrations_failed=0, bytes_moved=0, full_copies=0, ports={}, data_nodes=(),
+    spread_violations=(),
+)  # fmt: skip
+BOOKS = msgspec.structs.replace(QUIET, uid="books", name="books", aside={"agent-2": (1, 1200)})
+
+
 class Agents:
     """Answers questions: agent-2 has set something aside, agent-1 has the primary."""
 
     def __init__(self) -> None:
         self.silent = ""
         self.long_present = b"o" * 200
+        self.asked: list[str] = []
+        nodes = tuple(
+            msgspec.structs.replace(NODE, name=agent.node, online=agent.node != "agent-3")
+            for agent in AGENTS
+        )
+        self.state = ClusterState("main", "", "", 1, nodes, (BOOKS, QUIET))
 
     def ask(self, agent: Asked, question: Message, kind: type) -> Message:
         """Answer as `ask_agent` does."""
         if agent.node == self.silent:
             raise Unreached(f"{agent.where} cannot be reached: refused")
+        self.asked.append(getattr(question, "zone_name", ""))
         match question:
             case AskAside(after=-1) if agent.node == "agent-2":
                 return SetAside("books", agent.node, (), 2)
@@ -101,7 +121,9 @@ def agents(monkeypatch: pytest.MonkeyPatch) -> Agents:
     """Three agents in place of real ones."""
     made = Agents()
     monkeypatch.setattr(rows_aside, "ask_agent", made.ask)
-    monkeypatch.setattr(aside, "_agents", lambda api, folder, zone: AGENTS)
+    monkeypatch.setattr(aside, "_state", lambda api, zone: made.state)
+    monkeypatch.setattr(aside, "_states", lambda api: [made.state])
+    monkeypatch.setattr(aside, "_agents", lambda state, folder: AGENTS)
     return made
 
 
@@ -136,6 +158,16 @@ def test_the_list_for_programs_names_agents_that_did_not_tell(
         }
     ]  # fmt: skip
     assert whole["unasked"] == {"agent-3": "agent-3 at 127.0.0.1:3 cannot be reached: refused"}
+
+
+def test_of_all_zones_those_are_asked_for_that_have_something(
+    agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = CliRunner().invoke(app, ["aside", "list", *SERVER])
+
+    assert done.stdout == f"{SENTENCE}\n"
+    assert {*agents.asked} == {"books"}
+    assert done.stderr == "agent-3: what it has set aside is unknown: it is not online\n"
 
 
 def test_nothing_aside_is_said(said: Callable[..., str], agents: Agents) -> None:
