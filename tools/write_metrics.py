@@ -88,6 +88,8 @@ spec:
       annotations: {prometheus.io/scrape: "true", prometheus.io/port: "8080"}
 ```
 
+`quorate dev up --monitoring` prints a configuration that scrapes a cluster on your machine.
+
 Rules of the alerts are tested with promtool: each fires, resolves, and does not flap (`tests/unit/monitoring`). The validity of certificates is not
 among them: agents and operator use none.
 

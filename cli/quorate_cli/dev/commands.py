@@ -17,6 +17,7 @@ from rich.text import Text
 from quorate_cli.dev.dev_cluster import DevCluster, check_count
 from quorate_cli.dev.json_output import dev_status_json
 from quorate_cli.dev.membership import START_S
+from quorate_cli.dev.monitoring import scrape_configuration
 from quorate_cli.dev.process_states import process_states
 from quorate_cli.dev.recover import recover_metastore
 from quorate_cli.objects.serving import how_to_connect
@@ -70,6 +71,9 @@ def up(
     wait: Annotated[
         float, typer.Option(min=0, help="Seconds to wait until zones serve; 0: do not wait.")
     ] = START_S,
+    monitoring: Annotated[
+        bool, typer.Option("--monitoring", help="Print a configuration for Prometheus.")
+    ] = False,
 ) -> None:
     """Create the cluster if it is new, and start every process that is not running.
 
@@ -83,6 +87,8 @@ def up(
         teller.print(line, soft_wrap=True)
     if not cluster.has_zones():
         teller.print("no zone yet; declare one: quorate apply -f examples/zone.yaml")
+    if monitoring:
+        teller.print(scrape_configuration(cluster.folder), soft_wrap=True, markup=False)
 
 
 @app.command()
