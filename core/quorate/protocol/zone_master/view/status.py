@@ -336,12 +336,12 @@ def _without_quorum(record: ZoneRecord, rows: Sequence[PartitionRow], nodes: Zon
             " have (`quorate recover reset`, or a ZoneRecovery)"
         )
     if behind:
-        away = f"start agents that are away ({', '.join(sorted(left))})" if left else ""
-        there = f"look why {', '.join(sorted(silent))} do not answer them" if silent else ""
+        start = f"start agents that are away ({', '.join(sorted(left))})" if left else ""
+        look = f"look why {', '.join(sorted(silent))} do not answer them" if silent else ""
         sentence += (
             f"; {len(behind)} of them restarted before anything was written after a reset, and wait"
             f" for the copies that it left (partitions {listed(behind)}), which may have later"
-            f" updates: {', or '.join(filter(None, (away, there)))}, or go on without them"
+            f" updates: {', or '.join(filter(None, (start, look)))}, or go on without them"
             " (`quorate recover reset`, or a ZoneRecovery)"
         )
     return sentence
