@@ -7,9 +7,9 @@ quorum; and nothing is erased: what a reset left is filled anew when it votes ag
 
 from collections.abc import Callable, Sequence
 
+from quorate.facts.chain import awaited, left_by_links
 from quorate.facts.partition_row import Link, Reset, majority
 from quorate.facts.topology import Voter
-from quorate.protocol.copies.chain import awaited, left_by_links
 from quorate_conformance.case_files import Case
 
 _STORIES = {

@@ -13,7 +13,6 @@ from quorate_conformance.case_files import Case
 from quorate_conformance.reductions import PROSE
 from quorate_sim.scenario import Scenario
 
-_NO_LINK = "no link is made for a survivor that was an owner: it lacks nothing (test_chains)"
 _PLACED = "resets by a person: our own stories judge them; the case names nodes by their placement"
 _LEARNERS = "every copy votes: there are no learners to take over"
 _PROFILES = "filters and profiles are judged by zone_cases; a reset does not look at them"
@@ -34,7 +33,6 @@ NOT_JUDGED = {
     "pending_copy_is_source_when_all_stable_lost": _PLACED,
     "reset_tie_breaks_by_name": "the survivor is chosen by reports (test_resets)",
     "custom_quorum_blocks_reset": "a quorum is always a majority",
-    "chain_on_automatic_resets": _NO_LINK,
     "chain_collapses_on_graceful": _PLACED,
 }
 STEPS = {
@@ -47,7 +45,8 @@ EXPECTED = {
     *("stable", "reset_requests", "values_present_on", "partitions_empty_on"),
     *("errors", "within_s"),  # a write is awaited, and so is everything else
     *("partitions", "manual", "timer_ran", "ongoing_operations", "pending"),  # of their requests
-    "meaning",
+    *("chain", "phase2"),
+    *("meaning", "phase1"),  # words; a state that lasts for no time
     "planned",
 }
 SETTLED_MS = 4_000
@@ -117,6 +116,13 @@ class _Teller:
             )
         else:
             story.run(SETTLED_MS)
+        if "phase2" in expected:
+            self._expect(expected["phase2"])
+        if "chain" in expected:
+            links = story.row.reset.links if story.row.reset is not None else ()
+            chain = [{v.node for v in voters} for voters in [link.voters for link in links]]
+            chain.append({*story.row.voter_nodes})
+            assert chain == [{_agent(node) for node in link} for link in expected["chain"]]
         if "reset_requests" in expected:
             assert (story.row.reset is not None) == bool(expected["reset_requests"])
         if "partitions_empty_on" in expected:

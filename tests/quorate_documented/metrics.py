@@ -1,4 +1,4 @@
-"""What a scraper reads in the text of /metrics."""
+"""The text of /metrics as a scraper reads it."""
 
 from prometheus_client.parser import text_string_to_metric_families
 

@@ -1,4 +1,4 @@
-"""What the primary alone has acknowledged in PRIMARY_SYNC: a hand-over keeps it, a loss is told."""
+"""Writes that the primary alone acknowledged: a hand-over keeps them, a loss is announced."""
 
 from quorate.facts.zone import WriteMode
 from quorate_sim.scenario import Scenario
@@ -23,7 +23,7 @@ def written_alone(story: Scenario, key: bytes, value: bytes) -> str:
 
 
 def announced(story: Scenario) -> list[str]:
-    """What masters have announced as possibly lost."""
+    """The announcements by masters that writes may be lost."""
     return [line for line in story.world.lines if "event DataLossAccepted" in line]
 
 

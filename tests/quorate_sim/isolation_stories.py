@@ -17,7 +17,7 @@ def a_majority_that_is_cut_off_stops_before_the_other_side_serves() -> None:
 
 
 def a_majority_that_hears_the_master_in_vain_stops_as_well() -> None:
-    """What the rest sends arrives, and no answer does."""
+    """Messages of the rest arrive, and no answer does."""
     _cut_off_a_majority(hears_the_master=True)
 
 

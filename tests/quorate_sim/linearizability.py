@@ -52,6 +52,7 @@ def _effect(call: Call, state: bytes | None) -> tuple[bool, bytes | None]:
 
 _WHOLE_VALUES = {"get", "set", "del", "set if absent", "get and delete", "flush"}
 """Commands that use a value as a whole, or only whether there is one."""
+_REMOVING = {"del", "get and delete", "flush"}
 _UNSEEN = b"(never read)"
 
 
@@ -123,9 +124,10 @@ def check_key(calls: list[Call], first: bytes | None = None, bound: int = 400_00
             fits, after = _effect(call, state)
             if end is None:
                 # Of alike calls the earliest will do, and one without an effect may be left out.
-                if after == state or (call.kind, call.value) in alike:
+                effect = ("del", None) if call.kind in _REMOVING else (call.kind, call.value)
+                if after == state or effect in alike:
                     continue
-                alike.add((call.kind, call.value))
+                alike.add(effect)
             if fits:
                 choices.append((done | 1 << index, low, after))
         # Answered calls first, early ends first: unknown outcomes are rarely needed.

@@ -1,14 +1,14 @@
-"""What HIGH_AVAILABILITY zones promise, after resets too: these rules switched off."""
+"""Rules of HIGH_AVAILABILITY zones, and of resets, switched off."""
 
 from collections.abc import Collection
 from contextlib import AbstractContextManager
 
+from quorate.facts import chain
 from quorate.facts.partition_row import PartitionRow, majority
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.agent.agent_reports import AgentReports
-from quorate.protocol.copies import chain
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.waiters import Waiter
 from quorate.protocol.copies.zone_copies import ZoneCopies
@@ -98,7 +98,7 @@ def despite_isolation() -> AbstractContextManager[None]:
 
 
 def contact_by_ping() -> AbstractContextManager[None]:
-    """Who hears the master is in contact, whether the master hears it or not."""
+    """An agent that hears the master is in contact, whether the master hears it or not."""
 
     def had(self: AgentReports, ping: MasterPing, now: Now) -> None:
         self._leases.set_contact(now.boot_ms)

@@ -100,7 +100,7 @@ class Scenario:
 
     @property
     def sentence(self) -> str:
-        """What the newest master says of the zone's state."""
+        """The zone's state in the words of the newest master."""
         process = self.cluster.newest_master()
         assert process is not None
         assert process.master is not None

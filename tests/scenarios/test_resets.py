@@ -133,8 +133,8 @@ def test_when_the_survivor_lost_its_memory_those_that_the_reset_left_go_on() -> 
     assert story.cluster.checks.resets.lost == {("zone", 0): 1}
 
 
-def test_the_survivor_takes_over_what_the_others_that_are_there_hold() -> None:
-    story = high(agents=5, replicas=5)
+def only_one_of_two_has_the_last_update(story: Scenario) -> tuple[str, list[str]]:
+    """Of five agents three are lost. Return the one of the others that lacks it, and the lost."""
     first = story.primary
     other, survivor, *lost = sorted(story.backups())
     story.written(first, b"k", b"1")
@@ -144,6 +144,12 @@ def test_the_survivor_takes_over_what_the_others_that_are_there_hold() -> None:
     for name in (first, *lost):
         story.crash(name)
     story.heal()
+    return survivor, [first, *lost]
+
+
+def test_the_survivor_takes_over_what_the_others_that_are_there_hold() -> None:
+    story = high(agents=5, replicas=5)
+    survivor, _ = only_one_of_two_has_the_last_update(story)
     story.wait(lambda: story.row.reset is not None, "the reset")
     story.wait(lambda: bool(story.primary), "the survivor serves")
     assert story.row.voter_nodes == (survivor,)
@@ -231,16 +237,7 @@ def test_a_second_person_who_saw_the_row_before_the_reset_is_refused() -> None:
 
 def test_a_reset_by_a_person_asks_the_others_that_are_there() -> None:
     story = Scenario(agents=5, replicas=5)
-    first = story.primary
-    other, survivor, *lost = sorted(story.backups())
-    story.written(first, b"k", b"1")
-    story.cut(survivor, off=(first,))
-    story.write(first, b"k", b"2")
-    story.wait(lambda: story.copy(other).lwm > story.copy(survivor).lwm, "only some have it")
-    for name in (first, *lost):
-        story.crash(name)
-    story.heal()
-    gone = (first, *lost)
+    survivor, gone = only_one_of_two_has_the_last_update(story)
     story.wait(lambda: not any(map(story.is_online, gone)), "they have left")
     story.run(SETTINGS.failure_detection_ms)  # the master has been there for so long
     assert story.recover(RecoveryAction.RESET, survivor).refusals == ()

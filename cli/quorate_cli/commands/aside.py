@@ -36,7 +36,7 @@ aside = typer.Typer(no_args_is_help=True, help="Show rows that were set aside af
 
 
 class Found(NamedTuple):
-    """What one agent has set aside of one copy."""
+    """Rows of one copy that one agent has set aside."""
 
     zone: str
     agent: Asked

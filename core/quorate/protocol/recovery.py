@@ -1,4 +1,4 @@
-"""What a person decides for partitions that do not help themselves, and the master's answer."""
+"""A person's decision for partitions that do not help themselves, and the master's answer."""
 
 import enum
 
@@ -36,7 +36,7 @@ class Recovery(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
 
 
 class PartitionAnswer(msgspec.Struct, frozen=True):
-    """What became, or would become, of one partition.
+    """The effect of a decision on one partition, or the effect that it would have.
 
     `version`: of its row before. `decided`: version and term of the row that was decided.
     """

@@ -45,7 +45,7 @@ def _each_once(partitions: list[int]) -> list[int]:
 
 
 class ZoneRecoverySpec(Part):
-    """What a person decides; it is done once, for all of the partitions or for none."""
+    """A decision; it is done once, for all of the partitions or for none."""
 
     zone_ref: ObjectName
     """The Zone, in the same namespace."""
@@ -112,14 +112,14 @@ class ZoneRecoverySpec(Part):
 
 
 class RecoveredPartition(Part):
-    """What became, or would become, of one partition."""
+    """The effect on one partition, or the effect that it would have."""
 
     partition: Integer
     """Its number."""
     row_version: Integer
     """The version of its row before."""
     message: Text
-    """What became of it, and what may be lost, in a sentence."""
+    """The same in a sentence, with what may be lost."""
 
 
 class ZoneRecoveryStatus(Part):
@@ -132,7 +132,7 @@ class ZoneRecoveryStatus(Part):
     at: Text = ""
     """Since when, RFC 3339."""
     partitions: list[RecoveredPartition] = Field(default_factory=list)
-    """What was done to each partition, or would be."""
+    """The effect on each partition, or the effect that it would have."""
     refusals: list[Text] = Field(default_factory=list)
     """Why it was refused: a sentence for each partition that is concerned."""
 

@@ -125,32 +125,27 @@ def make_registry(
         if watching:
             await asyncio.wait(watching, timeout=END_S)
 
+    def changed(
+        plural: str,
+        event: kopf.RawEvent,
+        gone: Callable[[dict[str, Any]], None],
+        seen: Callable[[dict[str, Any]], None],
+    ) -> None:
+        traffic.watch_seen(place, plural)
+        is_gone = event["type"] == "DELETED"
+        show(gone if is_gone else seen, without_managed_fields(event["object"]))
+
     @kopf.on.event(*clusters, registry=registry)
     async def cluster_changed(event: kopf.RawEvent, **_: Any) -> None:
-        traffic.watch_seen(place, StorageCluster.plural)
-        body = without_managed_fields(event["object"])
-        if event["type"] == "DELETED":
-            show(served.cluster_gone, body)
-        else:
-            show(served.cluster_seen, body)
+        changed(StorageCluster.plural, event, served.cluster_gone, served.cluster_seen)
 
     @kopf.on.event(*zones, registry=registry)
     async def zone_changed(event: kopf.RawEvent, **_: Any) -> None:
-        traffic.watch_seen(place, Zone.plural)
-        body = without_managed_fields(event["object"])
-        if event["type"] == "DELETED":
-            show(served.zone_gone, body)
-        else:
-            show(served.zone_seen, body)
+        changed(Zone.plural, event, served.zone_gone, served.zone_seen)
 
     @kopf.on.event(GROUP, VERSION, ZoneRecovery.plural, registry=registry)
     async def recovery_changed(event: kopf.RawEvent, **_: Any) -> None:
-        traffic.watch_seen(place, ZoneRecovery.plural)
-        body = without_managed_fields(event["object"])
-        if event["type"] == "DELETED":
-            show(served.recovery_gone, body)
-        else:
-            show(served.recovery_seen, body)
+        changed(ZoneRecovery.plural, event, served.recovery_gone, served.recovery_seen)
 
     @kopf.on.delete(*clusters, registry=registry, backoff=1, when=holds_cluster)
     async def delete_cluster(body: kopf.Body, **_: Any) -> None:

@@ -1,4 +1,4 @@
-"""What a reset left is listed and shown by commands as a person types them."""
+"""Commands list and show rows that a reset left, as a person types them."""
 
 import json
 import re

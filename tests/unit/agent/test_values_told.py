@@ -1,4 +1,4 @@
-"""What an agent tells a tool of rows that it has set aside, and of present ones."""
+"""Answers of an agent to tools about rows that are set aside, and about present ones."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the chart declares under some sets of values, and what values it refuses.
+"""The chart declares objects under some sets of values, and refuses others.
 
 The folder `golden` has what it declared when somebody last looked at it, without the kinds:
 QUORATE_WRITE_GOLDEN=1 writes it anew.

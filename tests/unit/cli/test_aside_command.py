@@ -58,11 +58,24 @@ PRESENT = [
 
 NODE = NodeStatus("", "", 1, True, "Online", "127.0.0.1:1", "", 0, 0)
 QUIET = ZoneStatus(
-    uid="quiet", name="quiet", phase="", sentence="", partitions=4, available=4, degraded=0,
-    unavailable=0, migrations_running=0, migrations_queued=0, migrations_done=0,
-    migrations_failed=0, bytes_moved=0, full_copies=0, ports={}, data_nodes=(),
+    uid="quiet",
+    name="quiet",
+    phase="",
+    sentence="",
+    partitions=4,
+    available=4,
+    degraded=0,
+    unavailable=0,
+    migrations_running=0,
+    migrations_queued=0,
+    migrations_done=0,
+    migrations_failed=0,
+    bytes_moved=0,
+    full_copies=0,
+    ports={},
+    data_nodes=(),
     spread_violations=(),
-)  # fmt: skip
+)
 BOOKS = msgspec.structs.replace(QUIET, uid="books", name="books", aside={"agent-2": (1, 1200)})
 
 
@@ -152,11 +165,19 @@ def test_the_list_for_programs_names_agents_that_did_not_tell(
 
     assert whole["aside"] == [
         {
-            "zone": "books", "agent": "agent-2", "partition": 3, "generation": 5, "since_ms": 0,
-            "until_ms": 86_400_000, "reset_term": 17, "last_term": 14, "lwm": 204, "rows": 4,
+            "zone": "books",
+            "agent": "agent-2",
+            "partition": 3,
+            "generation": 5,
+            "since_ms": 0,
+            "until_ms": 86_400_000,
+            "reset_term": 17,
+            "last_term": 14,
+            "lwm": 204,
+            "rows": 4,
             "bytes": 1200,
         }
-    ]  # fmt: skip
+    ]
     assert whole["unasked"] == {"agent-3": "agent-3 at 127.0.0.1:3 cannot be reached: refused"}
 
 
@@ -228,7 +249,15 @@ def test_rows_for_programs_are_exact(said: Callable[..., str]) -> None:
 
     (row,) = [each for each in rows if each["key"] == "greeting"]
     assert row == {
-        "agent": "agent-2", "generation": 5, "key": "greeting", "key_hex": b"greeting".hex(),
-        "type": "hash", "items": ["f", "\\xff\\n"], "items_hex": ["66", "ff0a"], "bytes": 9,
-        "counter": 6, "term": 14, "expires_at": 0,
-    }  # fmt: skip
+        "agent": "agent-2",
+        "generation": 5,
+        "key": "greeting",
+        "key_hex": b"greeting".hex(),
+        "type": "hash",
+        "items": ["f", "\\xff\\n"],
+        "items_hex": ["66", "ff0a"],
+        "bytes": 9,
+        "counter": 6,
+        "term": 14,
+        "expires_at": 0,
+    }

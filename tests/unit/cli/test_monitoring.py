@@ -1,4 +1,4 @@
-"""What `quorate dev up --monitoring` prints."""
+"""The output of `quorate dev up --monitoring`."""
 
 import os
 import subprocess

@@ -15,7 +15,7 @@ SERVER = ["--server", "127.0.0.1:9"]
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
-    """What the operator was asked; it answers that row 17 of each partition is changed."""
+    """The questions to the operator; it answers that row 17 of each partition is changed."""
     seen: list[tuple[str, Any]] = []
 
     def ask(api: OperatorApi, path: str, body: Any, kind: type) -> RecoveryAnswer:

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import pytest
 
+from quorate.facts import chain
 from quorate.facts.partition_row import Link, Reset, majority
 from quorate.facts.topology import Voter
-from quorate.protocol.copies import chain
 
 NODES = range(5)
 Content = tuple[int, ...]

@@ -128,7 +128,7 @@ def test_a_dry_run_names_the_copies_and_what_may_be_lost_and_changes_nothing() -
 
 
 def tell(world: LoneMaster, node: str, row: PartitionRow, lwm: int) -> None:
-    """What the agent last reported of the partition's copy."""
+    """The agent's last report on the partition's copy."""
     told = CopyReport(row.partition, row.version, None, "", row.term, lwm, lwm, True)
     world.master.agents[node].inventory[STRONG.uid][row.partition] = told
 

@@ -33,7 +33,7 @@ Json = dict[str, Any]
 
 
 def _seconds(text: str) -> int:
-    """What `1m30s` says."""
+    """The seconds of `1m30s`."""
     found = re.fullmatch(r"(?:(\d+)m)?(?:(\d+)s)?", text)
     assert found is not None, text
     return int(found[1] or 0) * 60 + int(found[2] or 0)
@@ -60,7 +60,7 @@ def _values(text: str, step_s: int) -> str:
 
 
 def _tests_of(alert: str, case: Json, step_s: int) -> Json:
-    """What promtool is to test: the state at every minute, and what the alert says."""
+    """The cases for promtool: the state at every minute, and the words of the alert."""
     said, rule = CASES[alert] | case, ALERTS[alert]
     series = {name: _values(text, step_s) for name, text in case["series"].items()}
     scrapes = max(len(values.split()) for values in series.values())

@@ -26,7 +26,7 @@ async def led(declared: Namespace, monkeypatch: pytest.MonkeyPatch) -> Namespace
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Recovery]:
-    """What runners were asked."""
+    """The questions to runners."""
     seen: list[Recovery] = []
     recover = Runner.recover
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from quorate.facts.errors import InvariantError
 from quorate.facts.intervals import IntervalSet
+from quorate.facts.lineage import Lineage
 from quorate.facts.update_counter import kept_under
-from quorate.protocol.copies.chain import lineage_of
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.role_state import GatherPlan
 from quorate.protocol.messages.replication import FenceAck
@@ -18,7 +18,7 @@ def plan(copy: Copy, answers: Mapping[str, FenceAck], by_use: bool) -> GatherPla
     """Return what `copy` lacks to hold the union of `answers` (by node, in order of their names).
 
     `by_use`: terms in which nothing was written do not count, so the history goes on where its
-    last update is (chain.py).
+    last update is (facts/chain.py).
     """
     lineages = {node: lineage_of(answer, by_use) for node, answer in answers.items()}
     lineage = lineage_of(copy, by_use)
@@ -61,3 +61,11 @@ def _holder_of(copy: Copy, at: int, last: int, holds: Mapping[str, IntervalSet])
     if not best:
         raise InvariantError(f"partition {copy.partition}: nobody holds {at}")
     return best, min(end, last)
+
+
+def lineage_of(position: Copy | FenceAck, by_use: bool) -> Lineage:
+    """Return the lineage of a copy; `by_use`: without last entries that wrote nothing it holds."""
+    if not by_use:
+        return position.lineage
+    held = position.above if isinstance(position, FenceAck) else position.held()
+    return position.lineage.without_unused(position.lwm, [term for term, _ in held])

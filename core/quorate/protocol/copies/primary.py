@@ -10,12 +10,13 @@ row says so, and never serves again after that.  Source: docs/protocol.md, secti
 
 from collections.abc import Callable, Mapping
 
+from quorate.facts import chain
 from quorate.facts.errors import InvariantError
 from quorate.facts.lineage import Entry, Lineage
 from quorate.facts.partition_row import PartitionRow, Reset, quorum
 from quorate.facts.topology import Holder, Voter
 from quorate.facts.update_counter import check_primary_counter
-from quorate.protocol.copies import chain, gathering
+from quorate.protocol.copies import gathering
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.open_part import OpenPart
 from quorate.protocol.copies.role_state import (
@@ -240,8 +241,8 @@ class Primary(Waiting):
         if copy.is_alive or self.lineage is not None:
             return False
         answers = [peer.answer for peer in self.voters.peers if peer.answer is not None]
-        used = [chain.lineage_of(copy, by_use=True).last_term]
-        used += [chain.lineage_of(answer, by_use=True).last_term for answer in answers]
+        used = [gathering.lineage_of(copy, by_use=True).last_term]
+        used += [gathering.lineage_of(answer, by_use=True).last_term for answer in answers]
         return max(used) < ends[-1] and not any(answer.is_alive for answer in answers)
 
     def awaited(self) -> tuple[str, ...]:
@@ -250,10 +251,10 @@ class Primary(Waiting):
         if reset is None or not self.is_unproven:
             return ()
         alive = tuple(voter for voter in reset.others if not self._is_dead(voter))
-        used = {self.holder.node: chain.lineage_of(self.copy, by_use=True).last_term}
+        used = {self.holder.node: gathering.lineage_of(self.copy, by_use=True).last_term}
         for node, peer in self.peers.items():
             if peer.promised and peer.answer is not None:
-                used[node] = chain.lineage_of(peer.answer, by_use=True).last_term
+                used[node] = gathering.lineage_of(peer.answer, by_use=True).last_term
         reset = Reset(reset.term, alive, reset.links)
         return chain.awaited(reset, self.row.voters, used)
 

@@ -1,4 +1,4 @@
-"""What waits until a role has an acknowledgement: commands of clients, steps of transactions.
+"""Commands of clients and steps of transactions that wait until a role has an acknowledgement.
 
 Source: docs/protocol.md, section 4; section 7, "PRIMARY_SYNC".
 """

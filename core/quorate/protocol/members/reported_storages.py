@@ -1,4 +1,4 @@
-"""What agents report of their storage of one zone: no room, and rows that are set aside."""
+"""Agents' reports on their storage of one zone: no room, and rows that are set aside."""
 
 from collections.abc import Iterable
 

@@ -198,7 +198,7 @@ class Trouble(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AsideReport(msgspec.Struct, frozen=True, array_like=True):
-    """What an agent has set aside of a zone after resets: of how many copies, and their bytes.
+    """Rows of a zone that an agent has set aside after resets: of how many copies, and their bytes.
 
     `dropped`: how often such rows were dropped before their time, since the process started.
     """

@@ -1,1 +1,1 @@
-"""What a person decides about partitions of a zone that do not help themselves."""
+"""Decisions of a person about partitions of a zone that do not help themselves."""

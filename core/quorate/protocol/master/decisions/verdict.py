@@ -1,4 +1,4 @@
-"""What becomes of one partition by a person's decision."""
+"""The effect of a person's decision on one partition."""
 
 from typing import NamedTuple
 

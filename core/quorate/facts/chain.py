@@ -5,19 +5,8 @@ Source: IEP-131, phase 2; docs/protocol.md, section 7, "After a restart of all".
 
 from collections.abc import Iterator, Mapping
 
-from quorate.facts.lineage import Lineage
 from quorate.facts.partition_row import Link, Reset
 from quorate.facts.topology import Voter
-from quorate.protocol.copies.copy import Copy
-from quorate.protocol.messages.replication import FenceAck
-
-
-def lineage_of(position: Copy | FenceAck, by_use: bool) -> Lineage:
-    """Return the lineage of a copy; `by_use`: without last entries that wrote nothing it holds."""
-    if not by_use:
-        return position.lineage
-    held = position.above if isinstance(position, FenceAck) else position.held()
-    return position.lineage.without_unused(position.lwm, [term for term, _ in held])
 
 
 def awaited(reset: Reset, now: tuple[Voter, ...], used: Mapping[str, int]) -> tuple[str, ...]:
