@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from migration_words import Role
 from quorate.protocol import metastore as metastore_module
+from quorate.protocol.master.decisions import decide
 from quorate.protocol.metastore import SHARD_PARTITIONS
 from quorate.protocol.zone_master import zone_deletion, zone_master
 from quorate.protocol.zone_master.recovery import rebuild_zone, reset, start_empty
@@ -409,7 +410,8 @@ class Faults:
 @contextmanager
 def shards_of(partitions: int) -> Iterator[None]:
     """Rows per stored object: smaller than the product's, so that few partitions make many."""
-    modules = (zone_master, zone_deletion, metastore_module, rebuild_zone, reset, start_empty)
+    recoveries = (rebuild_zone, reset, start_empty, decide)
+    modules = (zone_master, zone_deletion, metastore_module, *recoveries)
     for module in modules:
         setattr(module, "SHARD_PARTITIONS", partitions)  # noqa: B010  mypy knows no such name
     try:

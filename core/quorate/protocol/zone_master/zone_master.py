@@ -60,7 +60,7 @@ class ZoneMaster(Zone):
         self.is_gone = False
         self._ports = ports
         self._stored = False
-        self._writing: dict[int, dict[int, tuple[PartitionRow, Why]]] = {}
+        self.writing: dict[int, dict[int, tuple[PartitionRow, Why]]] = {}
         self._pass_ms = -(1 << 40)
         self._is_quiet = False
         self._rebalance = Rebalance(cluster, self.nodes, self.parts, self.fitting)
@@ -272,10 +272,10 @@ class ZoneMaster(Zone):
             self._cluster.summaries_due |= self._rebalance.take_copies_planned()
             self._events.look_at_switched()
         if whole:
-            is_still = is_whole and not self.decided and not self._writing
+            is_still = is_whole and not self.decided and not self.writing
             self._events.look(self._rebalance, self._moved, is_still)
-            self.empty_start.look(self._writing, now)
-            self.resets.look(self._writing, now)
+            self.empty_start.look(self.writing, now)
+            self.resets.look(self.writing, now)
             was_quiet = self._is_quiet
             self._is_quiet = is_still and self._rebalance.is_at_rest(self.record)
             if self._is_quiet and not was_quiet:  # spread the zones' full passes over time
@@ -316,7 +316,7 @@ class ZoneMaster(Zone):
     @property
     def is_idle(self) -> bool:
         """Whether no migration is active or waits, and none can before something happens."""
-        busy = self.decided or self._writing or self.dirty or self._rebalance.off_target
+        busy = self.decided or self.writing or self.dirty or self._rebalance.off_target
         return self._is_quiet and not busy
 
     def waiting(self) -> list[QueuedMigration]:
@@ -328,7 +328,7 @@ class ZoneMaster(Zone):
     def running(self) -> list[QueuedMigration]:
         """Return the active migrations, including those whose first write is not finished."""
         rows = {p: part.row for p, part in self.parts.items() if part.row.active is not None}
-        for changed in (*self._writing.values(), self.decided):
+        for changed in (*self.writing.values(), self.decided):
             rows.update({p: row for p, (row, _) in changed.items()})
         return self._rebalance.running(self.record.uid, rows.values())
 
@@ -348,7 +348,7 @@ class ZoneMaster(Zone):
 
     def is_changing(self, partition: int) -> bool:
         """Return whether the partition's row is being written, or an agent knows a newer one."""
-        is_written = partition in self._writing.get(partition // SHARD_PARTITIONS, {})
+        is_written = partition in self.writing.get(partition // SHARD_PARTITIONS, {})
         is_newer_told = (self.record.uid, partition) in self._cluster.newer_rows.told
         return is_written or is_newer_told or partition in self.decided
 
@@ -374,7 +374,7 @@ class ZoneMaster(Zone):
         """
         missing = self._lacking()
         if not missing:
-            self._all_placed = not self._writing
+            self._all_placed = not self.writing
             self._placement.note_placed(now)
             return
         lost = missing if self.record.placed else self._recovery.known_of(missing, now)
@@ -420,16 +420,16 @@ class ZoneMaster(Zone):
     def take_writes(self) -> list[tuple[Key, Value | None]]:
         """Return one write for each shard that has decided rows and no write active."""
         if self._deletion.shards_left is not None:
-            keys = [s for s in sorted(self._deletion.shards_left) if s not in self._writing]
+            keys = [s for s in sorted(self._deletion.shards_left) if s not in self.writing]
             for shard in keys:
-                self._writing[shard] = {}
+                self.writing[shard] = {}
             return [(ShardKey(self.record.uid, shard), None) for shard in keys]
         writes: list[tuple[Key, Value | None]] = []
         if not self.decided:  # the usual case with hundreds of zones at rest
             return writes
         taken: dict[int, tuple[PartitionRow, Why]] = {}
         for shard in sorted({partition // SHARD_PARTITIONS for partition in self.decided}):
-            if shard in self._writing:
+            if shard in self.writing:
                 continue
             inside = partitions_of(shard, self.record.partitions)
             changed = {p: self.decided.pop(p) for p in inside if p in self.decided}
@@ -438,7 +438,7 @@ class ZoneMaster(Zone):
                 for p in inside
                 if p in changed or p in self.parts
             )
-            self._writing[shard] = changed
+            self.writing[shard] = changed
             writes.append((ShardKey(self.record.uid, shard), rows))
             taken |= changed
         self._events.look_at_primaries(taken)
@@ -446,7 +446,7 @@ class ZoneMaster(Zone):
 
     def rows_written(self, key: ShardKey, rows: tuple[PartitionRow, ...], now: Now) -> None:
         """Take the changed rows of a shard that is now stored, and publish them."""
-        self._take_changed(rows, self._writing.pop(key.shard, {}), now)
+        self._take_changed(rows, self.writing.pop(key.shard, {}), now)
 
     def rows_reloaded(
         self,
@@ -458,7 +458,7 @@ class ZoneMaster(Zone):
         """Take the stored rows after an unknown outcome, or another's write: truth if newer."""
         self._all_placed = False
         self._recovery.look(key.shard, damaged)
-        self._take_changed(rows, self._writing.pop(key.shard, {}), now)
+        self._take_changed(rows, self.writing.pop(key.shard, {}), now)
         if not self.record.deleting:
             self._recovery.put_right(key.shard, rows)
 
@@ -571,7 +571,7 @@ class ZoneMaster(Zone):
     def _delete(self, now: Now) -> None:
         if not self._stored:
             return
-        if self._deletion.shards_left is None and not self._writing:
+        if self._deletion.shards_left is None and not self.writing:
             had_rows = bool(self.parts) or self.record.placed or self.record.recovering
             self._deletion.begin(self.record.partitions, had_rows)
             self.timers.stop()
@@ -582,7 +582,7 @@ class ZoneMaster(Zone):
 
     def shard_deleted(self, key: ShardKey) -> None:
         """Note that the rows of one shard are gone."""
-        self._writing.pop(key.shard, None)
+        self.writing.pop(key.shard, None)
         self._deletion.shard_deleted(key.shard)
 
     @property

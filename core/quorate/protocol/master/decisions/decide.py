@@ -14,6 +14,7 @@ from quorate.protocol.master.decisions.reopenings import judge_reopening
 from quorate.protocol.master.decisions.resets import PersonReset
 from quorate.protocol.master.decisions.restarts import judge_restart
 from quorate.protocol.master.decisions.verdict import Verdict
+from quorate.protocol.metastore import SHARD_PARTITIONS
 from quorate.protocol.recovery import PartitionAnswer, Recovery, RecoveryAction, RecoveryAnswer
 from quorate.protocol.zone_master.decide_partition import PartitionState
 from quorate.protocol.zone_master.zone_master import ZoneMaster
@@ -80,6 +81,10 @@ def _general(zone: ZoneMaster, partition: int, version: int, dry_run: bool) -> V
     if part is None:
         return Verdict("it has no row: `quorate describe zone` says what it waits for")
     row = part.row
+    beside = zone.writing.get(partition // SHARD_PARTITIONS, {})
+    if not dry_run and beside and partition not in beside:
+        # It would be written after that, perhaps when agents are back.
+        return Verdict("rows beside it are being written: look again in a moment")
     if not version and not dry_run:
         return Verdict(
             f"no version of its row was named: it is at version {row.version} now; {_present(row)}"
