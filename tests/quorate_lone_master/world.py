@@ -49,9 +49,10 @@ def placed_master(*zones: ZoneRecord, **options: Any) -> "LoneMaster":
 class LoneMaster:
     """`fills`: whether a migration's destination gets on (zone, partition, node); `refuses`: if
     a node refuses the prepared row; `mute`: whether it leaves that unanswered; `serves`: whether a
-    primary says that it serves; `knows`: whether it tells the rows of a zone that it is asked for.
-    `rebuilds`: see Master; its agents then tell the rows that they were told.  `same_processes`:
-    agents that connect are those of before, after a break of their links.  `client_ports`: the
+    primary says that it serves; `stores`: whether a node says that it has the rows it was sent;
+    `knows`: whether it tells the rows of a zone that it is asked for.  `rebuilds`: see Master; its
+    agents then tell the rows that they were told.  `same_processes`: agents that connect are those
+    of before, after a break of their links.  `client_ports`: the
     ranges of agents that take their zones' client ports from the master; `external`: the external
     hosts of agents that have an external listener, empty where the operator says them;
     `attributes`, `profiles`: the attributes and the storage profiles of agents that have some."""
@@ -79,6 +80,7 @@ class LoneMaster:
         self.refuses: Callable[[str], bool] = lambda node: False
         self.mute: Callable[[str], bool] = lambda node: False
         self.serves: Callable[[str], bool] = lambda node: True
+        self.stores: Callable[[str], bool] = lambda node: True
         self.refused: Callable[[Key], bool] = lambda key: False  # whether a write is refused
         self.sizes: dict[str, int] = {}  # zone uid -> bytes of each copy, told when asked
         self.unreached: dict[str, tuple[str, ...]] = {}  # node -> members that it does not reach
@@ -273,7 +275,8 @@ class LoneMaster:
                 if row.partition not in known or known[row.partition].version < row.version:
                     known[row.partition] = row
             stored = tuple((row.partition, row.version) for row in message.rows)
-            self.master.receive(node, RowsStored(message.zone.uid, stored), self.now)
+            if self.stores(node):
+                self.master.receive(node, RowsStored(message.zone.uid, stored), self.now)
         if self.mute(node):
             return
         if isinstance(message, PreparedRow):

@@ -262,7 +262,14 @@ def _report_ready(zone: ZoneCopies, role: Primary, now: Now) -> None:
             role.retries.note_sent(Retry.READY, now.boot_ms, node)
             if peer.ready_ms < 0:
                 role.set_ready(peer, now.boot_ms)
-            message = CopyReady(zone.uid, role.copy.partition, role.term, node, role.stores[node])
+            message = CopyReady(
+                zone.uid,
+                role.copy.partition,
+                role.term,
+                node,
+                role.stores[node],
+                zone.registered.get(node, 0),
+            )
             zone.out.send(MASTER, message)
 
 

@@ -285,13 +285,14 @@ class ActivationBlocked(msgspec.Struct, frozen=True, array_like=True, tag=28):
 
 class CopyReady(msgspec.Struct, frozen=True, array_like=True, tag=29):
     """The primary reports that `node`, with this store, adopted the term and holds all that a
-    quorum is known to hold."""
+    quorum is known to hold.  `incarnation`: of the process that adopted it; 0: not known."""
 
     zone: str
     partition: int
     term: int
     node: str
     store: str
+    incarnation: int = 0
 
 
 class TransferProgress(msgspec.Struct, frozen=True, array_like=True, tag=30):

@@ -65,6 +65,9 @@ class PartitionState(msgspec.Struct, frozen=True):
     - `has_served`: the primary has reported that it serves in the row's term.
     - `served_ms`: until when an earlier term served, as far as this master knows; -1: never.
     - `never_serves`: it has reported that it will not, or not any more.
+    - `ready`: copies that may become owners, as the primary reported.
+    - `uncounted`: owners of which the primary has not reported that it counts them: with FULL_SYNC,
+      updates may have been acknowledged without them. Incarnation 0: an earlier master's row.
     - `stored`: voters that have reported that they have this row, or a newer one, durably.
     - `unheard`: a new master has read the row and not yet heard which rows its voters have.
     - `progress_ms`: when the destination last had more than before.
@@ -85,10 +88,11 @@ class PartitionState(msgspec.Struct, frozen=True):
     prepare_ms: int = -1
     prepare_sent_ms: int = -1
     prepared: bool | None = None
-    ready: tuple[str, ...] = ()
+    ready: tuple[Holder, ...] = ()
     stuck: str = ""
     unwanted: bool = False
     unheard: bool = False
+    uncounted: tuple[Holder, ...] = ()
     stored: tuple[Voter, ...] = ()
     handed_over: bool = False
     has_served: bool = False
@@ -140,6 +144,13 @@ WAITING_TIMES = 24
 """How many times longer an activation may take that perhaps waits for copies that are away."""
 
 
+def read_part(row: PartitionRow, now_ms: int) -> PartitionState:
+    """Return the part of a row that was read from the metastore."""
+    resolved = row.active is None
+    owners = tuple(Holder(v.node, v.store, 0) for v in row.voters if v.node in row.owners)
+    return PartitionState(row, now_ms, resolved=resolved, unheard=True, uncounted=owners)
+
+
 def adopt_row(part: PartitionState, row: PartitionRow, now_ms: int) -> PartitionState:
     """Return the part after its row was written or read, without facts about an older term."""
     before = part.row
@@ -147,6 +158,11 @@ def adopt_row(part: PartitionState, row: PartitionRow, now_ms: int) -> Partition
         row.active is not None
         and before.active is not None
         and row.active.migration_id == before.active.migration_id
+    )
+    uncounted = tuple(
+        {
+            each.node: each for each in (*part.uncounted, *part.ready) if each.node in row.owners
+        }.values()
     )
     if row.term != before.term:
         return PartitionState(
@@ -156,12 +172,14 @@ def adopt_row(part: PartitionState, row: PartitionRow, now_ms: int) -> Partition
             resolved=row.active is None,
             handed_over=before.active is not None and row == committed_row(before),
             served_ms=now_ms if part.has_served else part.served_ms,
+            uncounted=uncounted,
         )
     kept = msgspec.structs.replace(
         part,
         row=row,
-        ready=tuple(n for n in part.ready if n not in row.replicas),
+        ready=tuple(each for each in part.ready if each.node not in row.owners),
         stuck="",
+        uncounted=uncounted,
         stored=(),
         caught_up_ms=now_ms if part.caught_up else -1,  # this row must be stored, too
     )
@@ -208,12 +226,26 @@ def decide(
         return _decide_stuck(part, nodes, settings, now_ms, left)
     if row.sets and part.has_served:
         return RowDecision(ownership.with_one_set(row), Why(Cause.ONE_SET))
+    left |= _restarted(part, nodes)
     if left:
         return RowDecision(ownership.without_owners(row, left), _left(left))
-    for node in part.ready:
-        if node not in row.replicas and node in row.voter_nodes and _is_same(nodes, row, node):
+    for ready in part.ready:
+        node = ready.node
+        if node not in row.replicas and node in row.voter_nodes and nodes.holder(node) == ready:
             return RowDecision(ownership.with_owner(row, node), Why(Cause.OWNS_AGAIN, (node,)))
     return NOTHING
+
+
+def _restarted(part: PartitionState, nodes: Nodes) -> frozenset[str]:
+    """Return the owners that restarted before the primary counted them as owners.
+
+    What was acknowledged in between they may not have.
+    """
+    return frozenset(
+        each.node
+        for each in part.uncounted
+        if each.incarnation and nodes.holder(each.node) not in (each, None)
+    )
 
 
 def _primary_lost(row: PartitionRow, nodes: Nodes) -> bool:

@@ -10,6 +10,7 @@ from quorate.protocol.messages.master import (
     CopyReady,
     Frozen,
     Prepared,
+    RowsStored,
     Trouble,
     TroubleKind,
 )
@@ -39,10 +40,39 @@ class PartitionReports:
             return None
         return part if part.row.primary.node == node else None
 
+    def stored(self, node: str, message: RowsStored) -> None:
+        """Note that the agent has these rows durably: the primary counts their owners."""
+        for partition, version in message.versions:
+            part = self._parts.get(partition)
+            if part is None or version < part.row.version:
+                continue
+            holder = self._nodes.holder(node)
+            if part.uncounted and holder is not None and holder == part.row.primary:
+                part = self._counted(part)
+            if part.row.active is None:
+                continue
+            voter = next((v for v in part.row.voters if v.node == node), None)
+            if voter is None or holder is None or holder.store != voter.store:
+                continue  # only the store that votes counts
+            if voter not in part.stored:
+                self.note(partition, stored=(*part.stored, voter))
+
+    def _counted(self, part: PartitionState) -> PartitionState:
+        """Note that the primary counts the owners, but for those that restarted before it did."""
+        left = tuple(
+            each
+            for each in part.uncounted
+            if each.incarnation and self._nodes.holder(each.node) != each
+        )
+        counted = msgspec.structs.replace(part, uncounted=left)
+        self._parts[part.row.partition] = counted
+        return counted
+
     def activated(self, node: str, message: Activated, now: Now) -> None:
         """Note that the primary serves."""
         part = self._of_term(node, message.partition, message.term)
         if part is not None and not part.is_activation_over:
+            self._counted(part)
             self.note(
                 message.partition, has_served=True, tried=(), better="", stuck="",
                 since_ms=now.boot_ms,
@@ -86,8 +116,11 @@ class PartitionReports:
         holder = self._nodes.holder(message.node)
         if part is None or holder is None or holder.store != message.store:
             return
-        if message.node not in part.ready:
-            self.note(message.partition, ready=(*part.ready, message.node))
+        if message.incarnation not in (0, holder.incarnation):
+            return  # it restarted since
+        ready = tuple(each for each in part.ready if each.node != message.node)
+        if holder not in part.ready:
+            self.note(message.partition, ready=(*ready, holder))
 
     def trouble(self, node: str, trouble: Trouble) -> None:
         """Note that a primary is stuck."""

@@ -31,7 +31,12 @@ from quorate.protocol.metastore import (
 )
 from quorate.protocol.status import ZoneStatus
 from quorate.protocol.zone_master.causes import Why
-from quorate.protocol.zone_master.decide_partition import PartitionState, adopt_row, decide
+from quorate.protocol.zone_master.decide_partition import (
+    PartitionState,
+    adopt_row,
+    decide,
+    read_part,
+)
 from quorate.protocol.zone_master.first_placement import FirstPlacement
 from quorate.protocol.zone_master.partition_reports import PartitionReports
 from quorate.protocol.zone_master.publish_rows import RowPublisher
@@ -93,9 +98,7 @@ class ZoneMaster(Zone):
         """Take rows read from the metastore."""
         for row in rows:
             check_row(row)
-            self.parts[row.partition] = PartitionState(
-                row, now.boot_ms, resolved=row.active is None, unheard=True
-            )
+            self.parts[row.partition] = read_part(row, now.boot_ms)
         self._stored = True
 
     @property
@@ -186,16 +189,7 @@ class ZoneMaster(Zone):
             self._deletion.confirmed(node, message)
             return
         self._publisher.stored(node, message)
-        for partition, version in message.versions:
-            part = self.parts.get(partition)
-            if part is None or part.row.active is None or version < part.row.version:
-                continue
-            voter = next((v for v in part.row.voters if v.node == node), None)
-            holder = self.nodes.holder(node)
-            if voter is None or holder is None or holder.store != voter.store:
-                continue  # only the store that votes counts
-            if voter not in part.stored:
-                self.reports.note(partition, stored=(*part.stored, voter))
+        self.reports.stored(node, message)
 
     def ready(self, node: str, message: ZoneReady, now: Now) -> None:
         """Note that the agent listens for the zone's clients, or refuses the zone."""
@@ -484,9 +478,7 @@ class ZoneMaster(Zone):
                 if self._rebalance.target is not None:
                     self._rebalance.look_again(row.partition)
             elif part is None:
-                self.parts[row.partition] = PartitionState(
-                    row, now.boot_ms, resolved=row.active is None, unheard=True
-                )
+                self.parts[row.partition] = read_part(row, now.boot_ms)
                 self.decided.pop(row.partition, None)  # decided as if there was no row
                 self._cluster.newer_rows.compare(self.record.uid, row)
             elif ours:

@@ -48,7 +48,7 @@ class Resets:
         if not zone.record.acknowledges_by_all:
             return
         for partition, part in list(zone.parts.items()):
-            ready = tuple(node for node in part.ready if zone.nodes.holder(node) is not None)
+            ready = tuple(each for each in part.ready if zone.nodes.holder(each.node) == each)
             if ready != part.ready:
                 zone.parts[partition] = msgspec.structs.replace(part, ready=ready)
 
@@ -113,15 +113,16 @@ class Resets:
     def has_all(self, part: PartitionState, voter: Voter | Holder) -> bool:
         """Return whether the voter surely has every acknowledged write.
 
-        With FULL_SYNC an owner has, with PRIMARY_SYNC the primary. One that was just elected counts
-        as an owner before it has gathered what others hold.
+        With FULL_SYNC an owner has that the primary counts, with PRIMARY_SYNC the primary. One that
+        was just elected counts as an owner before it has gathered what others hold.
         """
         record, row = self._zone.record, part.row
         if _is_primary(row, voter) and not part.has_served:
             return False
         if record.acknowledges_alone:
             return _is_primary(row, voter)
-        return record.acknowledges_by_all and voter.node in row.owners
+        is_counted = all(each.node != voter.node for each in part.uncounted)
+        return record.acknowledges_by_all and voter.node in row.owners and is_counted
 
     def _show(self, waiting: Mapping[str, int], now: Now) -> None:
         """Note the timer that runs. `waiting`: lost nodes -> the time until a reset is due (ms)."""
