@@ -2,23 +2,31 @@
 
 from typing import NamedTuple
 
+from quorate.facts.zone import ConsistencyMode
 from quorate_exhaustive.explorer import Budget, Explorer, Found
 
+HIGH = ConsistencyMode.HIGH_AVAILABILITY
+AB = ("a", "b")
 ABC = ("a", "b", "c")
 ABCD = ("a", "b", "c", "d")
 
 
 class Exploration(NamedTuple):
-    """A cluster, what may happen in it, and how many states a test run looks at at most."""
+    """A cluster, what may happen in it, and how many states a test run looks at at most.
+
+    `lost`: agents that crashed before; the others are what the zone narrowed to.
+    """
 
     names: tuple[str, ...]
     replicas: int
     budget: Budget
     states_in_tests: int
+    mode: ConsistencyMode = ConsistencyMode.STRONG_CONSISTENCY
+    lost: tuple[str, ...] = ()
 
     def run(self, states_max: int | None = None) -> Found:
         """Explore all of it, or so much."""
-        explorer = Explorer(self.names, self.replicas, self.budget)
+        explorer = Explorer(self.names, self.replicas, self.budget, self.mode, self.lost)
         return explorer.explore(self.states_in_tests if states_max is None else states_max)
 
 
@@ -45,5 +53,14 @@ EXPLORATIONS = {
     ),
     "a backup moves, somebody crashes": Exploration(
         ABC, 2, Budget(writes=1, crashes=1, drains=("b",)), 20_000
+    ),
+    "narrowed to one copy, the others return": Exploration(
+        ABC, 3, Budget(writes=1), 60_000, HIGH, lost=("b", "c")
+    ),
+    "one of two is lost, the other goes on, it returns": Exploration(
+        AB, 2, Budget(writes=1, crashes=1, looks=1, victims=("b",)), 40_000, HIGH
+    ),
+    "narrowed to one copy, which restarts too": Exploration(
+        AB, 2, Budget(writes=1, crashes=1, victims=("a",)), 40_000, HIGH, lost=("b",)
     ),
 }

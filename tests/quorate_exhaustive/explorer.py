@@ -7,15 +7,19 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import msgspec
+
 from quorate.facts.errors import InvariantError
 from quorate.facts.partition_row import PartitionRow
+from quorate.facts.zone import ConsistencyMode
 from quorate.protocol.copies.outbox import MASTER
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
-from quorate.protocol.messages.master import AskInventory, Inventory, Members
+from quorate.protocol.messages.master import AskInventory, Inventory, Members, RowsStored
 from quorate.protocol.metastore import Key, ShardKey, Value
-from quorate_exhaustive.invariants import Held, check_recoverable, held_on
+from quorate_exhaustive.invariants import Held, check_recoverable, check_trusted, held_on
 from quorate_exhaustive.processes import (
     METASTORE,
+    SETTINGS,
     UID,
     Agent,
     Disk,
@@ -48,6 +52,7 @@ class Budget(NamedTuple):
     losses: int = 0
     repeats: int = 0
     ticks: int = 0
+    looks: int = 0
     masters: int = 0
     drains: tuple[str, ...] = ()
     victims: tuple[str, ...] = ()
@@ -85,11 +90,21 @@ class Broken(InvariantError):
 class Explorer:
     """All states from one start."""
 
-    def __init__(self, names: tuple[str, ...], replicas: int, budget: Budget) -> None:
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        replicas: int,
+        budget: Budget,
+        mode: ConsistencyMode = ConsistencyMode.STRONG_CONSISTENCY,
+        lost: tuple[str, ...] = (),
+    ) -> None:
         self.names = names
+        self._mode = mode
+        self._lost = lost
         self.processes = Processes()
         self._serving: dict[int, bool] = {}
         self._held: dict[int, Held] = {}
+        self._trusted_by: dict[int, tuple[str, ...]] = {}
         self._index = {name: at for at, name in enumerate(names)}
         self._flights: list[Flight] = []
         self._is_heard_at_once: list[bool] = []
@@ -121,9 +136,25 @@ class Explorer:
             for other in self.names:
                 if other != name:
                     state = self._input(state, name, ("greeted", hellos[other]))
-        state = self._input(self._drained(state), MASTER, ("zone", replicas))
+        state = self._input(self._drained(state), MASTER, ("zone", replicas, self._mode))
         state = self._drained(state)
+        if self._mode is ConsistencyMode.HIGH_AVAILABILITY:
+            for _ in range(0, SETTINGS.failure_detection_ms, SETTINGS.retry_ms):
+                state = self._input(state, MASTER, ("tick",))  # a new master does not reset
+            state = self._row_heard(self._drained(state))
+        for name in self._lost:
+            state = self._drained(self._crash(state, name))
+        if self._lost:
+            state = self._row_heard(self._drained(self._looked(state)))
         return state._replace(budget=budget)
+
+    def _row_heard(self, state: State) -> State:
+        """The master knows that all have the row.  Later rows are not confirmed: see COMMUTES."""
+        stored = msgspec.msgpack.encode(RowsStored(UID, ((0, self.row(state).version),)))
+        for name, number in zip(self.names, state.agents, strict=True):
+            if number >= 0:
+                state = self._input(state, MASTER, ("message", name, stored))
+        return state
 
     def _drained(self, state: State) -> State:
         while state.flying:
@@ -233,6 +264,8 @@ class Explorer:
         if budget.ticks and not state.flying:
             spent = state._replace(budget=budget._replace(ticks=budget.ticks - 1))
             yield ("passes", "time"), self._tick(spent)
+        if budget.looks and min(state.agents) < 0:
+            yield ("judges the losses", "the master"), self._looked(state)
         if budget.masters:
             yield ("is followed by another", "the master"), self._next_master(state)
         for name in budget.drains:
@@ -253,6 +286,12 @@ class Explorer:
         numbers = (*state.agents[:at], -state.agents[at] - 1, *state.agents[at + 1 :])
         crashed = state._replace(agents=numbers, flying=flying, budget=budget)
         return self._input(crashed, MASTER, ("gone", name))
+
+    def _looked(self, state: State) -> State:
+        """The master hears from those that are there, and judges the losses."""
+        there = tuple(n for n, at in zip(self.names, state.agents, strict=True) if at >= 0)
+        budget = state.budget._replace(looks=state.budget.looks - 1)
+        return self._input(state._replace(budget=budget), MASTER, ("heard", there))
 
     def _next_master(self, state: State) -> State:
         """Another holds the mandate.  What the one before has sent may still arrive, what it wrote
@@ -337,6 +376,19 @@ class Explorer:
     def _check(self, state: State) -> None:
         held = {name: self._held_by(n) for name, n in zip(self.names, state.agents, strict=True)}
         check_recoverable(self.row(state), held, state.told)
+        check_trusted(self._trusted(state.master), held, state.told)
+
+    def _trusted(self, number: int) -> tuple[str, ...]:
+        """The voters of which the master says that they have everything, if a majority is lost."""
+        if number not in self._trusted_by:
+            process = self.processes.load(number)
+            assert isinstance(process, MasterAtWork)
+            zone = process.master.zones[UID]
+            part = zone.parts[0]
+            self._trusted_by[number] = tuple(
+                voter.node for voter in part.row.voters if zone.resets.has_all(part, voter)
+            )
+        return self._trusted_by[number]
 
     def _held_by(self, number: int) -> Held:
         number = number if number >= 0 else -number - 1

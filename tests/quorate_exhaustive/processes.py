@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from quorate.facts.time import Now
-from quorate.facts.zone import ZoneRecord
+from quorate.facts.zone import ConsistencyMode, ZoneRecord
 from quorate.protocol.agent.agent import AgentCore
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.leases import Leases
@@ -25,7 +25,13 @@ from quorate.protocol.copies.shared_leases import SharedLeases
 from quorate.protocol.copies.waiters import Waiter
 from quorate.protocol.master.master import Master
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
-from quorate.protocol.messages.master import FromMaster, RowsStored, TransferProgress, ZoneReady
+from quorate.protocol.messages.master import (
+    AgentReport,
+    FromMaster,
+    RowsStored,
+    TransferProgress,
+    ZoneReady,
+)
 from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.replication import Heartbeat, HeartbeatAck
 from quorate.protocol.metastore import Key, Value
@@ -329,8 +335,14 @@ def _feed_master(process: MasterAtWork, given: tuple[object, ...]) -> None:
             write: Write = pickle.loads(data)
             value = pickle.loads(present)
             process.settled(write.key, value, value == write.value)
-        case ("zone", int(replicas)):
-            master.set_zone(ZoneRecord(UID, UID, 1, replicas, scale_down_ms=10_000), now)
+        case ("zone", int(replicas), ConsistencyMode() as mode):
+            record = ZoneRecord(UID, UID, 1, replicas, scale_down_ms=10_000, mode=mode, reset_ms=0)
+            master.set_zone(record, now)
+        case ("heard", tuple(nodes)):
+            process.now_ms += SETTINGS.retry_ms
+            for node in nodes:
+                master.receive(node, AgentReport(1), process.now())
+            master.tick(process.now())
         case ("drain", str(node)):
             master.drain(node, True, now)
         case ("tick",):

@@ -8,9 +8,11 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from quorate_exhaustive.explorations import EXPLORATIONS, Exploration
+from quorate.protocol.copies.primary import Primary
+from quorate_exhaustive.explorations import EXPLORATIONS, HIGH, Exploration
 from quorate_exhaustive.explorer import Broken, Budget, Explorer
 from quorate_sim import planted_copies, planted_primaries
+from quorate_sim.changed import changed
 
 pytestmark = pytest.mark.simulation
 
@@ -50,6 +52,14 @@ def test_a_rule_switched_off_is_missed(
 ) -> None:
     with rule_off(), pytest.raises(Broken, match="I-"):
         EXPLORATIONS[name].run()
+
+
+def test_an_acknowledgement_that_does_not_wait_for_every_owner_is_missed() -> None:
+    with (
+        changed(Primary, "_by_all_owners", lambda role: role.copy.durable_lwm),
+        pytest.raises(Broken, match="I-5"),
+    ):
+        Explorer(("a", "b", "c"), 3, Budget(writes=1), HIGH).explore()
 
 
 def test_the_way_to_a_broken_state_is_told() -> None:
