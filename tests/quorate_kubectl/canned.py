@@ -128,7 +128,7 @@ class Kubectl:
 
     def __call__(self, command: str, *arguments: str, stdin: str | None = None) -> str:
         result = CliRunner().invoke(
-            app, [command, f"--kubeconfig={self.kubeconfig}", *arguments], input=stdin
+            app, [*command.split(), f"--kubeconfig={self.kubeconfig}", *arguments], input=stdin
         )
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception

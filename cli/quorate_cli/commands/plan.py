@@ -12,8 +12,8 @@ from quorate.planning.steps.preview import Preview, PreviewStep
 from quorate_cli.commands.objects import ServerOption
 from quorate_cli.dev.commands import FolderOption, dev_cluster
 from quorate_cli.objects.operator_api import parse_server
-from quorate_cli.objects.status_view import size
 from quorate_cli.processes.cluster_folder import DEFAULT_FOLDER, ClusterFolder
+from quorate_cli.terminal.figures import size
 from quorate_cli.terminal.options import JsonOption, WithOption, WithoutOption, ZoneArgument
 
 STEPS_SHOWN = 20

@@ -24,8 +24,8 @@ from quorate_cli.objects import resources
 from quorate_cli.objects.cluster_state import fetch_state
 from quorate_cli.objects.operator_api import OperatorApi, parse_server
 from quorate_cli.objects.resources import ZONE
-from quorate_cli.objects.status_view import size
 from quorate_cli.processes.cluster_folder import DEFAULT_FOLDER, ClusterFolder
+from quorate_cli.terminal.figures import size
 from quorate_cli.terminal.options import ZoneArgument
 from quorate_cli.terminal.problem import Problem
 

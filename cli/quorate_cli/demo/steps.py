@@ -32,10 +32,10 @@ from quorate_cli.demo.library_files import Library, library_files
 from quorate_cli.dev.dev_cluster import DevCluster
 from quorate_cli.dev.process_states import process_states
 from quorate_cli.objects import resources
-from quorate_cli.objects.status_view import size
 from quorate_cli.processes.agent_metrics import longest_parked, parked_by_duration
 from quorate_cli.processes.cluster_folder import ClusterFolder
 from quorate_cli.processes.process import python
+from quorate_cli.terminal.figures import size
 from quorate_cli.terminal.problem import Problem
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "zone.yaml"

@@ -12,13 +12,17 @@ import typer
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from quorate.facts.topology import NodeRecord
 from quorate.planning.target.distribute_partitions import DataNode
 from quorate.protocol.zone_master.view.preview import zone_preview
+from quorate.wire.zone import Zone
+from quorate_cli.commands import aside as embedded_aside
 from quorate_cli.commands import objects as embedded
 from quorate_cli.commands import plan as embedded_plan
 from quorate_cli.commands.cli import SETTINGS
 from quorate_cli.commands.events import until_nobody_reads
 from quorate_cli.commands.plan import print_plan
+from quorate_cli.copies.aside_view import print_list
 from quorate_cli.kubectl import exec_client, objects, told_events
 from quorate_cli.kubectl.declared_state import Found, cluster_state, state_json
 from quorate_cli.kubectl.drain import declare_drain, follow_drain
@@ -31,10 +35,15 @@ from quorate_cli.objects.object_view import describe_all
 from quorate_cli.objects.resources import ZONE, find_kind
 from quorate_cli.objects.status_view import StatusView, show
 from quorate_cli.terminal.options import (
+    AsideAgentOption,
+    AsideZoneArgument,
     ClusterOption,
+    DiffersOption,
     JsonLinesOption,
     JsonOption,
+    KeyOption,
     KindArgument,
+    PartitionArgument,
     WatchOption,
     WithOption,
     WithoutOption,
@@ -59,6 +68,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
+
+aside = typer.Typer(no_args_is_help=True, help=embedded_aside.HELP)
+app.add_typer(aside, name="aside")
 
 KubeconfigOption = Annotated[
     str, typer.Option("--kubeconfig", help="Default: $KUBECONFIG, else ~/.kube/config.")
@@ -285,12 +297,70 @@ def cli(
     api = KubeApi(kubeconfig, context)
     place = namespace or api.namespace
     of = resources.zone(objects.fetch(api, ZONE, place, zone))
-    name = of.spec.cluster_ref.name
-    selector = f"{objects.LABEL_CLUSTER}={name},{objects.LABEL_AGENT}"
-    pods = api.collection(core_path("pods", place), labelSelector=selector)
-    pod, address = exec_client.choose_pod(of, pods, objects.registrations(api, place, name))
+    pod, address, _ = _pod_of(api, place, of)
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     exec_client.run(exec_client.exec_command(api, place, pod, address, command or (), is_terminal))
+
+
+@aside.command("list", help=embedded_aside.list_aside.__doc__)
+def list_aside(
+    zone: AsideZoneArgument = None,
+    kubeconfig: KubeconfigOption = "",
+    context: ContextOption = "",
+    namespace: NamespaceOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """`quorate aside list`, in an agent's pod."""
+    api = KubeApi(kubeconfig, context)
+    place = namespace or api.namespace
+    if zone:
+        found = [resources.zone(objects.fetch(api, ZONE, place, zone))]
+    else:
+        found = [each for each in objects.zones(api, place) if each.status.set_aside]
+    if not found:
+        print_list((), {}, as_json)
+        return
+    of = found[0]
+    names = [each.metadata.name for each in found if each.spec.cluster_ref == of.spec.cluster_ref]
+    _run_aside(api, place, of, ["list", *names, *(["--json"] if as_json else [])])
+
+
+@aside.command("show", help=embedded_aside.show.__doc__)
+def show_aside(
+    zone: ZoneArgument,
+    partition: PartitionArgument,
+    agent: AsideAgentOption = None,
+    key: KeyOption = None,
+    differs: DiffersOption = False,
+    kubeconfig: KubeconfigOption = "",
+    context: ContextOption = "",
+    namespace: NamespaceOption = "",
+    as_json: JsonLinesOption = False,
+) -> None:
+    """`quorate aside show`, in an agent's pod."""
+    api = KubeApi(kubeconfig, context)
+    place = namespace or api.namespace
+    of = resources.zone(objects.fetch(api, ZONE, place, zone))
+    words = ["show", zone, str(partition)]
+    words += [f"--agent={agent}"] if agent is not None else []
+    words += [f"--key={key}"] if key is not None else []
+    words += ["--differs"] if differs else []
+    words += ["--json"] if as_json else []
+    _run_aside(api, place, of, words)
+
+
+def _run_aside(api: KubeApi, place: str, zone: Zone, words: list[str]) -> None:
+    pod, _, nodes = _pod_of(api, place, zone)
+    exec_client.run(exec_client.aside_command(api, place, pod, zone, nodes, words))
+
+
+def _pod_of(api: KubeApi, place: str, zone: Zone) -> tuple[str, str, dict[str, NodeRecord]]:
+    """Return an agent's pod, the host:port of its clients, and the registered agents."""
+    name = zone.spec.cluster_ref.name
+    selector = f"{objects.LABEL_CLUSTER}={name},{objects.LABEL_AGENT}"
+    pods = api.collection(core_path("pods", place), labelSelector=selector)
+    nodes = objects.registrations(api, place, name)
+    return *exec_client.choose_pod(zone, pods, nodes), nodes
 
 
 @app.command()

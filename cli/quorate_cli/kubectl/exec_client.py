@@ -18,6 +18,9 @@ from quorate_cli.terminal.problem import Problem
 
 CONTAINER = "agent"
 CLIENT = ("python3", "-m", "quorate_cli.plain_client")
+ASIDE = ("python3", "-m", "quorate_cli.aside_client")
+SECRET = "/secret"
+"""Where an agent's pod has the secret of its cluster."""
 
 
 def choose_pod(
@@ -56,10 +59,33 @@ def exec_command(
     terminal = ["--stdin", "--tty"] if is_terminal and not words else ["--stdin"]
     if words:
         terminal = []
+    return _exec(api, namespace, pod, terminal, [*CLIENT, address, *words])
+
+
+def aside_command(
+    api: KubeApi,
+    namespace: str,
+    pod: str,
+    zone: Zone,
+    nodes: Mapping[str, NodeRecord],
+    words: Sequence[str],
+) -> list[str]:
+    """Return the command line that lists or shows what agents have set aside.
+
+    `nodes`: registrations by agent, which are asked.
+    """
+    at = [f"--at={name}={join_address(each.host, each.peer_port)}" for name, each in nodes.items()]
+    about = [f"--cluster={zone.spec.cluster_ref.name}", f"--secret-file={SECRET}", *at]
+    return _exec(api, namespace, pod, [], [*ASIDE, *words, *about])
+
+
+def _exec(
+    api: KubeApi, namespace: str, pod: str, terminal: Sequence[str], words: Sequence[str]
+) -> list[str]:
     config = [f"--kubeconfig={api.kubeconfig}"] if api.kubeconfig else []
     return [
         "kubectl", "exec", *config, f"--context={api.context}", f"--namespace={namespace}",
-        *terminal, f"--container={CONTAINER}", pod, "--", *CLIENT, address, *words,
+        *terminal, f"--container={CONTAINER}", pod, "--", *words,
     ]  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -13,6 +12,7 @@ from rich.text import Text
 from quorate.planning.target.data_nodes import TimerKind
 from quorate.protocol.status import MigrationStatus, NodeStatus, TimerStatus, ZoneStatus
 from quorate_cli.objects.cluster_state import ClusterState
+from quorate_cli.terminal.figures import moment, size
 from quorate_cli.terminal.problem import Problem
 
 GOOD, BAD, BUSY, QUIET = "green", "red", "yellow", "dim"
@@ -93,17 +93,6 @@ def show(look: Callable[[], RenderableType], watch: bool, console: Console) -> N
                 seen = str(problem)  # an operator that restarts is waited for
             live.update(seen, refresh=True)
             time.sleep(POLL_S)
-
-
-def size(count: int) -> str:
-    """Return a number of bytes for people."""
-    value, units = float(count), ["B", "KB", "MB", "GB", "TB"]
-    while value >= 1000 and len(units) > 1:
-        value /= 1000
-        units.pop(0)
-    return (
-        f"{value:.0f} {units[0]}" if units[0] == "B" or value >= 100 else f"{value:.1f} {units[0]}"
-    )
 
 
 def _migration(migration: MigrationStatus) -> tuple[RenderableType, ...]:
@@ -210,11 +199,6 @@ def _aside_sentence(zone: ZoneStatus) -> str:
         f"rows of {whole} copies are set aside after resets ({told}; {used}):"
         f" `quorate aside list {zone.name}`"
     )
-
-
-def moment(wall_ms: int) -> str:
-    """Return a wall time for people."""
-    return datetime.fromtimestamp(wall_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _sentences(state: ClusterState) -> list[RenderableType]:

@@ -26,3 +26,14 @@ WithoutOption = Annotated[
 WithOption = Annotated[
     int, typer.Option("--with", min=0, help="Assume that this many agents are added.")
 ]
+AsideZoneArgument = Annotated[str | None, typer.Argument(metavar="[ZONE]")]
+PartitionArgument = Annotated[int, typer.Argument(metavar="PARTITION", min=0)]
+AsideAgentOption = Annotated[
+    str | None, typer.Option("--agent", help="Only what this agent has set aside.")
+]
+KeyOption = Annotated[
+    str | None, typer.Option("--key", help="Only this key, however long its value.")
+]
+DiffersOption = Annotated[
+    bool, typer.Option("--differs", help="Only what differs from the zone's present rows.")
+]

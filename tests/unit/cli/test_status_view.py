@@ -13,7 +13,8 @@ from quorate.protocol.status import MigrationStatus, NodeStatus, TimerStatus, Zo
 from quorate_cli.objects.cluster_state import ClusterState
 from quorate_cli.objects.object_view import print_description, print_list, print_whole, value_at
 from quorate_cli.objects.resources import ZONE, Whole
-from quorate_cli.objects.status_view import StatusView, size
+from quorate_cli.objects.status_view import StatusView
+from quorate_cli.terminal.figures import size
 from quorate_lone_master.zone_status import status_of_zone
 
 

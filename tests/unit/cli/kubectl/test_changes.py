@@ -172,6 +172,34 @@ def test_the_client_is_run_in_a_pod_that_takes_clients(
     ]  # fmt: skip
 
 
+def test_what_is_set_aside_is_asked_for_in_a_pod(
+    kubectl: Kubectl, api: CannedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose(api, "agent-1")
+    commands: list[list[str]] = []
+    monkeypatch.setattr("quorate_cli.kubectl.exec_client.run", commands.append)
+    assert kubectl("aside list") == "nothing is set aside\n"
+    status: Any = api.objects[f"{OURS}/zones/library"]["status"]
+    status["setAside"] = {"agent-2": 1}
+
+    kubectl("aside list")
+    kubectl("aside show", "library", "3", "--agent", "agent-2", "--key", "-k", "--differs")
+
+    about = ["--cluster=main", "--secret-file=/secret", "--at=agent-1=10.0.0.1:7100"]
+    for command, words in zip(
+        commands,
+        (
+            ["list", "library"],
+            ["show", "library", "3", "--agent=agent-2", "--key=-k", "--differs"],
+        ),
+        strict=True,
+    ):
+        said = command[command.index("--") :]
+        assert said[:4] == ["--", "python3", "-m", "quorate_cli.aside_client"]
+        assert said[4 : 4 + len(words)] == words
+        assert said[4 + len(words) :][:3] == about
+
+
 def test_input_and_terminal_are_handed_on(tmp_path: Path) -> None:
     api = KubeApi(str(kubeconfig(tmp_path / "config", "http://127.0.0.1:1")))
     typed = exec_command(api, "shop", "p", "h:1", (), True)
@@ -192,20 +220,32 @@ def test_a_zone_without_pods_names_its_endpoints(kubectl: Kubectl, api: CannedAp
     assert "endpoints: 10.0.0.1:7200" in kubectl.problem("cli", "library", "ping")
 
 
-def test_the_client_in_the_pod_needs_no_library_of_the_command_line() -> None:
+@pytest.mark.parametrize(
+    ("module", "words", "said"),
+    [
+        ("plain_client", ["127.0.0.1:1", "ping"], "quorate: 127.0.0.1:1 cannot be reached"),
+        (
+            "aside_client",
+            ["list", "z", "--cluster=c", "--at=a=127.0.0.1:1", "--secret-file=absent"],
+            "a: what it has set aside is unknown: a at 127.0.0.1:1: absent",
+        ),
+    ],
+)
+def test_a_client_in_the_pod_needs_no_library_of_the_command_line(
+    module: str, words: list[str], said: str
+) -> None:
     """The agent's image has none of these."""
     code = (
         "import sys\n"
         "for name in ('typer', 'rich', 'kubernetes', 'yaml', 'redis', 'click'):\n"
         "    sys.modules[name] = None\n"
-        "sys.argv = ['plain_client', '127.0.0.1:1', 'ping']\n"
+        f"sys.argv = {[module, *words]!r}\n"
         "import runpy\n"
-        "runpy.run_module('quorate_cli.plain_client', run_name='__main__')\n"
+        f"runpy.run_module('quorate_cli.{module}', run_name='__main__')\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
 
-    assert done.returncode == 1
-    assert done.stderr.startswith("quorate: 127.0.0.1:1 cannot be reached")
+    assert done.stderr.startswith(said)
 
 
 def test_a_report_has_objects_and_logs_and_no_secret(
