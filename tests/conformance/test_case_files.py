@@ -31,6 +31,7 @@ def test_every_case_of_the_projects_own_folder_has_a_judge() -> None:
         "ha_scenarios",
         "planner_cases",
         "reduce_append_cases",
+        "repair_cases",
         "zone_cases",
     }
     assert [case.id for case in cases if isinstance(judge_of(case), str)] == []

@@ -2,7 +2,14 @@
 
 from collections.abc import Callable
 
-from quorate_conformance import counters, data_nodes, partition_states, plans, reductions
+from quorate_conformance import (
+    counters,
+    data_nodes,
+    partition_states,
+    plans,
+    reductions,
+    repairs,
+)
 from quorate_conformance.case_files import Case
 
 Judge = Callable[[Case], None]
@@ -13,9 +20,9 @@ JUDGES: dict[str, Callable[[Case], Judge | str]] = {
     "reduce_append_cases": reductions.judge_of,
     "zone_cases": data_nodes.judge_of,
     "ha_scenarios": partition_states.judge_of,
+    "repair_cases": repairs.judge_of,
 }
 NOT_BUILT = {
-    "repair_cases": "copies that differ are found and reported; their repair is not built yet",
     "resp_client_probe": "measurements of clients; the agent's tests run the clients themselves",
 }
 
