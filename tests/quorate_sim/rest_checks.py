@@ -50,6 +50,7 @@ def _state(zone: Replicas) -> Iterator[tuple[str, object]]:
     yield "fills", (*zone.fills,)
     yield "refused rows", (*zone.refused_rows,)
     yield "refills", zone.refills.partitions
+    yield "repairs", zone.repairs.to_hand_over
     yield "gaps", dict(upkeep._stalled)
     yield "surveys", dict(zone.surveys)
     yield "snapshots", len(upkeep._snapshots)

@@ -365,7 +365,7 @@ class Agent(BaseHandler):
             self._obey(link, hello, message)
         else:
             zones, debug = self.core.zones.values(), self.settings.debug_commands
-            answer = answer_tool(message, self.settings.name, zones, debug)
+            answer = answer_tool(message, self.settings.name, zones, debug, self._now())
             if answer is not None:
                 link.send(answer)
         self._turn()

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from quorate.facts.keyspace import key_partition
+from quorate.facts.time import Now
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.reports import tell_digest, tell_state
@@ -23,11 +24,15 @@ from quorate.protocol.messages.tools import (
     Damage,
     Damaged,
     Digests,
+    HandedOver,
+    HandOver,
+    KeyRepaired,
     Refill,
     Refilling,
+    RepairKey,
 )
 from quorate.protocol.storage import Row
-from quorate_agent.process.values_told import tell_set_aside, tell_values
+from quorate_agent.process.values_told import is_readable, tell_set_aside, tell_values
 
 ROWS_MAX = 20_000
 CHUNK_BYTES_MAX = 8 * 1024 * 1024
@@ -36,7 +41,7 @@ COUNTED_ROWS_MAX = 50_000
 
 
 def answer_tool(
-    message: Message, node: str, zones: Iterable[Replicas], debug_commands: bool
+    message: Message, node: str, zones: Iterable[Replicas], debug_commands: bool, now: Now
 ) -> Message | None:
     """Return the answer to a tool's question; None if the message is not one."""
     name = getattr(message, "zone_name", None)
@@ -68,6 +73,18 @@ def answer_tool(
             if zone is None:
                 return Refilling(message.zone_name, message.partition, problem=problem)
             return zone.refills.ask(message)
+        case RepairKey():
+            if zone is None:
+                return KeyRepaired(problem=problem)
+            if message.value is not None and not is_readable(message.value):
+                return KeyRepaired(problem="the value is none that clients can read")
+            return zone.repairs.repair(message, now)
+        case HandOver():
+            return (
+                HandedOver(problem=problem)
+                if zone is None
+                else zone.repairs.hand_over(message, now)
+            )
         case Damage():
             if not debug_commands:
                 problem = f"agent {node}: started without --debug-commands"

@@ -74,6 +74,11 @@ def _space(copy: Copy | None, generation: int | None) -> Space | None:
     return copy.storage.space(copy.partition, generation) if is_kept else None
 
 
+def is_readable(value: bytes) -> bool:
+    """Return whether clients can read the stored value; of a long one only its kind is checked."""
+    return bool(_content(value, len(value) <= BYTES_MAX)[0])
+
+
 def _value(key: bytes, row: Row, *, is_whole: bool = False) -> Value:
     """Return the row for a tool.  `is_whole`: however long it is."""
     size = len(row.value) if row.value is not None else 0

@@ -38,7 +38,9 @@ def zone() -> Replicas:
 
 
 def ask(zone: Replicas) -> dict[int, CopyDigest]:
-    answer = tools.answer_tool(AskDigests("z", (0, 1)), "a", [zone], debug_commands=False)
+    answer = tools.answer_tool(
+        AskDigests("z", (0, 1)), "a", [zone], debug_commands=False, now=Now(0, 0)
+    )
     assert isinstance(answer, Digests)
     assert not answer.problem
     return {copy.partition: copy for copy in answer.copies}

@@ -66,13 +66,13 @@ def zone() -> Replicas:
 
 
 def listed(zone: Replicas, after: int = -1) -> SetAside:
-    answer = answer_tool(AskAside("z", after), "a", [zone], debug_commands=False)
+    answer = answer_tool(AskAside("z", after), "a", [zone], debug_commands=False, now=Now(0, 0))
     assert isinstance(answer, SetAside)
     return answer
 
 
 def told(zone: Replicas, ask: AskValues) -> Values:
-    answer = answer_tool(ask, "a", [zone], debug_commands=False)
+    answer = answer_tool(ask, "a", [zone], debug_commands=False, now=Now(0, 0))
     assert isinstance(answer, Values)
     return answer
 

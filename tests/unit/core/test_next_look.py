@@ -161,7 +161,7 @@ BUSY = {
 
 
 def _next_look_ms(zone: Replicas, now: Now) -> int:
-    return next_look_ms(zone, zone.upkeep, zone.refills, zone.transactions, now)
+    return next_look_ms(zone, zone.upkeep, zone.refills, zone.repairs, zone.transactions, now)
 
 
 @pytest.mark.parametrize("what", [*BUSY])

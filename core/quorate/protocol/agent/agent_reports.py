@@ -56,7 +56,7 @@ class AgentReports:
         """
         if sequence:
             self._sent.append((sequence, now.boot_ms))
-        named = [(uid, zone.refills.partitions) for uid, zone in self._zones.items()]
+        named = [(uid, zone.to_hand_over) for uid, zone in self._zones.items()]
         return AgentReport(
             sequence,
             self._troubles(now),

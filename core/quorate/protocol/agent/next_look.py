@@ -15,6 +15,7 @@ are not due have nothing to do (tests/quorate_sim/rest_checks.py).
 from quorate.facts.time import Now
 from quorate.protocol.agent.activation import ready_due_ms
 from quorate.protocol.agent.refill import Refills
+from quorate.protocol.agent.repair_key import KeyRepairs
 from quorate.protocol.agent.upkeep import Upkeep
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.role_state import Retry, Stage
@@ -29,7 +30,12 @@ With 200 zones at rest, this makes 20 visits per second in all.
 
 
 def next_look_ms(
-    zone: ZoneCopies, upkeep: Upkeep, refills: Refills, transactions: Transactions, now: Now
+    zone: ZoneCopies,
+    upkeep: Upkeep,
+    refills: Refills,
+    repairs: KeyRepairs,
+    transactions: Transactions,
+    now: Now,
 ) -> int:
     """Return the boot time by which `Replicas.tick` has something to do; `now`: at once.
 
@@ -40,6 +46,7 @@ def next_look_ms(
         zone.fills
         or zone.refused_rows
         or refills.partitions
+        or repairs.to_hand_over
         or not upkeep.is_idle
         or not transactions.is_idle
     )

@@ -14,6 +14,7 @@ from quorate.facts.zone import ZoneRecord
 from quorate.protocol.agent import activation, committed_rows, transfer, upkeep, voter
 from quorate.protocol.agent.next_look import next_look_ms
 from quorate.protocol.agent.refill import Refills
+from quorate.protocol.agent.repair_key import KeyRepairs
 from quorate.protocol.agent.turn import (
     Turn,
     appends,
@@ -82,6 +83,7 @@ class Replicas(ZoneCopies):
         self.upkeep = upkeep.Upkeep(self)
         self.transactions = Transactions(self)
         self.refills = Refills(self)
+        self.repairs = KeyRepairs(self)
         self.waits_for_values = False  # the turn goes on until long values are written
         self._incarnations: dict[str, int] = {}
         self._refused_ms = 0
@@ -246,6 +248,7 @@ class Replicas(ZoneCopies):
         self.upkeep.tick(now)
         fills = len(self.fills)
         self.refills.tick(now)
+        self.repairs.tick(now)
         self.transactions.tick(now)
         for role in list(self.roles.values()):
             activation.tick(self, role, now)
@@ -254,7 +257,9 @@ class Replicas(ZoneCopies):
                 fill.reported_ms = now.boot_ms
                 self.out.send(MASTER, fill.progress(self.uid, done=False))
             transfer.step(self, fill)
-        self.look_ms = next_look_ms(self, self.upkeep, self.refills, self.transactions, now)
+        self.look_ms = next_look_ms(
+            self, self.upkeep, self.refills, self.repairs, self.transactions, now
+        )
         if len(self.fills) < fills:
             self.look_ms = now.boot_ms  # what has ended may have left a gap to be repaired
         if was_touched or self.in_progress:
@@ -297,6 +302,11 @@ class Replicas(ZoneCopies):
         for row in self.table:
             if row is not None and row.primary == me and row.partition not in roles:
                 yield row
+
+    @property
+    def to_hand_over(self) -> tuple[int, ...]:
+        """The partitions that should have other primaries, because a person asks for it."""
+        return tuple(sorted({*self.refills.partitions, *self.repairs.to_hand_over}))
 
     @property
     def wants_turn(self) -> bool:

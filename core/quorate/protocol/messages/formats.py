@@ -10,7 +10,16 @@ from typing import Final, NamedTuple
 
 from quorate.protocol.messages.handshake import FORMAT_LOWEST, FORMAT_VERSION
 from quorate.protocol.messages.master import CopySummaries
-from quorate.protocol.messages.tools import AskAside, AskValues, SetAside, Values
+from quorate.protocol.messages.tools import (
+    AskAside,
+    AskValues,
+    HandedOver,
+    HandOver,
+    KeyRepaired,
+    RepairKey,
+    SetAside,
+    Values,
+)
 
 
 class Formats(NamedTuple):
@@ -39,6 +48,10 @@ SINCE: Final[Mapping[type, int]] = {
     SetAside: 4,
     AskValues: 4,
     Values: 4,
+    RepairKey: 5,
+    KeyRepaired: 5,
+    HandOver: 5,
+    HandedOver: 5,
 }
 """Message -> the format that introduced it.  Messages that are not listed exist since
 FORMAT_LOWEST.  A message is sent only to sides that speak its format."""

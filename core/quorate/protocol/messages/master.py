@@ -214,7 +214,8 @@ class AgentReport(msgspec.Struct, frozen=True, array_like=True, tag=23):
     - `unreached`: members that grant this agent no lease now, so messages do not get through in at
       least one direction
     - `full`: zone uid -> why there is no room for more of the zone
-    - `refilling`: zone uid -> partitions whose copies here are being refilled
+    - `refilling`: zone uid -> partitions whose primary should be another agent, because their
+      copies here are being refilled, or a key of them is wrong here and is being repaired
     - `aside`: zone uid -> what is set aside, of zones of which there is any, or was
     """
 

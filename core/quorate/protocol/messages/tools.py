@@ -252,5 +252,76 @@ class Values(msgspec.Struct, frozen=True, array_like=True, tag=75):
     problem: str = ""
 
 
-FromTool = AskCopies | AskRows | AskDigests | AskBuckets | Damage | Refill | AskAside | AskValues
-ToTool = Copies | CopyRows | Digests | Buckets | Damaged | Refilling | SetAside | Values
+class RepairKey(msgspec.Struct, frozen=True, array_like=True, tag=76):
+    """Asks the primary to write this row of a key, if its own is still that of (counter, term).
+
+    - `term` 0: it has no row, and nothing wrote the key above `counter`
+    - `value`: as stored; None: the key is deleted
+
+    The tool repeats it until it is done.
+    """
+
+    zone_name: str
+    partition: int
+    key: bytes
+    counter: int
+    term: int
+    value: bytes | None
+    expires_at: int
+
+
+class KeyRepaired(msgspec.Struct, frozen=True, array_like=True, tag=77):
+    """Reply to RepairKey: the version of the row that is written, and whether a quorum has it.
+
+    - `waits_for`: what it waits for; the request is to be repeated
+    - `changed`: the key has another row than expected and than wanted; nothing is written
+    - `problem`: why nothing is written
+    """
+
+    counter: int = 0
+    term: int = 0
+    done: bool = False
+    waits_for: str = ""
+    changed: str = ""
+    problem: str = ""
+
+
+class HandOver(msgspec.Struct, frozen=True, array_like=True, tag=78):
+    """Asks that another agent be primary of the partition; the tool repeats it while it shall be
+    so."""
+
+    zone_name: str
+    partition: int
+
+
+class HandedOver(msgspec.Struct, frozen=True, array_like=True, tag=79):
+    """Reply to HandOver.  `done`: the agent that was asked is not the primary."""
+
+    done: bool = False
+    problem: str = ""
+
+
+FromTool = (
+    AskCopies
+    | AskRows
+    | AskDigests
+    | AskBuckets
+    | Damage
+    | Refill
+    | AskAside
+    | AskValues
+    | RepairKey
+    | HandOver
+)
+ToTool = (
+    Copies
+    | CopyRows
+    | Digests
+    | Buckets
+    | Damaged
+    | Refilling
+    | SetAside
+    | Values
+    | KeyRepaired
+    | HandedOver
+)
