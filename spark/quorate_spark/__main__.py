@@ -3,6 +3,10 @@
 Prints the verdict as a table, or as JSON with --json; --report writes the JSON to a file.  The exit
 code is 0 if all copies agree, 1 if they differ, 2 if that could not be told.  No other end has the
 code 0 or 1.
+
+`python -m quorate_spark repair ZONE --agents … --strategy … --plan FILE` validates and writes a
+plan, with the exit code of the validation.  `… --execute FILE` executes a plan: 0 if every key of
+it is repaired, 1 if not, 2 if it could not begin.
 """
 
 import argparse
@@ -13,23 +17,36 @@ import signal
 import sys
 import tempfile
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+import msgspec
 from rich.console import Console
 
 from quorate.facts.errors import QuorateError
 from quorate_spark.reading.agent_link import parse_addresses, read_cluster
+from quorate_spark.repair import Zone, execute_plan, make_plan, why_incomplete
+from quorate_spark.repairing.decide import Strategy
+from quorate_spark.repairing.plan import PlanRefused
+from quorate_spark.repairing.tell import print_executed, print_plan
 from quorate_spark.report import print_report, report_json
 from quorate_spark.settings import Settings
 from quorate_spark.validate import run_validation
 from quorate_spark.verdict import Level, Outcome, Verdict, could_not_tell
 
+KEYS_MAX = 10_000
+"""Keys in one plan: each is read again on every copy to be confirmed."""
+WAIT_S = 60.0
+"""How long one key may take to be repaired; a primary may have to be handed over."""
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; return the exit code."""
     options = _parser().parse_args(arguments)
+    if options.command == "repair":
+        return _repair(options)
     level = Level(options.level)
     if options.report is not None and (problem := _unwritable(options.report)):
         print(f"--report {options.report}: {problem}", file=sys.stderr)
@@ -68,6 +85,90 @@ def main(arguments: list[str] | None = None) -> int:
     return verdict.exit_code
 
 
+def _repair(options: argparse.Namespace) -> int:
+    """Make a plan or execute one; return the exit code."""
+    try:
+        done = _execute(options) if options.execute is not None else _plan(options)
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except QuorateError as error:
+        if not _asked_to_end:
+            print(f"zone {options.zone} is not repaired: {error}", file=sys.stderr)
+        done = Outcome.UNKNOWN.exit_code
+    return 128 + _asked_to_end[0] if _asked_to_end else done
+
+
+def _plan(options: argparse.Namespace) -> int:
+    if options.strategy is None:
+        raise PlanRefused(f"write --strategy and one of {', '.join(Strategy)}")
+    if problem := _unwritable(options.plan):
+        raise PlanRefused(f"--plan {options.plan}: {problem}")
+    with _work_folder(options.work_dir, "repair-") as folder:
+        dry_run = make_plan(
+            _zone(options),
+            parse_addresses(options.agents),
+            Level(options.level),
+            Strategy(options.strategy),
+            options.plan,
+            work_dir=folder,
+            cluster=read_cluster(options.cluster, options.secret_file),
+            settings=_settings(options),
+            keys_max=options.keys_max,
+        )
+    if options.json:
+        _print_json(dry_run.keys)
+    else:
+        print_plan(dry_run.keys, options.plan, why_incomplete(dry_run), Console())
+    return dry_run.exit_code
+
+
+def _execute(options: argparse.Namespace) -> int:
+    if options.strategy is not None:
+        raise PlanRefused("the plan has its strategy: leave out --strategy, or make another plan")
+    executed = execute_plan(
+        options.execute,
+        _zone(options),
+        parse_addresses(options.agents),
+        cluster=read_cluster(options.cluster, options.secret_file),
+        settings=_settings(options),
+        wait_s=options.wait_seconds,
+        told=lambda sentence: print(sentence, file=sys.stderr),
+    )
+    if options.json:
+        _print_json(executed.keys)
+    else:
+        print_executed(executed.zone, executed.keys, Console())
+    return executed.exit_code
+
+
+def _print_json(keys: object) -> None:
+    print(msgspec.json.format(msgspec.json.encode({"keys": keys}), indent=2).decode())
+
+
+def _zone(options: argparse.Namespace) -> Zone:
+    return Zone(options.zone, options.zone_uid, options.partitions, options.replicas)
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    return Settings(
+        answer_timeout_s=options.answer_seconds, settle_timeout_s=options.settle_seconds
+    )
+
+
+@contextlib.contextmanager
+def _work_folder(parent: Path | None, prefix: str) -> Iterator[Path]:
+    """Make a folder for temporary files, and hide what Spark's Python side prints meanwhile.
+
+    It prints about connections that Java dropped.
+    """
+    if parent is not None:
+        parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=parent, ignore_cleanup_errors=True) as name:
+        folder = Path(name).resolve()
+        with (folder / "stderr.log").open("w") as log, contextlib.redirect_stderr(log):
+            yield folder
+
+
 def _unwritable(report: Path) -> str:
     """Return why the report could not be written to this path later; empty if it could.
 
@@ -83,48 +184,49 @@ def _unwritable(report: Path) -> str:
 
 
 def _validate(options: argparse.Namespace, level: Level) -> Verdict:
-    settings = Settings(
-        answer_timeout_s=options.answer_seconds, settle_timeout_s=options.settle_seconds
-    )
     cluster = read_cluster(options.cluster, options.secret_file)
-    if options.work_dir is not None:
-        options.work_dir.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(
-        prefix="validate-", dir=options.work_dir, ignore_cleanup_errors=True
-    ) as name:
-        folder = Path(name).resolve()
-        # Hides what Spark's Python side prints about connections that Java dropped.
-        with (folder / "stderr.log").open("w") as log, contextlib.redirect_stderr(log):
-            return run_validation(
-                options.zone,
-                parse_addresses(options.agents),
-                level,
-                work_dir=folder,
-                cluster=cluster,
-                partitions=options.partitions,
-                replicas=options.replicas,
-                settings=settings,
-            )
+    with _work_folder(options.work_dir, "validate-") as folder:
+        return run_validation(
+            options.zone,
+            parse_addresses(options.agents),
+            level,
+            work_dir=folder,
+            cluster=cluster,
+            partitions=options.partitions,
+            replicas=options.replicas,
+            settings=_settings(options),
+        )
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="quorate_spark", description="Checks copies of a zone.")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     validate = commands.add_parser("validate", help="do all copies of a zone agree?")
-    validate.add_argument("zone", metavar="ZONE")
-    validate.add_argument(
-        "--agents", required=True, help="peer ports of all agents: host:port,host:port"
-    )
-    validate.add_argument("--level", choices=[level.value for level in Level], default=Level.ROWS)
-    validate.add_argument("--cluster", required=True, help="its name, as the agents know it")
-    validate.add_argument("--secret-file", required=True, help="the cluster's secret")
-    validate.add_argument("--partitions", type=int, default=0, help="as the zone declares them")
-    validate.add_argument("--replicas", type=int, default=0, help="as the zone declares them")
     validate.add_argument("--report", type=Path, help="write the verdict to this file as JSON")
-    validate.add_argument("--json", action="store_true", help="print the verdict as JSON")
-    validate.add_argument("--work-dir", type=Path, help="folder for temporary files")
-    validate.add_argument("--settle-seconds", type=float, default=Settings().settle_timeout_s)
-    validate.add_argument("--answer-seconds", type=float, default=Settings().answer_timeout_s)
+    repair = commands.add_parser("repair", help="repair the keys whose copies differ")
+    repair.add_argument("--strategy", choices=[each.value for each in Strategy])
+    chosen = repair.add_mutually_exclusive_group(required=True)
+    chosen.add_argument("--plan", type=Path, help="write the plan to this file; change nothing")
+    chosen.add_argument("--execute", type=Path, help="execute the plan of this file")
+    repair.add_argument("--zone-uid", default="", help="as the zone declares it")
+    repair.add_argument("--keys-max", type=int, default=KEYS_MAX, help="keys in one plan")
+    repair.add_argument("--wait-seconds", type=float, default=WAIT_S, help="for each key")
+    for command in (validate, repair):
+        command.add_argument("zone", metavar="ZONE")
+        command.add_argument(
+            "--agents", required=True, help="peer ports of all agents: host:port,host:port"
+        )
+        levels = [level.value for level in Level if command is validate or level != Level.COUNTERS]
+        command.add_argument("--level", choices=levels, default=Level.ROWS)
+        command.add_argument("--cluster", required=True, help="its name, as the agents know it")
+        command.add_argument("--secret-file", required=True, help="the cluster's secret")
+        command.add_argument("--partitions", type=int, default=0, help="as the zone declares them")
+        command.add_argument("--replicas", type=int, default=0, help="as the zone declares them")
+        command.add_argument("--json", action="store_true", help="print the result as JSON")
+        command.add_argument("--work-dir", type=Path, help="folder for temporary files")
+        settle_s, answer_s = Settings().settle_timeout_s, Settings().answer_timeout_s
+        command.add_argument("--settle-seconds", type=float, default=settle_s)
+        command.add_argument("--answer-seconds", type=float, default=answer_s)
     return parser
 
 

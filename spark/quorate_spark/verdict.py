@@ -82,7 +82,8 @@ class KeyDifference(msgspec.Struct, frozen=True):
 
     `key` is for people (bytes that are not printable UTF-8 are escaped), `key_hex` exact.  `what`
     names what differs: missing, tombstone, counter, term, expires_at, value, repeated, hwm (a
-    counter that was never given out).
+    counter that was never given out).  `settled_upto`: every copy held all updates up to it before
+    the key was read again.
     """
 
     partition: int
@@ -90,6 +91,7 @@ class KeyDifference(msgspec.Struct, frozen=True):
     key_hex: str
     what: tuple[str, ...]
     copies: tuple[CopyRow, ...]
+    settled_upto: int = 0
 
 
 class CopyDigestTold(msgspec.Struct, frozen=True):

@@ -37,7 +37,7 @@ def read_copies(zone: str, agents: Sequence[str], cluster: Cluster, settings: Se
                     " once"
                 )
             address_of[node] = address
-            for copy in _copies_of(link, address, zone):
+            for copy in copies_of(link, address, zone):
                 if copy.state.replica_index < 0:
                     strays.append(copy)
                 else:
@@ -109,9 +109,10 @@ def key_before(key: bytes) -> bytes | None:
     return key[:-1] + bytes([key[-1] - 1]) + b"\xff" * 32
 
 
-def _copies_of(
+def copies_of(
     link: AgentLink, address: str, zone: str, partition: int | None = None
 ) -> Iterator[CopySeen]:
+    """Yield the agent's copies, of all partitions or of one.  Raises Unreadable."""
     answer = link.ask(AskCopies(zone, partition), Copies)
     if answer.problem:
         raise Unreadable(f"{link.name} has no zone {zone}: {answer.problem}")
@@ -170,7 +171,7 @@ def check_process(link: AgentLink, copy: CopySeen) -> None:
 
 def _check_same_copy(link: AgentLink, copy: CopySeen, zone: str) -> None:
     partition = copy.state.partition
-    for found in _copies_of(link, copy.address, zone, partition):
+    for found in copies_of(link, copy.address, zone, partition):
         if found.state.partition != partition:
             continue
         if found.owner_facts == copy.owner_facts:

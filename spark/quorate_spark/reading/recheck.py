@@ -35,9 +35,9 @@ def recheck(
     if again is not Again.CONFIRMED:
         return again
     copies = tuple(
-        _copy_row(copy.node, copy.state.replica_index, stored[copy.node]) for copy in now.copies
+        copy_row(copy.node, copy.state.replica_index, stored[copy.node]) for copy in now.copies
     )
-    return KeyDifference(partition, printable(key), key.hex(), what, copies)
+    return KeyDifference(partition, printable(key), key.hex(), what, copies, now.settled_upto)
 
 
 def row_seen(node: str, row: StoredRow) -> RowSeen:
@@ -46,7 +46,8 @@ def row_seen(node: str, row: StoredRow) -> RowSeen:
     return RowSeen(node, counter, term, expires_at, None if value is None else digest(value))
 
 
-def _copy_row(node: str, replica_index: int, row: StoredRow | None) -> CopyRow:
+def copy_row(node: str, replica_index: int, row: StoredRow | None) -> CopyRow:
+    """Return the row as a report shows it; None: the copy has none."""
     if row is None:
         return CopyRow(node, replica_index, present=False)
     _, counter, term, expires_at, value = row

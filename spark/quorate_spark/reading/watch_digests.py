@@ -11,7 +11,8 @@ from quorate.protocol.messages.tools import DIGESTS_ASKED_MAX, CopyDigest
 from quorate_spark.comparing.compare_digests import DigestsTold, DigestWatch
 from quorate_spark.copies import CopySeen
 from quorate_spark.reading.agent_link import AgentLink, Cluster, Unreadable
-from quorate_spark.reading.read_copies import check_process, open_link
+from quorate_spark.reading.agent_links import AgentLinks
+from quorate_spark.reading.read_copies import check_process
 from quorate_spark.reading.read_digests import read_digests
 from quorate_spark.settings import Settings
 
@@ -20,42 +21,16 @@ def watch_digests(
     owned: Mapping[int, tuple[CopySeen, ...]], zone: str, cluster: Cluster, settings: Settings
 ) -> dict[int, DigestsTold | str]:
     """Return by partition the digests of its copies, or a sentence why there are none."""
-    with _Links(cluster, settings) as links:
+    with AgentLinks(cluster, settings) as links:
         return _Sweeps(owned, zone, links).run(settings)
-
-
-class _Links:
-    """One connection per agent, opened when needed."""
-
-    def __init__(self, cluster: Cluster, settings: Settings) -> None:
-        self._cluster = cluster
-        self._settings = settings
-        self._open: dict[str, AgentLink] = {}
-
-    def __enter__(self) -> "_Links":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for address in list(self._open):
-            self.drop(address)
-
-    def to(self, address: str) -> AgentLink:
-        """Return the connection to an agent.  Raises Unreadable if the agent cannot be reached."""
-        if address not in self._open:
-            self._open[address] = open_link(address, self._cluster, self._settings)
-        return self._open[address]
-
-    def drop(self, address: str) -> None:
-        """Close the connection after an Unreadable."""
-        link = self._open.pop(address, None)
-        if link is not None:
-            link.close()
 
 
 class _Sweeps:
     """Repeated questions to agents.  `_problems`: address -> why the last sweep failed."""
 
-    def __init__(self, owned: Mapping[int, tuple[CopySeen, ...]], zone: str, links: _Links) -> None:
+    def __init__(
+        self, owned: Mapping[int, tuple[CopySeen, ...]], zone: str, links: AgentLinks
+    ) -> None:
         self._owned = owned
         self._zone = zone
         self._links = links

@@ -1,0 +1,201 @@
+"""A plan is executed against agents that answer as real ones do, or as they may in bad moments."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from types import EllipsisType
+
+import msgspec
+import pytest
+
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.tools import HandedOver, HandOver, KeyRepaired, RepairKey
+from quorate_spark.repairing.decide import Strategy
+from quorate_spark.repairing.execute import Done, KeyDone, execute
+from quorate_spark.repairing.plan import Planned, PlannedKey, plan_keys
+from quorate_spark.validate import Validation
+from quorate_spark.verdict import Outcome, Verdict
+from quorate_spark_fixtures.repaired_zone import RepairedZone, damage
+from quorate_spark_fixtures.scripted_zone import QUICK, PlainRowScan, ScriptedZone, listening
+
+KEYS = [b"key-%02d" % number for number in range(8)]
+WAIT_S = 1.0
+
+
+@pytest.fixture
+def zone() -> Iterator[RepairedZone]:
+    zone = RepairedZone()
+    for key in KEYS:
+        zone.write(key, b"right")
+    with listening(zone) as listens:
+        assert isinstance(listens, RepairedZone)
+        yield listens
+
+
+def validated(zone: ScriptedZone) -> Verdict:
+    copies = replace(zone.copies, partitions=1, replicas=3)
+    return Validation(copies, QUICK).run(PlainRowScan(copies))
+
+
+def planned(zone: ScriptedZone, strategy: Strategy) -> list[PlannedKey]:
+    common = Planned("z", "", "c", strategy, "now")
+    return plan_keys(validated(zone).key_differences, common)
+
+
+def executed(zone: ScriptedZone, plan: list[PlannedKey]) -> dict[str, KeyDone]:
+    return {done.key: done for done in execute(plan, zone.copies, QUICK, WAIT_S)}
+
+
+@pytest.mark.parametrize("strategy", [Strategy.RELATIVE_MAJORITY, Strategy.REMOVE])
+def test_the_next_validation_is_clean(zone: RepairedZone, strategy: Strategy) -> None:
+    damage(zone, 1, KEYS[3])
+    damage(zone, 2, KEYS[5], None)
+    zone.waits[KEYS[3]] = 5
+    assert validated(zone).outcome is Outcome.DIFFER
+
+    done = executed(zone, planned(zone, strategy))
+
+    assert {key: each.done for key, each in done.items()} == {
+        "key-03": Done.REPAIRED,
+        "key-05": Done.REPAIRED,
+    }
+    after = validated(zone)
+    assert (after.outcome, after.settled_keys) == (Outcome.AGREE, len(KEYS))
+    wanted = b"right" if strategy is Strategy.RELATIVE_MAJORITY else None
+    assert {zone.copy(n).rows[KEYS[at]][3] for n in range(3) for at in (3, 5)} == {wanted}
+    assert not zone.asked(HandOver)
+
+
+def test_a_wrong_primary_hands_over_after_the_keys_that_it_may_write(zone: RepairedZone) -> None:
+    damage(zone, 0, KEYS[1])
+    damage(zone, 2, KEYS[6])
+
+    done = executed(zone, planned(zone, Strategy.RELATIVE_MAJORITY))
+
+    assert [each.done for each in done.values()] == [Done.REPAIRED, Done.REPAIRED]
+    assert validated(zone).outcome is Outcome.AGREE
+    assert {name for name, _ in zone.asked(HandOver)} == {"agent-0"}
+    wrote = {(name, m.key) for name, m in zone.asked(RepairKey) if isinstance(m, RepairKey)}
+    assert wrote == {("agent-0", KEYS[6]), ("agent-1", KEYS[1])}
+
+
+def test_primary_takes_the_primarys_row_although_others_outvote_it(zone: RepairedZone) -> None:
+    damage(zone, 0, KEYS[1])
+
+    executed(zone, planned(zone, Strategy.PRIMARY))
+
+    assert {zone.copy(agent).rows[KEYS[1]][3] for agent in range(3)} == {b"wrong"}
+    assert not zone.asked(HandOver)
+
+
+def test_a_key_that_was_written_since_the_plan_is_left_alone(zone: RepairedZone) -> None:
+    damage(zone, 1, KEYS[3])
+    damage(zone, 1, KEYS[4])
+    plan = planned(zone, Strategy.RELATIVE_MAJORITY)
+    zone.write(KEYS[3], b"newer")
+
+    done = executed(zone, plan)
+
+    assert done["key-03"].done is Done.CHANGED
+    assert "not on none" not in done["key-03"].detail
+    assert done["key-04"].done is Done.REPAIRED
+    assert {zone.copy(agent).rows[KEYS[3]][3] for agent in range(3)} == {b"newer"}
+
+
+def test_the_planned_row_must_be_there_still(zone: RepairedZone) -> None:
+    damage(zone, 1, KEYS[3])
+    plan = planned(zone, Strategy.RELATIVE_MAJORITY)
+    damage(zone, 0, KEYS[3], b"other")
+    damage(zone, 2, KEYS[3], b"other")
+
+    (done,) = executed(zone, plan).values()
+
+    assert (done.done, zone.asked(RepairKey)) == (Done.CHANGED, [])
+    assert "on none of agent-0, agent-2 any more" in done.detail
+
+
+def test_irreparable_keys_are_said_and_nothing_is_asked(zone: RepairedZone) -> None:
+    damage(zone, 1, KEYS[3])
+
+    (done,) = executed(zone, planned(zone, Strategy.CHECK_ONLY)).values()
+
+    assert done == KeyDone(0, "key-03", KEYS[3].hex(), Done.IRREPARABLE, "CHECK_ONLY only reports")
+    assert not zone.asked(RepairKey)
+
+
+def test_a_second_execution_of_a_plan_writes_nothing(zone: RepairedZone) -> None:
+    damage(zone, 1, KEYS[3])
+    plan = planned(zone, Strategy.RELATIVE_MAJORITY)
+    executed(zone, plan)
+    lwm = zone.copy(0).lwm
+
+    (done,) = executed(zone, plan).values()
+
+    assert (done.done, zone.copy(0).lwm) == (Done.REPAIRED, lwm)
+
+
+def test_a_primary_that_stays_is_named_when_the_time_is_over(zone: RepairedZone) -> None:
+    damage(zone, 0, KEYS[1])
+    plan = planned(zone, Strategy.RELATIVE_MAJORITY)
+    zone.agents[0].on_ask = lambda m: HandedOver() if isinstance(m, HandOver) else ...
+
+    (done,) = executed(zone, plan).values()
+
+    assert done.done is Done.FAILED
+    assert done.detail == "not within 1 s: it waits for another primary than agent-0"
+
+
+def test_what_the_primary_refuses_is_said(zone: RepairedZone) -> None:
+    damage(zone, 1, KEYS[1])
+    plan = planned(zone, Strategy.RELATIVE_MAJORITY)
+    zone.agents[0].on_ask = lambda m: (
+        KeyRepaired(problem="no room on agent-0") if isinstance(m, RepairKey) else ...
+    )
+
+    (done,) = executed(zone, plan).values()
+
+    assert (done.done, done.detail) == (Done.FAILED, "agent-0: no room on agent-0")
+
+
+def test_an_agent_of_an_earlier_format_is_to_be_upgraded(zone: RepairedZone) -> None:
+    damage(zone, 1, KEYS[1])
+    plan = planned(zone, Strategy.RELATIVE_MAJORITY)
+    zone.agents[0].formats = zone.agents[0].formats._replace(highest=4)
+
+    (done,) = executed(zone, plan).values()
+
+    assert done.done is Done.FAILED
+    assert "format version 4, which has no RepairKey: upgrade the agent" in done.detail
+
+
+def test_an_answer_that_is_lost_is_asked_for_again_and_nothing_is_written_twice(
+    zone: RepairedZone,
+) -> None:
+    damage(zone, 1, KEYS[1])
+    plan = planned(zone, Strategy.RELATIVE_MAJORITY)
+    answer, lost = zone.agents[0].on_ask, []
+    assert answer is not None
+
+    def once_lost(message: Message) -> Message | bytes | EllipsisType | None:
+        told = answer(message)
+        if isinstance(message, RepairKey) and not lost:
+            lost.append(message)
+            return None  # hangs up
+        return told
+
+    zone.agents[0].on_ask = once_lost
+    lwm = zone.copy(0).lwm
+
+    (done,) = executed(zone, plan).values()
+
+    assert (done.done, zone.copy(0).lwm) == (Done.REPAIRED, lwm + 1)
+
+
+def test_a_primary_without_a_copy_in_the_plan_needs_another_plan(zone: RepairedZone) -> None:
+    damage(zone, 1, KEYS[1])
+    (plan,) = planned(zone, Strategy.REMOVE)
+    kept = tuple(copy for copy in plan.copies if copy.node != "agent-0")
+
+    (done,) = executed(zone, [msgspec.structs.replace(plan, copies=kept)]).values()
+
+    assert done.done is Done.FAILED
+    assert "make another plan" in done.detail
