@@ -42,7 +42,7 @@ def _report(verdict: Verdict) -> RenderableType:
 
 
 def _ways_out(verdict: Verdict) -> list[Text]:
-    """Return the commands that mend the copies that the others out-vote."""
+    """Return the commands that mend the copies that the others out-vote, or single keys."""
     lines: list[Text] = []
     for partition in verdict.undecided[:LISTED_MAX]:
         text = f"partition {partition}: no majority of its copies agrees: none can be refilled"
@@ -56,6 +56,9 @@ def _ways_out(verdict: Verdict) -> list[Text]:
         lines.append(Text(f"  {command}"))
     if len(verdict.outvoted) > COMMANDS_MAX:
         lines.append(Text(f"and {len(verdict.outvoted) - COMMANDS_MAX} more: --report names them"))
+    if verdict.key_differences:
+        lines.append(Text("Or the keys are repaired one by one, after a plan that only reports:"))
+        lines.append(Text(f"  quorate repair {verdict.zone} --strategy RELATIVE_MAJORITY"))
     return lines
 
 

@@ -8,6 +8,7 @@ from quorate_cli.commands.events import events
 from quorate_cli.commands.plan import plan
 from quorate_cli.commands.recover import recover
 from quorate_cli.commands.refill import refill
+from quorate_cli.commands.repair import repair
 from quorate_cli.dev import commands
 from quorate_cli.terminal.version_option import VersionOption
 
@@ -34,4 +35,5 @@ for command in objects.COMMANDS:
     app.command()(command)
 app.command(context_settings=cli.SETTINGS)(cli.cli)
 app.command()(plan)
+app.command()(repair)
 app.command()(events)

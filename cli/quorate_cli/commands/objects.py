@@ -234,7 +234,7 @@ def validate(
     """
     try:
         if server is None:  # elsewhere, stopped agents are found only by asking them in vain
-            _check_all_run(ClusterFolder(folder))
+            check_all_run(ClusterFolder(folder))
         command = zone_validation(_api(server, folder), zone, level.value, folder, report)
         if as_json:
             command.append("--json")
@@ -276,7 +276,7 @@ def damage(
 COMMANDS: tuple[Callable[..., None], ...] = (apply, get, describe, delete, status, validate)
 
 
-def _check_all_run(folder: ClusterFolder) -> None:
+def check_all_run(folder: ClusterFolder) -> None:
     """Raise Problem unless all processes run: the copies of a stopped agent are unknown."""
     stopped = not_running(folder)
     if stopped:

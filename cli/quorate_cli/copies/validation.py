@@ -1,4 +1,4 @@
-"""Runs the validation of a zone as a separate process."""
+"""Runs the validation of a zone, or the repair of its keys, as a separate process."""
 
 import signal
 import subprocess
@@ -21,20 +21,46 @@ def validation_command(
     replicas: int = 0,
 ) -> list[str]:
     """Return the command line that validates `zone` over the peer ports `agents`."""
+    options = ("--report", str(report)) if report is not None else ()
+    return tool_command(
+        "validate",
+        zone,
+        cluster,
+        secret_file,
+        agents,
+        work_dir,
+        partitions,
+        replicas,
+        *("--level", level),
+        *options,
+    )
+
+
+def tool_command(
+    what: str,
+    zone: str,
+    cluster: str,
+    secret_file: Path,
+    agents: Sequence[str],
+    work_dir: Path,
+    partitions: int,
+    replicas: int,
+    *options: str,
+) -> list[str]:
+    """Return the command line that does `what` (validate, repair) with a zone's copies."""
     return python(
         "quorate_spark",
-        *("validate", zone, "--level", level, "--cluster", cluster),
-        *("--secret-file", str(secret_file)),
+        *(what, zone, "--cluster", cluster, "--secret-file", str(secret_file)),
         *("--agents", ",".join(agents), "--work-dir", str(work_dir)),
         *("--partitions", str(partitions), "--replicas", str(replicas)),
-        *(("--report", str(report)) if report is not None else ()),
+        *options,
     )
 
 
 def run_validation(
     command: list[str], log: Path | None = None, pid_file: Path | None = None
 ) -> int:
-    """Run a validation; return its exit code: 0 agree, 1 differ, 2 could not tell.
+    """Run such a command; return its exit code.  Of a validation: 0 agree, 1 differ, 2 unknown.
 
     Output goes to ours, or to `log`.  `pid_file` lets others find the process.  An interrupt of
     this function also ends the process.
