@@ -258,10 +258,13 @@ class _Partition:
 
 
 def _is_wrong(key: PlannedKey, node: str) -> bool:
-    """Return whether the row on `node` is wrong by the plan, so that it should not be primary.
+    """Return whether clients of `node` would see another row than the planned one.
 
-    With REMOVE no copy is preferred.
+    Then it should not be primary.  With REMOVE no copy is preferred.
     """
     if key.strategy is Strategy.REMOVE or key.action is Action.IRREPARABLE:
         return False
-    return bool(key.right) and node not in key.right
+    if not key.right or node in key.right:
+        return False
+    # An equal value and expiry under another version need no other primary.
+    return not any(copy.node == node and key.is_new_row(copy) for copy in key.copies)

@@ -87,6 +87,20 @@ def test_primary_takes_the_primarys_row_although_others_outvote_it(zone: Repaire
     assert not zone.asked(HandOver)
 
 
+def test_a_primary_with_the_planned_value_under_an_older_version_writes_it_itself(
+    zone: RepairedZone,
+) -> None:
+    """What clients see is right; only the versions differ."""
+    counter, *rest = zone.copy(2).rows[KEYS[1]]
+    zone.copy(2).rows[KEYS[1]] = (counter + 1, *rest)
+
+    (done,) = executed(zone, planned(zone, Strategy.LWW)).values()
+
+    assert done.done is Done.REPAIRED
+    assert not zone.asked(HandOver)
+    assert validated(zone).outcome is Outcome.AGREE
+
+
 def test_a_key_that_was_written_since_the_plan_is_left_alone(zone: RepairedZone) -> None:
     damage(zone, 1, KEYS[3])
     damage(zone, 1, KEYS[4])
