@@ -1,7 +1,7 @@
 # What a person types.  Everything stays inside the project's folder, except programs that are built
 # for tests (control plane, judge of histories, client libraries): these are kept in $XDG_CACHE_HOME, or ~/.cache.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-units test-simulation soak canaries check crds metrics session chart helm control-plane history-judge client-libraries images nodes bench bench-mixed overload constraints clean
+.PHONY: help setup demo test test-fast test-units test-simulation soak canaries check crds metrics dashboards session chart helm control-plane history-judge client-libraries images nodes bench bench-mixed overload constraints clean
 
 VENV   := .venv
 PY     := $(VENV)/bin/python
@@ -62,6 +62,7 @@ check: setup ## style, types, architecture, generated files
 	$(PY) tools/write_chart.py --check
 	$(PY) tools/write_reference.py --check
 	$(PY) tools/write_metrics.py --check
+	$(PY) tools/write_dashboards.py --check
 
 crds: setup ## write crds/ and docs/crds.md from the models
 	$(PY) -m quorate_operator.kube.write_crds crds
@@ -69,6 +70,9 @@ crds: setup ## write crds/ and docs/crds.md from the models
 
 metrics: setup ## write docs/metrics.md from the definitions of metrics
 	$(PY) tools/write_metrics.py
+
+dashboards: setup ## write charts/quorate/files/dashboards, for Grafana
+	$(PY) tools/write_dashboards.py
 
 session: setup ## record docs/pictures/session.svg, the terminal session of README.md
 	$(PY) tools/record_session.py
