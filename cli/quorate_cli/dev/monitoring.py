@@ -7,6 +7,8 @@ import yaml
 from quorate_cli.dev.process_states import ProcessState, process_states
 from quorate_cli.processes.cluster_folder import OPERATOR, ClusterFolder
 
+NAMESPACE = "dev"
+"""Links of the dashboards need a value for this label, as the chart's PodMonitors give it."""
 _INTERVAL = "15s"  # what the alerts are made for
 _HEAD = """# For Prometheus (--config.file). A process that is started again may have another port.
 # For alerts, add charts/quorate/files/alerts.yaml to rule_files.
@@ -20,8 +22,7 @@ def scrape_configuration(folder: ClusterFolder) -> str:
     agents = [state for state in running if state.name != OPERATOR]
     cluster = folder.read().cluster
     jobs = [
-        # The label `cluster` is that which a metric is about.
-        {**_job("quorate-operator", operators, "API"), "honor_labels": True},
+        _job("quorate-operator", operators, "API"),
         _job("quorate-agents", agents, "admin", cluster=cluster),
     ]
     whole = {
@@ -31,10 +32,12 @@ def scrape_configuration(folder: ClusterFolder) -> str:
     return _HEAD + yaml.safe_dump(whole, sort_keys=False)
 
 
-def _job(name: str, states: list[ProcessState], port: str, **labels: str) -> dict[str, Any]:
-    targets = [
-        {"targets": [state.listens[port]], "labels": {**labels, "instance": state.name}}
-        for state in states
-        if port in state.listens
-    ]
+def _job(name: str, states: list[ProcessState], port: str, cluster: str = "") -> dict[str, Any]:
+    targets = []
+    for state in states:
+        if port in state.listens:
+            labels = {"namespace": NAMESPACE, "instance": state.name}
+            if cluster:
+                labels |= {"cluster": cluster, "agent": state.name}
+            targets.append({"targets": [state.listens[port]], "labels": labels})
     return {"job_name": name, "static_configs": targets}

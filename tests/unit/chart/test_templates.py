@@ -204,7 +204,12 @@ def test_prometheus_scrapes_the_pods_of_operator_and_agents_where_they_serve_met
         (endpoint,) = monitor["podMetricsEndpoints"]
         assert monitor["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
         assert endpoint["port"] in {port["name"] for port in ports}
-        assert set(monitor.get("podTargetLabels", ())) <= set(pod["metadata"]["labels"])
+        labels_of_pod = {re.sub(r"\W", "_", label) for label in pod["metadata"]["labels"]}
+        for rule in endpoint["relabelings"]:
+            (source,) = rule["sourceLabels"]
+            found = re.fullmatch("__meta_kubernetes_pod_(name|label_(.*))", source)
+            assert found is not None
+            assert found[1] == "name" or found[2] in labels_of_pod
     (health,) = (port for port in container["ports"] if port["name"] == "health")
     told = operator["metadata"]["annotations"]
     assert told["prometheus.io/port"] == str(health["containerPort"])

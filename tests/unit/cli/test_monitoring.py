@@ -41,13 +41,13 @@ def folder(tmp_path: Path) -> ClusterFolder:
 def test_each_process_that_runs_is_a_target_with_its_name(folder: ClusterFolder) -> None:
     operator, agents = yaml.safe_load(scrape_configuration(folder))["scrape_configs"]
 
-    assert operator["honor_labels"]
-    assert operator["static_configs"] == [
-        {"targets": ["127.0.0.1:7600"], "labels": {"instance": "operator"}}
-    ]
-    assert agents["static_configs"] == [
-        {"targets": ["127.0.0.1:7602"], "labels": {"cluster": "main", "instance": "agent-1"}}
-    ]
+    (target,) = operator["static_configs"]
+    assert target["targets"] == ["127.0.0.1:7600"]
+    assert target["labels"] == {"namespace": "dev", "instance": "operator"}
+    (target,) = agents["static_configs"]
+    assert target["targets"] == ["127.0.0.1:7602"]
+    named = {"instance": "agent-1", "agent": "agent-1"}
+    assert target["labels"] == {"namespace": "dev", "cluster": "main", **named}
 
 
 @pytest.mark.needs("promtool")
