@@ -9,7 +9,7 @@ import yaml
 from quorate_control_plane.binaries import KUBERNETES_VERSION
 
 CHART = Path(__file__).parents[2] / "charts" / "quorate"
-KINDS = "quorate/templates/crds/"
+GENERATED = ("quorate/templates/crds/", "quorate/templates/dashboards.yaml")
 
 Objects = list[dict[str, Any]]
 
@@ -32,9 +32,10 @@ def render(helm: Path, *options: str, release: str = "quorate", namespace: str =
     return done.stdout
 
 
-def without_kinds(rendered: str) -> str:
-    """The same without the kinds and empty lines, which helm 3 and helm 4 write differently."""
-    parts = [part for part in rendered.split("---\n") if f"# Source: {KINDS}" not in part]
+def by_hand(rendered: str) -> str:
+    """Leave out kinds and dashboards, which are generated, and empty lines, which helm decides."""
+    sources = tuple(f"# Source: {each}" for each in GENERATED)
+    parts = [part for part in rendered.split("---\n") if not part.startswith(sources)]
     lines = "---\n".join(parts).splitlines()
     return "".join(f"{line}\n" for line in lines if line.strip())
 

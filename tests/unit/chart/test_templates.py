@@ -1,7 +1,7 @@
 """The chart declares objects under some sets of values, and refuses others.
 
-The folder `golden` has what it declared when somebody last looked at it, without the kinds:
-QUORATE_WRITE_GOLDEN=1 writes it anew.
+The folder `golden` has what it declared when somebody last looked at it, without kinds and
+dashboards.  QUORATE_WRITE_GOLDEN=1 writes it anew.
 """
 
 import json
@@ -15,11 +15,12 @@ import yaml
 
 from quorate.wire.managed_agents import AgentStorage, ManagedAgents
 from quorate_helm.build import VERSIONS, helm_path
-from quorate_helm.chart import CHART, find, objects, render, run_helm, without_kinds
+from quorate_helm.chart import CHART, by_hand, find, objects, render, run_helm
 from quorate_operator.kube.write_crds import crd_files
 from quorate_operator.owned import agent_pod
 from quorate_operator.owned.agent_names import EXTERNAL_PORT_OFFSET, PEER_PORT
 from quorate_operator.owned.children import labels
+from write_dashboards import written
 
 pytestmark = pytest.mark.needs("helm")
 
@@ -41,7 +42,7 @@ def _values(name: str) -> list[str]:
 
 @pytest.mark.parametrize("values", SETS)
 def test_the_chart_declares_what_it_did(helm: Path, values: str) -> None:
-    rendered = without_kinds(render(helm, *_values(values)))
+    rendered = by_hand(render(helm, *_values(values)))
 
     golden = HERE / "golden" / f"{values}.yaml"
     if os.environ.get("QUORATE_WRITE_GOLDEN"):
@@ -184,7 +185,7 @@ def test_the_version_of_the_image_is_the_projects(helm: Path) -> None:
 def test_nothing_is_declared_for_prometheus_unless_it_is_asked_for(helm: Path) -> None:
     kinds = {each["kind"] for each in objects(render(helm))}
 
-    assert not kinds & {"PodMonitor", "PrometheusRule"}
+    assert not kinds & {"PodMonitor", "PrometheusRule", "ConfigMap"}
 
 
 def test_prometheus_scrapes_the_pods_of_operator_and_agents_where_they_serve_metrics(
@@ -242,9 +243,41 @@ def test_alerts_are_those_of_the_file_and_link_to_the_published_pages(helm: Path
     assert find(unpublished, "PrometheusRule")["spec"] == yaml.safe_load(text)
 
 
+def _dashboards(declared: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [each for each in declared if each["kind"] == "ConfigMap"]
+
+
+def test_each_dashboard_is_a_config_map_that_grafanas_sidecar_finds(helm: Path) -> None:
+    configured = _dashboards(objects(render(helm, *_values("monitored"))))
+
+    found = {name: text for each in configured for name, text in each["data"].items()}
+    assert found == {f"quorate-{name}": text for name, text in written().items()}
+    for each in configured:
+        assert len(each["data"]) == 1
+        assert each["metadata"]["namespace"] == "monitoring"
+        assert each["metadata"]["labels"]["grafana_dashboard"] == "1"
+        assert each["metadata"]["annotations"] == {"grafana_folder": "Quorate"}
+    assert len({each["metadata"]["name"] for each in configured}) == len(configured)
+
+
+def test_label_and_folder_are_what_the_sidecar_was_told(helm: Path) -> None:
+    texts = ("label=board", "labelValue=yes", "folder=Stores", "folderAnnotation=shelf")
+    told = [word for text in texts for word in ("--set", f"monitoring.dashboards.{text}")]
+    switch = ("--set", "monitoring.dashboards.enabled=true")
+
+    for each in _dashboards(objects(render(helm, *switch, *told))):
+        assert each["metadata"]["namespace"] == "storage"
+        assert each["metadata"]["labels"]["board"] == "yes"
+        assert "grafana_dashboard" not in each["metadata"]["labels"]
+        assert each["metadata"]["annotations"] == {"shelf": "Stores"}
+    for each in _dashboards(objects(render(helm, *switch))):
+        assert "annotations" not in each["metadata"]
+
+
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
+        ("monitoring.dashboards.label=", "label"),
         ("monitoring.podMonitor.interval=often", "interval"),
         ("monitoring.prometheusRule.runbookUrl=runbooks", "runbookUrl"),
         ("image.digest=latest", "image"),
