@@ -42,11 +42,16 @@ def panels(file: str) -> list[Json]:
     return [each for each in PAGES[file]["panels"] if each["type"] != "row"]
 
 
+def asked_of(file: str, panel: Json) -> list[Asked]:
+    """The expressions of a panel."""
+    return [
+        Asked(file, panel["title"], target["refId"], target["expr"], target["instant"])
+        for target in panel["targets"]
+    ]
+
+
 def all_asked() -> Iterator[Asked]:
     """Every expression of every dashboard."""
     for file in PAGES:
         for panel in panels(file):
-            for target in panel["targets"]:
-                yield Asked(
-                    file, panel["title"], target["refId"], target["expr"], target["instant"]
-                )
+            yield from asked_of(file, panel)

@@ -110,7 +110,7 @@ class Page:
             .sort(dashboard.VariableSort.ALPHABETICAL_ASC)
         )
         if every:
-            everything = dashboard.VariableOption(text=["All"], value=["$__all"])
+            everything = dashboard.VariableOption(text="All", value="$__all")
             variable = variable.multi(True).include_all(True).all_value(".*").current(everything)
         self._page.with_variable(variable)
 

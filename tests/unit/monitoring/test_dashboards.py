@@ -220,6 +220,82 @@ def test_a_link_gives_the_other_dashboard_all_its_variables_from_the_row() -> No
                 assert "${__url_time_range}" in link["url"]
 
 
+SIGNS: dict[str, dict[str, str]] = {
+    "gives no metrics, but did within the last hour": {
+        "quorate_master_connected{%s}": "1x4 stale _x16"
+    },
+    "no master leads it": {"quorate_master_connected{%s}": "0x20"},
+    "heartbeats take more than 1 s": {
+        'quorate_heartbeat_seconds_bucket{%s, le="1.0"}': "0x20",
+        'quorate_heartbeat_seconds_bucket{%s, le="1.5"}': "0+9x20",
+        'quorate_heartbeat_seconds_bucket{%s, le="+Inf"}': "0+9x20",
+    },
+    "no room on its disk": {'quorate_storage_full{%s, zone="books"}': "1x20"},
+    "cut off: does not serve a zone": {'quorate_isolated{%s, zone="books"}': "1x20"},
+    "answers CLUSTERDOWN": {"quorate_commands_clusterdown_total{%s}": "0+1x20"},
+    "answers UNKNOWN": {"quorate_commands_unknown_total{%s}": "0+1x20"},
+    "memory for clients nearly used up": {
+        "quorate_client_memory_bytes{%s}": "95x20",
+        "quorate_client_memory_max_bytes{%s}": "100x20",
+    },
+    "refuses large commands: OOM": {"quorate_client_memory_refused_total{%s}": "0+1x20"},
+}
+"""Sign of trouble -> series of an agent that has it, every 15 s for five minutes."""
+WELL = {
+    "quorate_master_connected{%s}": "1x20",
+    'quorate_heartbeat_seconds_bucket{%s, le="1.0"}': "0+9x20",
+    'quorate_heartbeat_seconds_bucket{%s, le="+Inf"}': "0+9x20",
+    'quorate_storage_full{%s, zone="books"}': "0x20",
+    'quorate_isolated{%s, zone="books"}': "0x20",
+    "quorate_commands_clusterdown_total{%s}": "7x20",
+    "quorate_commands_unknown_total{%s}": "7x20",
+    "quorate_client_memory_bytes{%s}": "5x20",
+    "quorate_client_memory_max_bytes{%s}": "100x20",
+    "quorate_client_memory_refused_total{%s}": "7x20",
+}
+
+
+def _of_agent(agent: str, series: dict[str, str]) -> list[Json]:
+    labels = f'namespace="ns", cluster="main", agent="{agent}"'
+    return [
+        {"series": name.replace("%s", labels), "values": values} for name, values in series.items()
+    ]
+
+
+@pytest.mark.needs("promtool")
+def test_each_sign_names_the_agent_that_has_it_and_none_that_is_well(tmp_path: Path) -> None:
+    (asked,) = (each for each in ASKED if each.panel == "Agents in trouble")
+    expr = asked.with_values({"namespace": "ns", "cluster": "main", RATE_INTERVAL: "1m"})
+    assert len(re.findall("label_replace", expr)) == len(SIGNS)
+    tests = [
+        {
+            "name": sign,
+            "interval": "15s",
+            "input_series": [*_of_agent("well", WELL), *_of_agent("sick", {**WELL, **series})],
+            "promql_expr_test": [
+                {
+                    "expr": f"count by (namespace, cluster, agent, sign) ({expr})",
+                    "eval_time": "5m",
+                    "exp_samples": [
+                        {
+                            "labels": '{namespace="ns", cluster="main", agent="sick",'
+                            f' sign="{sign}"}}',
+                            "value": 1,
+                        }
+                    ],
+                }
+            ],
+        }
+        for sign, series in SIGNS.items()
+    ]
+    file = tmp_path / "tests.yaml"
+    file.write_text(json.dumps({"evaluation_interval": "15s", "tests": tests}))  # it is YAML
+
+    done = subprocess.run(["promtool", "test", "rules", file], capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_a_sick_agent_is_one_click_from_the_overview_and_two_by_its_zone() -> None:
     overview, zone = _links("overview.json"), _links("zone.json")
 
