@@ -53,20 +53,20 @@ def overview() -> Page:
 def _now(page: Page) -> None:
     page.row("Is anything wrong?")
     page.stat(
-        "Alerts",
+        "Alerts firing",
         "How many alerts of Quorate fire? 0 also if Prometheus does not know the rules.",
         Query('count(ALERTS{alertname=~"Quorate.+", alertstate="firing"}) or vector(0)', ""),
         steps=NOT_ZERO,
     )
     page.stat(
-        "Partitions without a primary",
+        "Without a primary",
         "How many partitions does no primary serve? Their clients wait or are refused. No data: no"
         " operator leads.",
         Query(total(_UNAVAILABLE, IN_CLUSTER, f"{ZONE}, state"), ""),
         steps=NOT_ZERO,
     )
     page.stat(
-        "Partitions with too few copies",
+        "Too few copies",
         "How many partitions are served, but by fewer copies than declared? The next loss may be"
         " one too many.",
         Query(total(_PARTITIONS, f'{IN_CLUSTER}, state="degraded"', ZONE), ""),
@@ -104,7 +104,7 @@ def _now(page: Page) -> None:
         steps=NOT_ZERO,
     )
     page.stat(
-        "Operators that lead",
+        "Leading operators",
         "Does exactly one process lead, in each namespace of an operator? With none, no failure is"
         " handled.",
         Query("sum by (namespace) (quorate_operator_is_master)", "{{namespace}}"),
@@ -113,7 +113,7 @@ def _now(page: Page) -> None:
     )
     loss = greatest("quorate_operator_data_loss_accepted", IN_CLUSTER, ZONE)
     page.stat(
-        "Zones that accepted a loss",
+        "Losses accepted",
         "How many zones went on without the majority of some copies, and are not whole again?",
         Query(f"sum({loss})", ""),
         steps=NOT_ZERO,
@@ -169,7 +169,7 @@ def _zones_and_agents(page: Page) -> None:
             steps=NOT_ZERO,
         ),
         Column(
-            "agents that cannot open it",
+            "agents refusing it",
             greatest("quorate_operator_refusing_agents", IN_CLUSTER, ZONE),
             steps=NOT_ZERO,
         ),

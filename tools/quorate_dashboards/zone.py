@@ -99,7 +99,7 @@ def _now(page: Page) -> None:
         steps=NOT_ZERO,
     )
     page.stat(
-        "Agents that cannot open it",
+        "Agents refusing it",
         "How many agents are online and refuse this zone? The zone's status has their reasons.",
         Query(greatest("quorate_operator_refusing_agents", _OF, ZONE), ""),
         steps=NOT_ZERO,
