@@ -7,6 +7,7 @@ references resolved, no null types, no `additionalProperties: false`.
 from collections.abc import Callable
 from typing import Any
 
+from quorate.wire.data_validation import DataValidation
 from quorate.wire.master_term import MasterTerm
 from quorate.wire.partition_table import PartitionTable
 from quorate.wire.resource import GROUP, VERSION, Resource
@@ -19,6 +20,7 @@ KINDS: tuple[type[Resource], ...] = (
     StorageCluster,
     Zone,
     ZoneRecovery,
+    DataValidation,
     PartitionTable,
     StorageNode,
     MasterTerm,

@@ -174,7 +174,7 @@ def test_a_namespace_that_is_deleted_goes_and_nothing_is_refused(released: Relea
 
 
 KINDS = tuple(crds())
-EDITED = ("storageclusters", "zones", "zonerecoveries")
+EDITED = ("storageclusters", "zones", "zonerecoveries", "datavalidations")
 READ = ("get", "list", "watch")
 WRITTEN = ("create", "update", "patch", "delete")
 

@@ -89,6 +89,15 @@ def recovery(**spec: Any) -> Manifest:
     }
 
 
+def validation(**spec: Any) -> Manifest:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "DataValidation",
+        "metadata": {"name": "nightly"},
+        "spec": {"zoneRef": {"name": "books"}, **spec},
+    }
+
+
 def without(manifest: Manifest, field: str) -> Manifest:
     kept = {key: value for key, value in manifest["spec"].items() if key != field}
     return {**manifest, "spec": kept}
@@ -182,6 +191,9 @@ BAD = {
         recovery(action="Cancel", node="agent-1"),
         "only Reset and Restart are about one agent",
     ),
+    "validation at no level": (validation(level="rows"), "Counters"),
+    "validation without time": (validation(deadlineSeconds=0), "greater than or equal to 10"),
+    "validation by executors": (validation(executors=2), "executors"),
     "restart without an agent": (recovery(action="Restart"), "write the agent whose copies"),
     "erase without a restart": (recovery(erase=True), "only Restart can erase a copy"),
 }
@@ -219,6 +231,7 @@ CHANGES = {
         recovery(rowVersions=[7, 9], dryRun=False),
         "a ZoneRecovery is run once; create another one",
     ),
+    "validation": (validation(), validation(level="Digest"), "spec cannot be changed"),
     "mastership": (master_term(7), master_term(6), "master terms never decrease"),
 }
 
@@ -274,7 +287,7 @@ def test_a_forbidden_change_is_refused_with_a_readable_reason(
 
     assert reason in apply(kubectl, namespace, after, check=False)
 
-    if before["kind"] in ("Zone", "ZoneRecovery"):
+    if before["kind"] in ("Zone", "ZoneRecovery", "DataValidation"):
         kind = model(before)
         with pytest.raises(WireError, match=reason):
             kind.parse(after, kind.parse(before))
@@ -341,7 +354,7 @@ def test_memory_may_be_written_as_a_number_or_a_quantity(
 
 def test_short_names_category_and_columns_work(kubectl: Kubectl, namespace: str) -> None:
     here = f"--namespace={namespace}"
-    for manifest in (zone(), cluster(), table(), node(), recovery()):
+    for manifest in (zone(), cluster(), table(), node(), recovery(), validation()):
         apply(kubectl, namespace, manifest)
 
     for short, header in {
