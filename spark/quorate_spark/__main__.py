@@ -1,6 +1,7 @@
 """`python -m quorate_spark validate ZONE --agents host:port,… --level counters|digest|rows`.
 
-Prints the verdict as a table, or as JSON with --json; --report writes the JSON to a file.  The exit
+Prints the verdict as a table, or as JSON with --json; --report writes the JSON to a file, and
+--termination-message the verdict in short, as the operator reads it from a pod's status.  The exit
 code is 0 if all copies agree, 1 if they differ, 2 if that could not be told.  No other end has the
 code 0 or 1.
 
@@ -26,12 +27,13 @@ import msgspec
 from rich.console import Console
 
 from quorate.facts.errors import QuorateError
+from quorate.wire.validation_result import encode_result
 from quorate_spark.reading.agent_link import parse_addresses, read_cluster
 from quorate_spark.repair import Zone, execute_plan, make_plan, why_incomplete
 from quorate_spark.repairing.decide import Strategy
 from quorate_spark.repairing.plan import PlanRefused
 from quorate_spark.repairing.tell import print_executed, print_plan
-from quorate_spark.report import print_report, report_json
+from quorate_spark.report import print_report, report_json, result_of
 from quorate_spark.settings import Settings
 from quorate_spark.validate import run_validation
 from quorate_spark.verdict import Level, Outcome, Verdict, could_not_tell
@@ -74,13 +76,16 @@ def main(arguments: list[str] | None = None) -> int:
         print(report_json(verdict).decode(), end="")
     else:
         print_report(verdict, Console())
-    if options.report is not None:
+    for option, path, content in (
+        ("--report", options.report, report_json(verdict)),
+        ("--termination-message", options.termination_message, encode_result(result_of(verdict))),
+    ):
+        if path is None:
+            continue
         try:
-            options.report.write_bytes(report_json(verdict))
+            path.write_bytes(content)
         except OSError as error:
-            print(
-                f"--report {options.report}: cannot be written: {error.strerror}", file=sys.stderr
-            )
+            print(f"{option} {path}: cannot be written: {error.strerror}", file=sys.stderr)
             return Outcome.UNKNOWN.exit_code
     return verdict.exit_code
 
@@ -203,6 +208,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     validate = commands.add_parser("validate", help="do all copies of a zone agree?")
     validate.add_argument("--report", type=Path, help="write the verdict to this file as JSON")
+    validate.add_argument(
+        "--termination-message", type=Path, help="write the verdict in short, at most 4 KiB"
+    )
     repair = commands.add_parser("repair", help="repair the keys whose copies differ")
     repair.add_argument("--strategy", choices=[each.value for each in Strategy])
     chosen = repair.add_mutually_exclusive_group(required=True)

@@ -1,4 +1,4 @@
-"""Renders a verdict: for people (rich) and for programs (JSON)."""
+"""Renders a verdict: for people (rich), for programs (JSON), in short for the operator."""
 
 import msgspec
 from rich.console import Console, Group, RenderableType
@@ -6,9 +6,15 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from quorate.wire.validation_result import Outvoted, ValidationResult, ValidationVerdict
 from quorate_spark.verdict import CopyRow, DigestFigures, KeyDifference, Outcome, Verdict
 
 STYLES = {Outcome.AGREE: "bold green", Outcome.DIFFER: "bold red", Outcome.UNKNOWN: "bold yellow"}
+_VERDICTS = {
+    Outcome.AGREE: ValidationVerdict.AGREE,
+    Outcome.DIFFER: ValidationVerdict.DIFFER,
+    Outcome.UNKNOWN: ValidationVerdict.COULD_NOT_TELL,
+}
 KEY_COLUMNS_MAX = 60
 LISTED_MAX = 5
 COMMANDS_MAX = 50
@@ -19,6 +25,22 @@ def report_json(verdict: Verdict) -> bytes:
     fields = msgspec.to_builtins(verdict)
     fields["exit_code"] = verdict.exit_code
     return msgspec.json.format(msgspec.json.encode(fields), indent=2) + b"\n"
+
+
+def result_of(verdict: Verdict) -> ValidationResult:
+    """Return the verdict in short."""
+    return ValidationResult(
+        _VERDICTS[verdict.outcome],
+        verdict.classes,
+        verdict.partitions,
+        verdict.copies,
+        verdict.settled_keys,
+        verdict.unsettled_keys,
+        verdict.confirmed_keys,
+        verdict.reasons,
+        tuple(Outvoted(each.partition, each.node, each.suppliers) for each in verdict.outvoted),
+        verdict.duration_ms,
+    )
 
 
 def print_report(verdict: Verdict, console: Console) -> None:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from quorate_spark.comparing.classes import count_classes
 from quorate_spark.comparing.compare_counters import Judgement, Settled, Unsettled
 from quorate_spark.comparing.compare_rows import Again, Baseline, PartitionTally
 from quorate_spark.comparing.outvoted import votes_by_rows
@@ -217,6 +218,9 @@ class Validation:
                 : self._settings.differences_max
             ],
             differing_partitions=len(self._counter_differences),
+            classes=count_classes(
+                self._counter_differences.values(), differences, len(self._reasons)
+            ),
             key_differences=tuple(differences[: self._settings.differences_max]),
             outvoted=votes.outvoted,
             undecided=votes.undecided,

@@ -148,7 +148,8 @@ class Verdict(msgspec.Struct, frozen=True):
     `reasons`: why it could not be told (for some part, if the outcome is differ).  `notes`: what a
     reader should know that does not change the outcome.  `differing_keys`: all keys seen to differ;
     `confirmed_keys`: those that were read again and differed in the same way;
-    `differing_partitions`: those with differing counters.  `digests`: only at level digest.
+    `differing_partitions`: those with differing counters.  `classes`: how many differ or were not
+    judged, by DifferenceClass.  `digests`: only at level digest.
     `outvoted` copies can be refilled; in `undecided` partitions no majority agrees.  The lists are
     bounded, the counts are not.
     """
@@ -166,6 +167,7 @@ class Verdict(msgspec.Struct, frozen=True):
     differing_keys: int = 0
     confirmed_keys: int = 0
     differing_partitions: int = 0
+    classes: dict[str, int] = {}
     counter_differences: tuple[CounterDifference, ...] = ()
     key_differences: tuple[KeyDifference, ...] = ()
     digests: DigestFigures | None = None

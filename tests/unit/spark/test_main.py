@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from quorate.protocol.copies.totals import key_bucket
+from quorate.wire.validation_result import Outvoted, ValidationVerdict, decode_result
 from quorate_cluster.interrupts import Interrupted, interrupted_behind, running_children
 from quorate_link.secret import make_secret
 from quorate_spark import __main__ as command
@@ -58,6 +59,23 @@ def test_agreeing_counters_end_with_0(tmp_path: Path) -> None:
     assert code == 0
     assert (report["outcome"], report["exit_code"], report["copies"]) == ("agree", 0, 3)
     assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_the_termination_message_is_the_verdict_in_short(tmp_path: Path) -> None:
+    message = tmp_path / "termination-log"
+    options = ("--level", "digest", "--replicas", "3", "--termination-message", str(message))
+    zone = filled()
+    zone.write(b"another", b"value")
+    copy = zone.copy(2)
+    copy.rows[b"key"] = (*copy.rows[b"key"][:3], b"other")
+    with listening(zone):
+        code, report = run(zone, tmp_path, *options)
+
+    result = decode_result(message.read_text())
+    assert (code, result.verdict) == (1, ValidationVerdict.DIFFER)
+    assert result.classes == report["classes"] == {"value": 1}
+    assert (result.copies, result.differing_keys) == (3, 1)
+    assert result.outvoted == (Outvoted(0, "agent-2", ("agent-0", "agent-1")),)
 
 
 @pytest.mark.parametrize(
