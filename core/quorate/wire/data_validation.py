@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from quorate.wire.managed_agents import FreeForm, Labels
+from quorate.wire.managed_agents import FreeForm, Labels, PodAdditions
 from quorate.wire.resource import Conditions, Integer, Part, Resource, Rule, Text, name_rule
 from quorate.wire.validation_result import ValidationVerdict
 from quorate.wire.zone import ObjectName
@@ -13,6 +13,8 @@ from quorate.wire.zone import ObjectName
 DEADLINE_S = 6 * 3600
 DEADLINE_MAX_S = 30 * 24 * 3600
 TTL_S = 24 * 3600
+TTL_MIN_S = 600
+"""The operator has so long to read the result from the pod."""
 TTL_MAX_S = 365 * 24 * 3600
 
 
@@ -52,15 +54,17 @@ class ValidationRun(Part):
     they differ.  Rows: every row of every copy, by Spark in the pod."""
     deadline_seconds: Annotated[Integer, Field(ge=10, le=DEADLINE_MAX_S)] = DEADLINE_S
     """How long the run may take; then it is ended, and the verdict is CouldNotTell."""
-    ttl_seconds_after_finished: Annotated[Integer, Field(ge=0, le=TTL_MAX_S)] = TTL_S
-    """How long the Job, its pod and their log are kept once the result is in the status.  The
-    DataValidation itself stays."""
+    ttl_seconds_after_finished: Annotated[Integer, Field(ge=TTL_MIN_S, le=TTL_MAX_S)] = TTL_S
+    """How long the Job, its pod and their log are kept after the end.  The DataValidation with the
+    result stays."""
     resources: FreeForm = Field(default_factory=dict)
     """Requests and limits of the container, as in a pod.  Rows: give it 2Gi of memory or more."""
     node_selector: Labels = Field(default_factory=dict)
     """Labels of the nodes that the pod may run on."""
     tolerations: list[FreeForm] = Field(default_factory=list, max_length=100)
     """Taints that the pod tolerates, as in a pod."""
+    pod_template: PodAdditions | None = None
+    """Additions to the pod."""
 
 
 class DataValidationSpec(ValidationRun):

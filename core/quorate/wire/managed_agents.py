@@ -45,7 +45,7 @@ class AgentStorage(Part):
 
 
 class PodAdditions(Part):
-    """Additions to the pods of agents.  Fields that the operator itself writes win."""
+    """Additions to pods.  Fields that the operator itself writes win."""
 
     labels: Labels = Field(default_factory=dict)
     """Labels of the pods, besides the operator's."""

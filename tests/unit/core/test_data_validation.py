@@ -39,7 +39,7 @@ def test_a_validation_needs_only_a_zone() -> None:
     [
         ({"level": "rows"}, "spec.level is rows: write 'Counters', 'Digest' or 'Rows'"),
         ({"deadlineSeconds": 0}, "spec.deadlineSeconds is 0: "),
-        ({"ttlSecondsAfterFinished": -1}, "spec.ttlSecondsAfterFinished is -1: "),
+        ({"ttlSecondsAfterFinished": 0}, "spec.ttlSecondsAfterFinished is 0: "),
         ({"executors": 2}, "spec.executors is not a known field"),
         ({"zoneRef": {}}, "spec.zoneRef.name is missing"),
     ],
