@@ -99,6 +99,7 @@ among them: agents and operator use none.
 _SERIES = re.compile(r"\{\{[^}]*\}\}")
 
 LABELS: Mapping[str, str] = {
+    "class": "a word; the meaning of the metric lists them",
     "cluster": "name of the StorageCluster",
     "code": "HTTP status of the answer, or `none`",
     "kind": "kind of the declared object, or what is watched",
@@ -108,6 +109,7 @@ LABELS: Mapping[str, str] = {
     "reason": "a word; of an event: those of [events.md](events.md)",
     "result": "a word; the meaning of the metric lists them",
     "state": "a word; the meaning of the metric lists them",
+    "verdict": "a word; the meaning of the metric lists them",
     "zone": "name of the Zone",
 }
 """Each label, with what bounds the number of its values."""
@@ -145,6 +147,7 @@ def operator_metrics() -> list[Described]:
     metrics.observe_queue(lambda: 0)
     metrics.observe_vitals(none, none, dict, none)
     metrics.observe(list)
+    metrics.observe_verdicts(list)
     return described(metrics.registry)
 
 

@@ -128,6 +128,12 @@ def _parse() -> argparse.Namespace:
         help="address of /metrics, /healthz and /readyz, or off; default port "
         f"{HEALTH_PORT} of every address, IPv4 and IPv6",
     )
+    kubernetes.add_argument(
+        "--validation-image",
+        default="",
+        metavar="IMAGE",
+        help="image of the pods of DataValidations (target spark); default: none can be run",
+    )
     return parser.parse_args()
 
 
@@ -211,7 +217,7 @@ async def _run_kubernetes(arguments: argparse.Namespace) -> int:
         access.namespace,
     )
     election = scaled(arguments.lease_seconds * 1000)
-    operator = KubernetesOperator(access, scope, DEFAULTS, election)
+    operator = KubernetesOperator(access, scope, DEFAULTS, election, arguments.validation_image)
     _log.info(
         "operator %s of %s, Lease in namespace %s",
         operator.identity,

@@ -65,12 +65,14 @@ class KubernetesOperator:
         scope: Scope,
         settings: ProtocolSettings,
         election: ElectionSettings,
+        validation_image: str = "",
     ) -> None:
         self.metrics = Metrics()
         self.identity = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
         self._access = access
         self._scope = scope
         self._settings = settings
+        self._validation_image = validation_image
         self._watch = LoopWatch()
         self._election = ElectionThread(
             access,
@@ -232,6 +234,7 @@ class KubernetesOperator:
             self._owned_watches,
             self._owned_api,
             self._master_failed,
+            self._validation_image,
         )
 
     def _master_failed(self, why: str) -> None:

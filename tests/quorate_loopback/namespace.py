@@ -12,7 +12,7 @@ from quorate_loopback.memory_api import MemoryApi, NoWatches
 from quorate_loopback.runner_world import World
 from quorate_loopback.sides import SECRET
 from quorate_loopback.waiting import until
-from quorate_operator.declared.controller import Controller
+from quorate_operator.declared.controller import Controller, Kind
 from quorate_operator.kube.api import path_of
 from quorate_operator.process.mandate import Always
 from quorate_operator.process.metrics import Metrics
@@ -34,6 +34,7 @@ class Namespace:
         self.api.put(f"/api/v1/namespaces/{name}/secrets/main-quorate", secret)
         self.metrics = Metrics()
         self.failures: list[str] = []
+        self.validation_image = "quorate-spark:1"
         self.controller = self._make()
         self.declare("StorageCluster", "main", external={"addresses": self.addresses()})
 
@@ -51,6 +52,7 @@ class Namespace:
             self.failures.append,
             NoWatches(),
             NoWatches(),
+            validation_image=self.validation_image,
         )
 
     def addresses(self) -> list[str]:
@@ -73,7 +75,9 @@ class Namespace:
         elif body.get("kind") == "Zone":
             self.controller.zone_seen(body)
         elif body.get("kind") == "ZoneRecovery":
-            self.controller.recovery_seen(body)
+            self.controller.run_seen(Kind.RECOVERY, body)
+        elif body.get("kind") == "DataValidation":
+            self.controller.run_seen(Kind.VALIDATION, body)
 
     def declare(
         self, kind: str, name: str, annotations: Json | None = None, *, uid: str = "", **spec: Any

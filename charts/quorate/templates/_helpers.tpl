@@ -13,12 +13,19 @@
 {{- end -}}
 {{- end -}}
 
+{{- /* An image: (dict "context" . "image" of the values). */}}
 {{- define "quorate.image" -}}
-{{- if .Values.image.digest -}}
-{{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
+{{- if .image.digest -}}
+{{- printf "%s@%s" .image.repository .image.digest -}}
 {{- else -}}
-{{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) -}}
+{{- printf "%s:%s" .image.repository (.image.tag | default .context.Chart.AppVersion) -}}
 {{- end -}}
+{{- end -}}
+
+{{- /* Pods of DataValidations. */}}
+{{- define "quorate.validationSelector" -}}
+app.kubernetes.io/name: quorate
+app.kubernetes.io/component: validation
 {{- end -}}
 
 {{- /* What the operator's pods are known by: it never changes, for a Deployment's selector cannot. */}}

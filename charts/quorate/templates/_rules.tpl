@@ -32,6 +32,9 @@
 - apiGroups: [quorate.io]
   resources: [zonerecoveries]
   verbs: [list, watch]
+- apiGroups: [quorate.io]
+  resources: [datavalidations]
+  verbs: [list, watch]
 - apiGroups: [""]
   resources: [namespaces]
   verbs: [get]
@@ -45,7 +48,7 @@
 
 {{- define "quorate.rules.leading" -}}
 - apiGroups: [quorate.io]
-  resources: [storageclusters/status, zones/status, zonerecoveries/status]
+  resources: [storageclusters/status, zones/status, zonerecoveries/status, datavalidations/status]
   verbs: [patch]
 - apiGroups: [quorate.io]
   resources: [partitiontables, storagenodes]
@@ -70,6 +73,9 @@
 - apiGroups: [apps]
   resources: [statefulsets]
   verbs: [list, watch, create, patch, delete]
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [get, create]
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [list, watch, create, patch]

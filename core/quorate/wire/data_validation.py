@@ -87,8 +87,6 @@ class OutvotedCopyStatus(Part):
     """The partition."""
     node: Text
     """The agent that has the copy."""
-    command: Text
-    """The command that has it fetch its rows from those that agree."""
 
 
 class DataValidationStatus(Part):
@@ -123,7 +121,8 @@ class DataValidationStatus(Part):
     reasons: list[Text] = Field(default_factory=list)
     """Why something could not be judged; the first few."""
     outvoted: list[OutvotedCopyStatus] = Field(default_factory=list)
-    """Copies that can be refilled from the others; the first few."""
+    """Copies that a majority contradicts, the first few: a ZoneRecovery with action Restart and
+    erase has them made anew."""
     conditions: Conditions = Field(default_factory=list)
     """Finished, CopiesAgree."""
 

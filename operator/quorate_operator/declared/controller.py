@@ -32,6 +32,7 @@ from quorate_operator.declared.object_status import Seen, refused_zone_status, z
 from quorate_operator.declared.pause import pause_of
 from quorate_operator.declared.recoveries import LedZone, Recoveries
 from quorate_operator.declared.release import Release
+from quorate_operator.declared.validations import FOLLOW_S, Validations, ZoneVerdict
 from quorate_operator.declared.watched_cluster import WatchedCluster, known_status
 from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, MandateLost, path_of
 from quorate_operator.kube.secret import cluster_secret
@@ -75,6 +76,7 @@ class Kind(enum.StrEnum):
     CLUSTER = "storagecluster"
     ZONE = "zone"
     RECOVERY = "zonerecovery"
+    VALIDATION = "datavalidation"
     EVENTS = "events"
     """The Events about a cluster and its zones; the key has the cluster's name."""
 
@@ -103,6 +105,7 @@ class Controller:
         owned_watches: SharedWatches,
         owned_api: KubeApi | None = None,
         on_master_failed: Callable[[str], None] = lambda why: None,
+        validation_image: str = "",
     ) -> None:
         """`objects_api`: for everything but ownership.  `watches`: of the metastores' objects.
         `owned_watches`: of the objects of managed agents.  `owned_api`: for these, `objects_api` by
@@ -110,7 +113,8 @@ class Controller:
 
         `on_failed`: called with a sentence if a task that all clusters need has ended by a defect,
         or the mandate is lost; this process must then end.  `on_master_failed`: called if a defect
-        has ended the master of one cluster, which is led again later.
+        has ended the master of one cluster, which is led again later.  `validation_image`: of the
+        pods of DataValidations; empty: none can be run.
         """
         self._ownership_api = ownership_api
         self._api = objects_api
@@ -145,6 +149,14 @@ class Controller:
             ownership_api, objects_api, namespace, self._led, self._owned.own_claims
         )
         self._recoveries = Recoveries(objects_api, namespace, self._led_zone)
+        self._validations = Validations(
+            objects_api,
+            namespace,
+            self._led_zone,
+            validation_image,
+            lambda zone: self._queue.add(Key(Kind.ZONE, zone)),
+        )
+        self._runs = {Kind.RECOVERY: self._recoveries, Kind.VALIDATION: self._validations}
         self._tasks: list[asyncio.Task[None]] = []
         self._on_failed = on_failed
         self._on_master_failed = on_master_failed
@@ -171,7 +183,7 @@ class Controller:
     def is_idle(self) -> bool:
         """Whether the namespace has no objects and no work is left."""
         has_objects = self._clusters or self._zones or self._led or self._recoveries
-        return not has_objects and self._queue.is_idle
+        return not (has_objects or self._validations) and self._queue.is_idle
 
     @property
     def decides(self) -> bool:
@@ -181,6 +193,14 @@ class Controller:
     def clusters(self) -> list[tuple[str, str, ClusterStatus]]:
         """Return namespace, name and status of every led cluster."""
         return self._led.statuses(self._namespace)
+
+    def verdicts(self) -> list[tuple[str, str, str, ZoneVerdict]]:
+        """Return namespace, cluster, zone and latest verdict of every zone that was validated."""
+        return [
+            (self._namespace, zone.cluster, name, verdict)
+            for name, zone in sorted(self._zones.items())
+            if (verdict := self._validations.verdict(zone)) is not None
+        ]
 
     def problems(self) -> list[str]:
         """Return a sentence for each cluster not led and each object that cannot be processed."""
@@ -226,23 +246,25 @@ class Controller:
         known = self._zones.get(name)
         if known is not None and known.uid == uid:
             del self._zones[name]
-            self._queue.forget(Key(Kind.ZONE, name))
-            self._refused.pop(Key(Kind.ZONE, name), None)
+            self._forget(Key(Kind.ZONE, name))
             self._note_emptiness()
         self._abouts = {each: about for each, about in self._abouts.items() if about.uid != uid}
         for cluster in self._led:
             self._queue.add(Key(Kind.CLUSTER, cluster))  # its status names zones with kept data
 
-    def recovery_seen(self, body: Body) -> None:
-        """Handle a ZoneRecovery that is new or changed."""
-        if self._recoveries.seen(body):
-            self._queue.add_in_turn(Key(Kind.RECOVERY, body["metadata"]["name"]))
+    def run_seen(self, kind: Kind, body: Body) -> None:
+        """Handle a ZoneRecovery or DataValidation that is new or changed."""
+        if self._runs[kind].seen(body):
+            self._queue.add_in_turn(Key(kind, body["metadata"]["name"]))
 
-    def recovery_gone(self, name: str) -> None:
-        """Handle the deletion of a ZoneRecovery."""
-        self._recoveries.gone(name)
-        self._queue.forget(Key(Kind.RECOVERY, name))
-        self._refused.pop(Key(Kind.RECOVERY, name), None)
+    def run_gone(self, kind: Kind, name: str) -> None:
+        """Handle the deletion of a ZoneRecovery or DataValidation."""
+        self._runs[kind].gone(name)
+        self._forget(Key(kind, name))
+
+    def _forget(self, key: Key) -> None:
+        self._queue.forget(key)
+        self._refused.pop(key, None)
 
     def _note_emptiness(self) -> None:
         if not (self._clusters or self._zones):
@@ -342,6 +364,9 @@ class Controller:
                 case Kind.RECOVERY:
                     if await self._recoveries.reconcile(key.name):
                         self._queue.add_later(key, RECOVERY_S)
+                case Kind.VALIDATION:
+                    if await self._validations.reconcile(key.name):
+                        self._queue.add_later(key, FOLLOW_S)
                 case Kind.EVENTS:
                     await self._tell_decisions(key.name)
         except (ApiRefused, ApiUnclear, MandateLost) as error:
@@ -505,6 +530,7 @@ class Controller:
                 return
             self._queue.add_later(Key(Kind.ZONE, name), RELEASE_S)
         status = self._led_status(declared_zone, led, pause)
+        status = self._validations.completed(declared_zone, status)
         if led is not None and not led.is_seen:
             return  # until the first look the previous status stays
         wait_s = declared_zone.wait_s(status)
@@ -564,7 +590,7 @@ class Controller:
         about = About(Zone.kind_name(), name, zone.uid)
         known = led.runner.known_zones()
         uid = next((each for each in known if self._abouts.get(each) == about), None)
-        return LedZone(led.runner, uid) if uid is not None else f"Zone {name} is not led yet"
+        return LedZone(led.runner, uid, zone.cluster) if uid else f"Zone {name} is not led yet"
 
 
 def _uid(body: Body) -> str:

@@ -52,6 +52,11 @@ class DeclaredZone:
         return cluster_of(self.body)
 
     @property
+    def since(self) -> str:
+        """When the object was created, RFC 3339."""
+        return str(self.body["metadata"].get("creationTimestamp") or "")
+
+    @property
     def pause(self) -> str:
         """Why the object is paused (its spec is not acted on); empty if it is not."""
         return pause_of(Zone.kind_name(), self.zone.metadata) if self.zone is not None else ""

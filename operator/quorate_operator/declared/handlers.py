@@ -11,6 +11,7 @@ from typing import Any
 
 import kopf
 
+from quorate.wire.data_validation import DataValidation
 from quorate.wire.resource import GROUP, VERSION
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import Zone
@@ -21,7 +22,7 @@ from quorate_operator.declared.served_namespaces import ServedNamespaces
 from quorate_operator.kube.api import KubeApi
 from quorate_operator.kube.traffic import Traffic
 
-WATCHED = (StorageCluster.plural, Zone.plural, ZoneRecovery.plural)
+WATCHED = (StorageCluster.plural, Zone.plural, ZoneRecovery.plural, DataValidation.plural)
 END_S = 5.0
 _WATCHER = "watcher for "
 """The beginning of the names that kopf gives to the tasks of watches."""
@@ -146,6 +147,10 @@ def make_registry(
     @kopf.on.event(GROUP, VERSION, ZoneRecovery.plural, registry=registry)
     async def recovery_changed(event: kopf.RawEvent, **_: Any) -> None:
         changed(ZoneRecovery.plural, event, served.recovery_gone, served.recovery_seen)
+
+    @kopf.on.event(GROUP, VERSION, DataValidation.plural, registry=registry)
+    async def validation_changed(event: kopf.RawEvent, **_: Any) -> None:
+        changed(DataValidation.plural, event, served.validation_gone, served.validation_seen)
 
     @kopf.on.delete(*clusters, registry=registry, backoff=1, when=holds_cluster)
     async def delete_cluster(body: kopf.Body, **_: Any) -> None:

@@ -43,10 +43,11 @@ _INTERRUPTED = (
 
 
 class LedZone(NamedTuple):
-    """A zone that is led: its runner, and its id in the metastore."""
+    """A zone that is led: its runner, its id in the metastore, and the name of its cluster."""
 
     runner: Runner
     uid: str
+    cluster: str
 
 
 class Recoveries:

@@ -14,7 +14,8 @@ from typing import Any
 from quorate.protocol.status import ClusterStatus
 from quorate.wire.resource import API_VERSION
 from quorate.wire.storage_cluster import StorageCluster
-from quorate_operator.declared.controller import Controller
+from quorate_operator.declared.controller import Controller, Kind
+from quorate_operator.declared.validations import ZoneVerdict
 from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, MandateLost, path_of
 from quorate_operator.kube.scope import Scope, place_text
 from quorate_operator.process.defects import report_defect
@@ -55,6 +56,7 @@ class ServedNamespaces:
         self._unlisted: dict[str, str] = {}
         self._tasks: list[asyncio.Task[None]] = []
         metrics.observe_queue(lambda: sum(each.queued for each in self._controllers.values()))
+        metrics.observe_verdicts(self.verdicts)
 
     def start(self) -> None:
         """Start listing clusters and closing idle controllers."""
@@ -81,6 +83,10 @@ class ServedNamespaces:
     def clusters(self) -> list[tuple[str, str, ClusterStatus]]:
         """Return namespace, name and status of every led cluster."""
         return [each for _, known in sorted(self._controllers.items()) for each in known.clusters()]
+
+    def verdicts(self) -> list[tuple[str, str, str, ZoneVerdict]]:
+        """Return namespace, cluster, zone and latest verdict of every zone that was validated."""
+        return [each for _, known in sorted(self._controllers.items()) for each in known.verdicts()]
 
     def problems(self) -> list[str]:
         """Return a sentence for each place not listed, cluster not led and object not processed."""
@@ -119,11 +125,21 @@ class ServedNamespaces:
 
     def recovery_seen(self, body: Body) -> None:
         """Handle a ZoneRecovery that is new or changed."""
-        self.of(body["metadata"]["namespace"]).recovery_seen(body)
+        self.of(body["metadata"]["namespace"]).run_seen(Kind.RECOVERY, body)
 
     def recovery_gone(self, body: Body) -> None:
         """Handle the deletion of a ZoneRecovery."""
-        self.of(body["metadata"]["namespace"]).recovery_gone(body["metadata"]["name"])
+        metadata = body["metadata"]
+        self.of(metadata["namespace"]).run_gone(Kind.RECOVERY, metadata["name"])
+
+    def validation_seen(self, body: Body) -> None:
+        """Handle a DataValidation that is new or changed."""
+        self.of(body["metadata"]["namespace"]).run_seen(Kind.VALIDATION, body)
+
+    def validation_gone(self, body: Body) -> None:
+        """Handle the deletion of a DataValidation."""
+        metadata = body["metadata"]
+        self.of(metadata["namespace"]).run_gone(Kind.VALIDATION, metadata["name"])
 
     async def cluster_released(self, body: Body) -> None:
         """Wait until a StorageCluster that is being deleted may go."""

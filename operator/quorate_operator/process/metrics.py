@@ -4,6 +4,8 @@ docs/metrics.md is generated from these definitions.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -11,10 +13,37 @@ from prometheus_client.registry import Collector
 
 from quorate.protocol.messages.events import Reason
 from quorate.protocol.status import ClusterStatus, ZoneStatus
+from quorate.wire.validation_result import DifferenceClass, ValidationVerdict
 from quorate_operator import names
 
 Clusters = Callable[[], Iterable[tuple[str, str, ClusterStatus]]]
 """Namespace (empty without Kubernetes), name and status of each led cluster."""
+
+
+class Verdict(Protocol):
+    """The latest result of a zone's validations."""
+
+    @property
+    def ended(self) -> str:
+        """When it ended, RFC 3339."""
+
+    @property
+    def verdict(self) -> ValidationVerdict:
+        """Whether copies agree."""
+
+    @property
+    def classes(self) -> Mapping[str, int]:
+        """How many differ, by DifferenceClass."""
+
+
+Verdicts = Callable[[], Iterable[tuple[str, str, str, Verdict]]]
+"""Namespace, cluster and name of each zone that was validated, and its result."""
+
+_VERDICT_LABELS = {
+    ValidationVerdict.AGREE: "agree",
+    ValidationVerdict.DIFFER: "differ",
+    ValidationVerdict.COULD_NOT_TELL: "could_not_tell",
+}
 
 
 class Metrics:
@@ -102,6 +131,10 @@ class Metrics:
         """Export `length`, of the queue of declared objects, with every scrape."""
         self._queue_length.set_function(length)
 
+    def observe_verdicts(self, verdicts: Verdicts) -> None:
+        """Export the latest result of each zone's validations, as of the scrape."""
+        self.registry.register(_Verdicts(verdicts))
+
     def observe_vitals(
         self,
         lease_age_s: Callable[[], float],
@@ -130,6 +163,45 @@ class Metrics:
     def observe(self, clusters: Clusters) -> None:
         """Export the state of `clusters`, as of the scrape."""
         self.registry.register(_Observed(clusters))
+
+
+class _Verdicts(Collector):
+    def __init__(self, verdicts: Verdicts) -> None:
+        self._verdicts = verdicts
+
+    def describe(self) -> Iterable[Metric]:
+        """Return nothing: there are no zones yet when this is registered."""
+        return []
+
+    def collect(self) -> Iterable[Metric]:
+        """Return one sample per zone that was validated, of each verdict and each class."""
+        in_zone = ["namespace", "cluster", "zone"]
+        ended = GaugeMetricFamily(
+            names.METRIC_VALIDATION_END,
+            "When the last validation of the zone ended, in seconds since 1970",
+            labels=in_zone,
+        )
+        verdicts = GaugeMetricFamily(
+            names.METRIC_VALIDATION_VERDICT,
+            "1 for the verdict of the zone's last validation, 0 for the others: agree, differ,"
+            " could_not_tell",
+            labels=[*in_zone, "verdict"],
+        )
+        differences = GaugeMetricFamily(
+            names.METRIC_VALIDATION_DIFFERENCES,
+            "Differences that the zone's last validation found, by class: partitions (counter,"
+            " lineage, gap; skipped: not judged) or keys (keyCounter, value, size, expiry, missing,"
+            " other)",
+            labels=[*in_zone, "class"],
+        )
+        for namespace, cluster, zone, verdict in self._verdicts():
+            place = [namespace, cluster, zone]
+            ended.add_metric(place, datetime.fromisoformat(verdict.ended).timestamp())
+            for each, label in _VERDICT_LABELS.items():
+                verdicts.add_metric([*place, label], each is verdict.verdict)
+            for of in DifferenceClass:
+                differences.add_metric([*place, of.value], verdict.classes.get(of.value, 0))
+        return [ended, verdicts, differences]
 
 
 class _WatchAges(Collector):

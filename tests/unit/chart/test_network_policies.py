@@ -41,6 +41,12 @@ SHOP = End("a client", "10.0.0.11", "storage", {"app": "shop"})
 OTHER = End("another pod", "10.0.0.12", "storage", {"app": "blog"})
 NAMESAKE = End("a client's labels elsewhere", "10.0.0.13", "elsewhere", {"app": "shop"})
 FALSE_AGENT = End("an agent's labels elsewhere", "10.0.0.14", "elsewhere", labels("main"))
+VALIDATION = End(
+    "a validation",
+    "10.0.0.16",
+    "storage",
+    {"app.kubernetes.io/name": "quorate", "app.kubernetes.io/component": "validation"},
+)
 PROMETHEUS = End("prometheus", "10.0.0.15", "monitoring", {"app": "prometheus"})
 
 
@@ -77,6 +83,7 @@ def test_what_belongs_to_the_system_is_allowed(rendered: str) -> None:
     allowed = [
         (its.operator, ONE, PEER_PORT),
         (its.operator, AGENT_OUTSIDE, PEER_PORT),
+        (VALIDATION, ONE, PEER_PORT),
         (its.operator, API_SERVER, API_PORT),
         (ONE, TWO, PEER_PORT),
         (ONE, AGENT_OUTSIDE, PEER_PORT),

@@ -61,7 +61,12 @@ async def test_an_event_is_shown_and_is_a_sign_of_life_of_its_watch(
     noted, traffic = Noted(), Traffic(Metrics().api_requests)
     served, loop = cast(ServedNamespaces, noted), asyncio.get_running_loop()
     registry = make_registry(served, loop, cast(KubeApi, None), traffic, "shop")
-    names = {"storageclusters": "cluster", "zones": "zone", "zonerecoveries": "recovery"}
+    names = {
+        "storageclusters": "cluster",
+        "zones": "zone",
+        "zonerecoveries": "recovery",
+        "datavalidations": "validation",
+    }
     name = names[plural]
     functions = [cast(Any, each.fn) for each in registry._watching.get_all_handlers()]
     [changed] = [each for each in functions if each.__name__ == f"{name}_changed"]

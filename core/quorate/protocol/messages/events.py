@@ -42,6 +42,9 @@ class Reason(enum.StrEnum):
     ROW_SET_ASIDE = "RowSetAside"
     ROW_REPAIRED = "RowRepaired"
     RECORD_RESTORED = "RecordRestored"
+    COPIES_AGREE = "CopiesAgree"
+    COPIES_DIFFER = "CopiesDiffer"
+    COPIES_UNPROVEN = "CopiesUnproven"
     MIGRATION_STARTED = "MigrationStarted"
     MIGRATION_CAUGHT_UP = "MigrationCaughtUp"
     MIGRATION_SWITCHED = "MigrationSwitched"
@@ -77,6 +80,9 @@ MEANINGS: Mapping[Reason, str] = {
     Reason.ROW_SET_ASIDE: "a partition's stored row is invalid: nothing is decided for it",
     Reason.ROW_REPAIRED: "the partition's stored row is valid again, or was removed",
     Reason.RECORD_RESTORED: "another client deleted or changed a stored object: it was restored",
+    Reason.COPIES_AGREE: "a DataValidation has ended: all copies agree",
+    Reason.COPIES_DIFFER: "a DataValidation has proven that copies differ; names what differs",
+    Reason.COPIES_UNPROVEN: "a DataValidation could not tell whether all copies agree (and why)",
     Reason.MIGRATION_STARTED: "a migration is active in the partition's row",
     Reason.MIGRATION_CAUGHT_UP: "the destination has every acknowledged write",
     Reason.MIGRATION_SWITCHED: "the row after the migration is committed: owners have changed",

@@ -1,0 +1,381 @@
+"""Runs the DataValidations of one namespace: each is one Job, with the result in its status.
+
+    nothing, Waiting --Job made--> Running --Job ended--> Finished: Agree, Differ, CouldNotTell
+                     --> Refused: it cannot be read
+
+The Job has the object's name, so of two operators that make it one gets a conflict and follows the
+Job of the other.  A Job is asked for every FOLLOW_S while it runs; its pod says nothing until it
+ends, so there is no percentage.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import pydantic
+
+from quorate.facts.errors import WireError
+from quorate.protocol.messages.events import Event, Reason
+from quorate.wire.data_validation import (
+    DataValidation,
+    DataValidationStatus,
+    OutvotedCopyStatus,
+    ValidationLevel,
+    ValidationPhase,
+)
+from quorate.wire.resource import Condition
+from quorate.wire.unknown_fields import without_unknown
+from quorate.wire.validation_result import ValidationResult, ValidationVerdict
+from quorate.wire.zone import ZoneStatus
+from quorate_operator import names
+from quorate_operator.declared.declared_zone import DeclaredZone
+from quorate_operator.declared.recoveries import LedZone
+from quorate_operator.kube.api import ApiRefused, KubeApi, find, path_of
+from quorate_operator.owned.apply import is_owned
+from quorate_operator.owned.pod_states import trouble
+from quorate_operator.owned.validation_end import has_ended, result_of, unproven
+from quorate_operator.owned.validation_job import Copies, job_name, job_of
+from quorate_operator.process.clock import rfc3339
+
+_log = logging.getLogger("quorate.validations")
+
+FOLLOW_S = 2.0
+"""Seconds between looks at a Job, and at a zone that is not led yet."""
+NO_IMAGE = (
+    "this operator was given no image for validations: set validation.image.repository of the"
+    " chart, or start it with --validation-image"
+)
+
+Body = Mapping[str, Any]
+
+_PHASE = ValidationPhase
+_REASONS = {
+    ValidationVerdict.AGREE: (Reason.COPIES_AGREE, "Normal"),
+    ValidationVerdict.DIFFER: (Reason.COPIES_DIFFER, "Warning"),
+    ValidationVerdict.COULD_NOT_TELL: (Reason.COPIES_UNPROVEN, "Warning"),
+}
+_AGREES = {
+    ValidationVerdict.AGREE: "True",
+    ValidationVerdict.DIFFER: "False",
+    ValidationVerdict.COULD_NOT_TELL: "Unknown",
+}
+
+
+class ZoneVerdict(NamedTuple):
+    """The result of the latest DataValidation of a zone that has finished."""
+
+    ended: str
+    """RFC 3339; results are ordered by this."""
+    validation: str
+    verdict: ValidationVerdict
+    message: str
+    classes: Mapping[str, int]
+
+
+class Validations:
+    """The DataValidations of one namespace.
+
+    `find`: returns the led zone of that name, or a sentence on what is waited for.  `image`: of the
+    pods; empty: none can be made.  `on_result`: called with the name of a zone whose verdict is
+    new.
+    """
+
+    def __init__(
+        self,
+        api: KubeApi,
+        namespace: str,
+        find: Callable[[str], LedZone | str],
+        image: str,
+        on_result: Callable[[str], None],
+    ) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._find = find
+        self._image = image
+        self._on_result = on_result
+        self._bodies: dict[str, Body] = {}
+        """Those that are not finished."""
+        self._verdicts: dict[str, tuple[str, ZoneVerdict]] = {}
+        """By name of a finished one: its zone's name, and its result."""
+        self._over: set[str] = set()
+        """Uids of those that this process has finished: the watch may show them as they were."""
+
+    def __bool__(self) -> bool:
+        """Whether any object is still to be run or followed."""
+        return bool(self._bodies)
+
+    def seen(self, body: Body) -> bool:
+        """Take an object that is new or changed; return whether it is to be looked at."""
+        name, uid = body["metadata"]["name"], body["metadata"]["uid"]
+        status = _status_of(body)
+        if status.phase is not None and status.phase.is_final:
+            self._bodies.pop(name, None)
+            self._note(name, body, status)
+            return False
+        if uid in self._over or body["metadata"].get("deletionTimestamp"):
+            return False
+        self._bodies[name] = body
+        return True
+
+    def gone(self, name: str) -> None:
+        """Forget an object that was deleted; its Job goes with it."""
+        self._bodies.pop(name, None)
+        zone, _ = self._verdicts.pop(name, ("", None))
+        if zone:
+            self._on_result(zone)
+
+    def verdict(self, zone: DeclaredZone) -> ZoneVerdict | None:
+        """Return the latest result for a Zone; those of an earlier one of its name do not count."""
+        found = (told for of, told in self._verdicts.values() if of == zone.name)
+        latest = max(found, key=lambda each: each.ended, default=None)
+        return latest if latest is not None and latest.ended >= zone.since else None
+
+    def completed(self, zone: DeclaredZone, status: ZoneStatus) -> ZoneStatus:
+        """Return a Zone's status with the condition CopiesAgree."""
+        return with_copies_agree(status, zone.known_status, self.verdict(zone))
+
+    async def reconcile(self, name: str) -> bool:
+        """Run or follow an object; return whether it is to be looked at again in FOLLOW_S.
+
+        Raises the API's errors.
+        """
+        body = self._bodies.get(name)
+        if body is None:
+            return False
+        status = _status_of(body)
+        if status.phase is _PHASE.RUNNING:
+            return await self._follow(body, status)
+        try:
+            validation = DataValidation.parse_stored(body)
+        except WireError as error:
+            await self._tell(body, DataValidationStatus(phase=_PHASE.REFUSED, message=str(error)))
+            return False
+        led = self._find(validation.spec.zone_ref.name) if self._image else NO_IMAGE
+        if isinstance(led, LedZone):
+            led = await self._begin(validation, led)
+        if led:
+            await self._tell(body, DataValidationStatus(phase=_PHASE.WAITING, message=led))
+            return True
+        begun = DataValidationStatus(
+            phase=_PHASE.RUNNING,
+            message="its pod is being started",
+            start_time=rfc3339(),
+            job=job_name(name),
+        )
+        _log.info("datavalidation %s/%s: Job %s", self._namespace, name, begun.job)
+        await self._tell(body, begun)
+        return True
+
+    async def _begin(self, validation: DataValidation, led: LedZone) -> str:
+        """Make the Job; return "", or what it waits for."""
+        record = led.runner.known_zone(led.uid)
+        online = [each.address for each in led.runner.status().nodes if each.online]
+        if record is None or not online:
+            return f"no agent of StorageCluster {led.cluster} is online"
+        copies = Copies(led.cluster, tuple(sorted(online)), record.partitions, record.replicas)
+        try:
+            await self._api.create(self._jobs(), job_of(validation, copies, self._image))
+        except ApiRefused as refused:
+            if refused.status == 409:
+                return await self._whose(validation)
+            if refused.is_passing:
+                raise
+            return f"its Job is refused: {refused}"
+        return ""
+
+    async def _whose(self, validation: DataValidation) -> str:
+        """Return "" if the Job that is there is this object's, else what is waited for."""
+        name = job_name(validation.metadata.name)
+        job = await find(self._api, f"{self._jobs()}/{name}")
+        if job is not None and is_owned(job, validation.metadata.uid):
+            return ""
+        return f"Job {name} of another object is still there: it is waited for, or delete it"
+
+    async def _follow(self, body: Body, status: DataValidationStatus) -> bool:
+        """Look at the Job; return whether it is to be looked at again."""
+        metadata = body["metadata"]
+        job = await find(self._api, f"{self._jobs()}/{status.job}")
+        if job is None or not is_owned(job, metadata["uid"]):
+            lost = f"Job {status.job} was deleted before its result was read"
+            await self._finish(body, status, unproven(lost))
+            return False
+        is_over, runs = has_ended(job), (job.get("status") or {}).get("ready")
+        pods = [] if runs and not is_over else await self._pods(metadata["name"], job)
+        if is_over:
+            await self._finish(body, status, result_of(job, pods))
+            return False
+        message = "its pod reads the copies" if runs else _waiting(pods)
+        await self._tell(body, status.model_copy(update={"message": message}))
+        return True
+
+    async def _pods(self, name: str, job: Body) -> list[Body]:
+        path = f"/api/v1/namespaces/{self._namespace}/pods"
+        found = self._api.list(path, f"{names.LABEL_VALIDATION}={name}")
+        return [pod async for pod in found if is_owned(pod, job["metadata"]["uid"])]
+
+    async def _finish(
+        self, body: Body, status: DataValidationStatus, result: ValidationResult
+    ) -> None:
+        """Write the result; tell it as an event and to the zone."""
+        finished = finished_status(status, body, result, rfc3339())
+        await self._tell(body, finished)
+        name, zone = body["metadata"]["name"], _zone_of(body)
+        self._bodies.pop(name, None)
+        self._over.add(body["metadata"]["uid"])
+        self._note(name, body, finished)
+        led = self._find(zone)
+        if isinstance(led, LedZone):
+            reason, kind = _REASONS[result.verdict]
+            about = f"DataValidation {name}: {finished.message}"
+            led.runner.tell([Event(led.uid, None, reason, about, kind)])
+        _log.info("datavalidation %s/%s: %s", self._namespace, name, finished.message)
+
+    def _note(self, name: str, body: Body, status: DataValidationStatus) -> None:
+        """Keep the result of a finished object."""
+        if status.verdict is None:
+            return
+        told = ZoneVerdict(
+            status.completion_time, name, status.verdict, status.message, status.classes
+        )
+        if self._verdicts.get(name) != (_zone_of(body), told):
+            self._verdicts[name] = _zone_of(body), told
+            self._on_result(_zone_of(body))
+
+    async def _tell(self, body: Body, status: DataValidationStatus) -> None:
+        """Write the status if it has changed."""
+        if _status_of(body) == status:
+            return
+        name = body["metadata"]["name"]
+        fresh = status.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        path = path_of(self._namespace, DataValidation.plural, name)
+        stored = await self._api.set_status(path, fresh)
+        if status.phase is _PHASE.REFUSED:
+            self._bodies.pop(name, None)
+        elif name in self._bodies:
+            self._bodies[name] = stored
+
+    def _jobs(self) -> str:
+        return f"/apis/batch/v1/namespaces/{self._namespace}/jobs"
+
+
+def finished_status(
+    status: DataValidationStatus, body: Body, result: ValidationResult, time: str
+) -> DataValidationStatus:
+    """Return the status of a run that has this result."""
+    level = (body.get("spec") or {}).get("level")
+    message = sentence(result, has_keys=level != ValidationLevel.COUNTERS)
+    reason, generation = result.verdict.value, body["metadata"].get("generation")
+
+    def condition(kind: str, is_so: str, why: str) -> Condition:
+        return Condition(
+            type=kind,
+            status=is_so,
+            reason=why,
+            message=message,
+            last_transition_time=time,
+            observed_generation=generation,
+        )
+
+    return status.model_copy(
+        update={
+            "phase": _PHASE.FINISHED,
+            "verdict": result.verdict,
+            "message": message,
+            "completion_time": time,
+            "classes": dict(result.classes),
+            "partitions": result.partitions,
+            "copies": result.copies,
+            "settled_keys": result.settled_keys,
+            "unsettled_keys": result.unsettled_keys,
+            "differing_keys": result.differing_keys,
+            "reasons": list(result.reasons),
+            "outvoted": [
+                OutvotedCopyStatus(partition=each.partition, node=each.node)
+                for each in result.outvoted
+            ],
+            "conditions": [
+                condition(names.CONDITION_FINISHED, "True", "JobEnded"),
+                condition(names.CONDITION_COPIES_AGREE, _AGREES[result.verdict], reason),
+            ],
+        }
+    )
+
+
+def sentence(result: ValidationResult, has_keys: bool = True) -> str:
+    """Return the result in a sentence, with what to do next."""
+    compared = f"{result.copies} copies of {result.partitions} partitions"
+    if result.verdict is ValidationVerdict.AGREE:
+        if not has_keys:
+            return f"all {compared} agree in their counters"
+        unsettled = result.unsettled_keys
+        more = f", {unsettled} more were written meanwhile" if unsettled else ""
+        return f"all {compared} agree; {result.settled_keys} keys were compared{more}"
+    if result.verdict is ValidationVerdict.COULD_NOT_TELL:
+        return (
+            f"could not tell whether all copies agree: {'; '.join(result.reasons) or 'no reason'}"
+        )
+    counts = ", ".join(f"{kind} {count}" for kind, count in sorted(result.classes.items()))
+    said = f"copies differ ({counts})"
+    if not result.outvoted:
+        return f"{said}: the log of its Job names them"
+    first = result.outvoted[0]
+    more = f" and {len(result.outvoted) - 1} more" if len(result.outvoted) > 1 else ""
+    return (
+        f"{said}; the others contradict the copy of partition {first.partition} on {first.node}"
+        f"{more}: have it made anew by a ZoneRecovery with action Restart and erase"
+    )
+
+
+def with_copies_agree(
+    status: ZoneStatus, before: ZoneStatus, verdict: ZoneVerdict | None
+) -> ZoneStatus:
+    """Return a Zone's status with the condition CopiesAgree.
+
+    `before`: the status as last written; without any verdict its condition stays.
+    """
+    kind = names.CONDITION_COPIES_AGREE
+    known = next((each for each in before.conditions if each.type == kind), None)
+    made = known
+    if verdict is not None:
+        is_so = _AGREES[verdict.verdict]
+        is_same = known is not None and known.status == is_so
+        made = Condition(
+            type=kind,
+            status=is_so,
+            reason=verdict.verdict.value,
+            message=f"DataValidation {verdict.validation}, {verdict.ended}: {verdict.message}",
+            last_transition_time=(
+                known.last_transition_time if known is not None and is_same else verdict.ended
+            ),
+            observed_generation=status.observed_generation,
+        )
+    if made is None:
+        return status
+    return status.model_copy(update={"conditions": [*status.conditions, made]})
+
+
+def _waiting(pods: list[Body]) -> str:
+    """Return why no pod runs yet."""
+    for pod in pods:
+        found = trouble(pod["metadata"]["name"], pod, None)
+        if found is not None and not _has_ended(pod):
+            return f"its pod is not running: {found.reason}: {found.message}"
+    return "its pod is being started"
+
+
+def _has_ended(pod: Body) -> bool:
+    """Return whether all containers of the pod have ended for good."""
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def _zone_of(body: Body) -> str:
+    return str(((body.get("spec") or {}).get("zoneRef") or {}).get("name", ""))
+
+
+def _status_of(body: Body) -> DataValidationStatus:
+    """Return the status without fields of a later version; empty if it cannot be read."""
+    try:
+        told = without_unknown(DataValidationStatus, body.get("status") or {}).body
+        return DataValidationStatus.model_validate(told)
+    except pydantic.ValidationError:
+        return DataValidationStatus()

@@ -1,0 +1,390 @@
+"""DataValidations: each is one Job, whose end is told; API, agents and pods are in memory."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from quorate.protocol.messages.events import Event
+from quorate.wire.validation_result import (
+    Outvoted,
+    ValidationResult,
+    ValidationVerdict,
+    encode_result,
+)
+from quorate_loopback.namespace import Namespace
+from quorate_loopback.waiting import until
+from quorate_operator.declared import controller
+from quorate_operator.declared.validations import sentence
+from quorate_operator.mastership.runner import Runner
+
+Json = dict[str, Any]
+AGREE = ValidationResult(ValidationVerdict.AGREE, {}, 16, 48, settled_keys=7)
+DIFFER = ValidationResult(
+    ValidationVerdict.DIFFER,
+    {"value": 2, "expiry": 1},
+    16,
+    48,
+    settled_keys=7,
+    differing_keys=3,
+    outvoted=(Outvoted(5, "agent-3", ("agent-1", "agent-2")),),
+)
+UNPROVEN = ValidationResult(ValidationVerdict.COULD_NOT_TELL, reasons=("agent-2 is silent",))
+ENDS = {ValidationVerdict.AGREE: 0, ValidationVerdict.DIFFER: 1}
+
+
+@pytest.fixture
+async def led(declared: Namespace, monkeypatch: pytest.MonkeyPatch) -> Namespace:
+    """Zone `books` is served."""
+    monkeypatch.setattr(controller, "FOLLOW_S", 0.02)
+    declared.start()
+    declared.zone("books")
+    await declared.until_available("books")
+    return declared
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
+    """Events about copies."""
+    seen: list[Event] = []
+    tell = Runner.tell
+
+    def noted(self: Runner, events: list[Event]) -> None:
+        seen.extend(each for each in events if each.reason.startswith("Copies"))
+        tell(self, events)
+
+    monkeypatch.setattr(Runner, "tell", noted)
+    return seen
+
+
+def declare(led: Namespace, name: str, zone: str = "books", **spec: Any) -> None:
+    led.declare("DataValidation", name, zoneRef={"name": zone}, **spec)
+
+
+def status(led: Namespace, name: str) -> Json:
+    return dict(led.api.objects[led.path("DataValidation", name)].get("status", {}))
+
+
+async def until_phase(led: Namespace, name: str, phase: str) -> Json:
+    await until(lambda: status(led, name).get("phase") == phase, f"{phase}: {name}")
+    return status(led, name)
+
+
+def job_path(name: str) -> str:
+    return f"/apis/batch/v1/namespaces/default/jobs/{name}-validation"
+
+
+def job(led: Namespace, name: str) -> Json:
+    return led.api.objects[job_path(name)]
+
+
+def jobs(led: Namespace) -> list[str]:
+    return [path for path in led.api.objects if "/jobs/" in path]
+
+
+def pod_ended(led: Namespace, name: str, index: int, terminated: Mapping[str, Any]) -> None:
+    """Play the kubelet: a pod of the Job has ended like this."""
+    made = job(led, name)
+    owner = {"kind": "Job", "uid": f"uid-of-job-{name}", "name": made["metadata"]["name"]}
+    metadata = {
+        "name": f"{name}-validation-{index}",
+        "labels": made["spec"]["template"]["metadata"]["labels"],
+        "ownerReferences": [owner],
+    }
+    ended = {"finishedAt": f"2026-01-01T00:00:0{index}Z", **terminated}
+    containers = [{"name": "validation", "state": {"terminated": ended}}]
+    body = {"metadata": metadata, "status": {"containerStatuses": containers, "phase": "Failed"}}
+    led.api.put(f"/api/v1/namespaces/default/pods/{metadata['name']}", body)
+
+
+def job_ended(led: Namespace, name: str, kind: str = "Failed", reason: str = "") -> None:
+    """Play the Job's controller."""
+    made = job(led, name)
+    metadata = {**made["metadata"], "uid": f"uid-of-job-{name}"}
+    conditions = [{"type": kind, "status": "True", "reason": reason}]
+    led.api.put(
+        job_path(name), {**made, "metadata": metadata, "status": {"conditions": conditions}}
+    )
+
+
+def finish(led: Namespace, name: str, result: ValidationResult) -> None:
+    code = ENDS.get(result.verdict, 2)
+    message = encode_result(result).decode()
+    pod_ended(led, name, 0, {"exitCode": code, "message": message})
+    job_ended(led, name, "Failed" if code else "Complete")
+
+
+async def finished(led: Namespace, name: str, result: ValidationResult) -> Json:
+    declare(led, name)
+    await until_phase(led, name, "Running")
+    finish(led, name, result)
+    return await until_phase(led, name, "Finished")
+
+
+async def until_condition(led: Namespace, wanted: str) -> Json:
+    def found() -> Json:
+        conditions = led.api.objects[led.path("Zone", "books")]["status"]["conditions"]
+        return next((each for each in conditions if each["type"] == "CopiesAgree"), {})
+
+    await until(lambda: found().get("status") == wanted, f"CopiesAgree {wanted}")
+    return found()
+
+
+async def test_a_job_compares_the_zone_that_is_named(led: Namespace) -> None:
+    declare(led, "first", level="Digest")
+    running = await until_phase(led, "first", "Running")
+
+    assert running["job"] == "first-validation"
+    assert running["startTime"]
+    [container] = job(led, "first")["spec"]["template"]["spec"]["containers"]
+    addresses = ",".join(sorted(led.addresses()))
+    assert container["image"] == "quorate-spark:1"
+    assert container["args"][:2] == ["validate", "books"]
+    wanted = {"--cluster=main", "--level=digest", "--partitions=16", "--replicas=3"}
+    assert {*wanted, f"--agents={addresses}"} <= {*container["args"]}
+
+
+@pytest.mark.parametrize(
+    ("result", "agrees", "reason", "kind"),
+    [
+        (AGREE, "True", "CopiesAgree", "Normal"),
+        (DIFFER, "False", "CopiesDiffer", "Warning"),
+        (UNPROVEN, "Unknown", "CopiesUnproven", "Warning"),
+    ],
+)
+async def test_a_result_is_told_in_the_status_to_the_zone_and_as_an_event(
+    led: Namespace, told: list[Event], result: ValidationResult, agrees: str, reason: str, kind: str
+) -> None:
+    status = await finished(led, "first", result)
+
+    assert (status["verdict"], status["message"]) == (result.verdict, sentence(result))
+    assert (status.get("classes", {}), status["copies"]) == (result.classes, result.copies)
+    conditions = {each["type"]: each["status"] for each in status["conditions"]}
+    assert conditions == {"Finished": "True", "CopiesAgree": agrees}
+    condition = await until_condition(led, agrees)
+    assert condition["reason"] == result.verdict
+    assert condition["lastTransitionTime"] == status["completionTime"]
+    assert sentence(result) in condition["message"]
+    assert [(each.zone, each.reason, each.kind) for each in told] == [
+        ("uid-of-books", reason, kind)
+    ]
+
+
+def test_sentences_say_what_was_found_and_what_to_do() -> None:
+    assert sentence(AGREE) == "all 48 copies of 16 partitions agree; 7 keys were compared"
+    assert sentence(DIFFER) == (
+        "copies differ (expiry 1, value 2); the others contradict the copy of partition 5 on"
+        " agent-3: have it made anew by a ZoneRecovery with action Restart and erase"
+    )
+    assert sentence(UNPROVEN) == "could not tell whether all copies agree: agent-2 is silent"
+
+
+async def test_the_zone_has_the_latest_result_and_keeps_it(led: Namespace) -> None:
+    await finished(led, "first", DIFFER)
+    await until_condition(led, "False")
+    later = {**status(led, "first"), "completionTime": "2999-01-01T00:00:00Z", "verdict": "Agree"}
+    body = led.api.objects[led.path("DataValidation", "first")]
+    metadata = {**body["metadata"], "name": "second", "uid": "uid-of-second"}
+    second = {**body, "metadata": metadata, "status": later}
+    led.show(led.api.put(led.path("DataValidation", "second"), second))
+    condition = await until_condition(led, "True")
+    assert "DataValidation second, 2999" in condition["message"]
+
+    for name in ("first", "second"):
+        del led.api.objects[led.path("DataValidation", name)]
+    await led.restart()
+    led.zone("books", {"a": "b"})
+    await until(lambda: led.controller._zones["books"].told is not None, "told")
+
+    assert await until_condition(led, "True") == condition
+
+
+async def test_an_earlier_zone_of_this_name_has_no_say(led: Namespace) -> None:
+    await finished(led, "first", DIFFER)
+    await until_condition(led, "False")
+    zone = led.controller._zones["books"]
+    zone.body = {
+        **zone.body,
+        "metadata": {**zone.body["metadata"], "creationTimestamp": "2999-01-01T00:00:00Z"},
+    }
+
+    assert led.controller._validations.verdict(zone) is None
+
+
+async def test_no_validation_runs_twice(led: Namespace, told: list[Event]) -> None:
+    before = await finished(led, "first", AGREE)
+    stale = {**led.api.objects[led.path("DataValidation", "first")], "status": {"phase": "Running"}}
+    led.show(stale)
+    del led.api.objects[job_path("first")]
+    await led.restart()
+    declare(led, "second")
+    await until_phase(led, "second", "Running")
+
+    assert jobs(led) == [job_path("second")]
+    assert status(led, "first") == before
+    assert len(told) == 1
+
+
+async def test_another_operator_follows_what_one_has_begun(led: Namespace) -> None:
+    declare(led, "first")
+    begun = await until_phase(led, "first", "Running")
+    await led.restart()
+    finish(led, "first", AGREE)
+    told = await until_phase(led, "first", "Finished")
+
+    assert (told["startTime"], told["verdict"]) == (begun["startTime"], "Agree")
+    assert len(led.api.writes("/jobs")) == 1
+
+
+async def test_a_job_that_was_made_before_the_status_was_written_is_taken(led: Namespace) -> None:
+    declare(led, "first")
+    await until_phase(led, "first", "Running")
+    body = {**led.api.objects[led.path("DataValidation", "first")], "status": {}}
+    led.api.put(led.path("DataValidation", "first"), body)
+    await led.restart()
+    await until_phase(led, "first", "Running")
+    finish(led, "first", AGREE)
+
+    assert (await until_phase(led, "first", "Finished"))["verdict"] == "Agree"
+    assert len(jobs(led)) == 1
+
+
+async def test_a_job_of_an_earlier_object_is_waited_for(led: Namespace) -> None:
+    owner = {"uid": "uid-of-an-earlier"}
+    metadata = {"name": "first-validation", "ownerReferences": [owner]}
+    led.api.put(job_path("first"), {"metadata": metadata})
+    declare(led, "first")
+    waiting = await until_phase(led, "first", "Waiting")
+    assert "Job first-validation of another object is still there" in waiting["message"]
+
+    del led.api.objects[job_path("first")]
+
+    await until_phase(led, "first", "Running")
+
+
+async def test_it_waits_for_its_zone(led: Namespace) -> None:
+    declare(led, "first", zone="songs")
+    waiting = await until_phase(led, "first", "Waiting")
+    assert "there is no Zone songs in this namespace" in waiting["message"]
+    assert jobs(led) == []
+
+    led.zone("songs")
+
+    await until_phase(led, "first", "Running")
+
+
+async def test_without_an_image_it_says_what_to_set(declared: Namespace) -> None:
+    declared.validation_image = ""
+    await declared.restart()
+    declare(declared, "first")
+    waiting = await until_phase(declared, "first", "Waiting")
+
+    assert "validation.image.repository" in waiting["message"]
+
+
+async def test_one_that_cannot_be_read_is_refused(led: Namespace) -> None:
+    declare(led, "first", level="Tea")
+    refused = await until_phase(led, "first", "Refused")
+
+    assert "spec.level is Tea" in refused["message"]
+    assert jobs(led) == []
+
+
+@pytest.mark.parametrize(
+    ("terminated", "said"),
+    [
+        ({"exitCode": 137, "reason": "OOMKilled"}, "needed more memory than its limit"),
+        (
+            {"exitCode": 1, "message": "Traceback\nImportError: no pyspark\n"},
+            "ended with exit code 1 and no result: ImportError: no pyspark",
+        ),
+    ],
+)
+async def test_an_exit_code_alone_is_no_verdict(
+    led: Namespace, terminated: Json, said: str
+) -> None:
+    declare(led, "first")
+    await until_phase(led, "first", "Running")
+    pod_ended(led, "first", 0, terminated)
+    job_ended(led, "first")
+    told = await until_phase(led, "first", "Finished")
+
+    assert told["verdict"] == "CouldNotTell"
+    assert said in told["message"]
+
+
+async def test_one_that_takes_too_long_could_not_tell(led: Namespace) -> None:
+    declare(led, "first", deadlineSeconds=90)
+    await until_phase(led, "first", "Running")
+    job_ended(led, "first", reason="DeadlineExceeded")
+    told = await until_phase(led, "first", "Finished")
+
+    assert told["verdict"] == "CouldNotTell"
+    assert "not done within deadlineSeconds (90)" in told["message"]
+
+
+async def test_a_job_that_someone_deleted_could_not_tell(led: Namespace) -> None:
+    declare(led, "first")
+    await until_phase(led, "first", "Running")
+    del led.api.objects[job_path("first")]
+    told = await until_phase(led, "first", "Finished")
+
+    assert told["verdict"] == "CouldNotTell"
+    assert "was deleted before its result was read" in told["message"]
+
+
+@pytest.mark.parametrize(
+    ("ends", "verdict"),
+    [
+        ((UNPROVEN, AGREE), "Agree"),
+        ((AGREE, UNPROVEN), "CouldNotTell"),
+        ((DIFFER, UNPROVEN), "Differ"),
+    ],
+)
+async def test_of_two_pods_the_last_one_is_heard_unless_one_has_proof(
+    led: Namespace, ends: tuple[ValidationResult, ...], verdict: str
+) -> None:
+    declare(led, "first")
+    await until_phase(led, "first", "Running")
+    for index, result in enumerate(ends):
+        ended = {"exitCode": 2, "message": encode_result(result).decode()}
+        pod_ended(led, "first", index, ended)
+    job_ended(led, "first")
+
+    assert (await until_phase(led, "first", "Finished"))["verdict"] == verdict
+
+
+async def test_a_pod_that_does_not_start_is_told(led: Namespace) -> None:
+    declare(led, "first")
+    await until_phase(led, "first", "Running")
+    pod_ended(led, "first", 0, {})
+    path = "/api/v1/namespaces/default/pods/first-validation-0"
+    pulling = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
+    containers = [{"name": "validation", "state": pulling}]
+    led.api.put(path, {**led.api.objects[path], "status": {"containerStatuses": containers}})
+    made = job(led, "first")
+    led.api.put(
+        job_path("first"),
+        {**made, "metadata": {**made["metadata"], "uid": "uid-of-job-first"}, "status": {}},
+    )
+
+    def said() -> str:
+        return str(status(led, "first")["message"])
+
+    await until(lambda: "ImagePullBackOff: no such image" in said(), "the pod's trouble")
+
+
+async def test_metrics_have_the_latest_verdict_of_each_zone(led: Namespace) -> None:
+    await finished(led, "first", DIFFER)
+    led.metrics.observe_verdicts(led.controller.verdicts)
+    place = {"namespace": "default", "cluster": "main", "zone": "books"}
+
+    def value(name: str, **labels: str) -> float | None:
+        whole = f"quorate_operator_validation_{name}"
+        return led.metrics.registry.get_sample_value(whole, {**place, **labels})
+
+    assert value("verdict", verdict="differ") == 1
+    assert value("verdict", verdict="agree") == value("verdict", verdict="could_not_tell") == 0
+    assert value("differences", **{"class": "value"}) == 2
+    assert value("differences", **{"class": "missing"}) == 0
+    assert (value("end_timestamp_seconds") or 0) > 1.7e9
