@@ -248,7 +248,8 @@ def _stop(signal_number: int, frame: FrameType | None) -> NoReturn:
     raise SystemExit(128 + signal_number)
 
 
-if __name__ == "__main__":
+def program() -> NoReturn:
+    """Run as a program of its own, with signals and logging set up for that."""
     if not __debug__:
         sys.stderr.write("quorate_spark does not run under python -O: its checks would be off\n")
         sys.exit(Outcome.UNKNOWN.exit_code)
@@ -257,3 +258,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     sys.exit(main())
+
+
+if __name__ == "__main__":
+    program()

@@ -64,12 +64,12 @@ class Road:
         self.kubeconfig = self._control_plane.kubeconfig_for(account)
         return account
 
-    def start_agents(self, count: int = 3) -> None:
+    def start_agents(self, count: int = 3, options: Sequence[str] = ()) -> None:
         self.keep_secret()
         for number in range(1, count + 1):
             name = f"agent-{number}"
             ports = next(self._ports), next(self._ports)
-            self.agents[name] = Agent(name, self.kept.path, "main", *ports)
+            self.agents[name] = Agent(name, self.kept.path, "main", *ports, options=options)
             self.agents[name].start(wait=False)
         for agent in self.agents.values():
             agent.wait_listening()

@@ -34,7 +34,8 @@ class Released:
         self.account = f"system:serviceaccount:{namespace}:quorate-operator"
         self._names = names
         self._served: list[Road] = []
-        setting = [f"--set={value}" for value in ("rbac.clusters={main,shop}", *values)]
+        own = "rbac.clusters={main,shop}", "validation.image.repository=quorate-spark"
+        setting = [f"--set={value}" for value in (*own, *values)]
         self.rendered = objects(render(helm_path("helm3"), *setting, namespace=namespace))
         self.declared = [each for each in self.rendered if "rbac." in each["apiVersion"]]
         self.rules = [
@@ -44,7 +45,9 @@ class Released:
             for rule in each["rules"]
         ]
         (container,) = self.operator_template["spec"]["containers"]
-        self._serves = container["args"][1:] or [f"--namespace={namespace}"]
+        self._serves = container["args"][1:]
+        if not any(each.startswith(("--all-", "--namespace")) for each in self._serves):
+            self._serves.append(f"--namespace={namespace}")
         plane.kubectl("apply", "--filename=-", stdin=yaml.safe_dump_all(self.declared))
         self.road.kubeconfig = plane.kubeconfig_for(self.account, AUDITED)
         self.pods.start()

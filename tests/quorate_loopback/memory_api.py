@@ -55,7 +55,8 @@ class MemoryApi:
         if body.get("kind") == "SelfSubjectAccessReview":
             return {**body, "status": {"allowed": self.reads_nodes}}
         name = body["metadata"].get("name") or f"{body['metadata']['generateName']}{self.revision}"
-        return self._put(f"{path}/{name}", body, "")
+        made = {**body, "metadata": {"uid": f"uid-of-{name}", **body["metadata"]}}
+        return self._put(f"{path}/{name}", made, "")
 
     async def replace(self, path: str, body: Json, timeout_s: float = 5.0) -> Json:
         self._asked("PUT", path)

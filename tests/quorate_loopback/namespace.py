@@ -74,10 +74,8 @@ class Namespace:
             self.controller.cluster_seen(body)
         elif body.get("kind") == "Zone":
             self.controller.zone_seen(body)
-        elif body.get("kind") == "ZoneRecovery":
-            self.controller.run_seen(Kind.RECOVERY, body)
-        elif body.get("kind") == "DataValidation":
-            self.controller.run_seen(Kind.VALIDATION, body)
+        elif body.get("kind", "").lower() in [*Kind]:
+            self.controller.run_seen(Kind(body["kind"].lower()), body)
 
     def declare(
         self, kind: str, name: str, annotations: Json | None = None, *, uid: str = "", **spec: Any

@@ -34,6 +34,9 @@
   verbs: [list, watch]
 - apiGroups: [quorate.io]
   resources: [datavalidations]
+  verbs: [list, watch, create, delete]
+- apiGroups: [quorate.io]
+  resources: [scheduleddatavalidations]
   verbs: [list, watch]
 - apiGroups: [""]
   resources: [namespaces]
@@ -48,7 +51,7 @@
 
 {{- define "quorate.rules.leading" -}}
 - apiGroups: [quorate.io]
-  resources: [storageclusters/status, zones/status, zonerecoveries/status, datavalidations/status]
+  resources: [storageclusters/status, zones/status, zonerecoveries/status, datavalidations/status, scheduleddatavalidations/status]
   verbs: [patch]
 - apiGroups: [quorate.io]
   resources: [partitiontables, storagenodes]

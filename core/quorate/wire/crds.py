@@ -11,6 +11,7 @@ from quorate.wire.data_validation import DataValidation
 from quorate.wire.master_term import MasterTerm
 from quorate.wire.partition_table import PartitionTable
 from quorate.wire.resource import GROUP, VERSION, Resource
+from quorate.wire.scheduled_data_validation import ScheduledDataValidation
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.storage_node import StorageNode
 from quorate.wire.zone import Zone
@@ -21,6 +22,7 @@ KINDS: tuple[type[Resource], ...] = (
     Zone,
     ZoneRecovery,
     DataValidation,
+    ScheduledDataValidation,
     PartitionTable,
     StorageNode,
     MasterTerm,

@@ -224,21 +224,21 @@ def _body_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
     return {field: _without_nulls(value) for field, value in body.items() if value is not None}
 
 
-def name_rule(kind: str) -> Rule:
+def name_rule(kind: str, length_max: int = NAME_LENGTH_MAX) -> Rule:
     """Names of our kinds stay short enough for the names of their children."""
     return Rule(
         "",
         f"self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') "
-        f"&& self.metadata.name.size() <= {NAME_LENGTH_MAX}",
+        f"&& self.metadata.name.size() <= {length_max}",
         f"metadata.name of a {kind}: write lower-case letters, digits and '-', "
-        f"at most {NAME_LENGTH_MAX} characters",
-        lambda new, _: is_short_name(new.metadata.name),
+        f"at most {length_max} characters",
+        lambda new, _: is_short_name(new.metadata.name, length_max),
     )
 
 
-def is_short_name(name: str) -> bool:
+def is_short_name(name: str, length_max: int = NAME_LENGTH_MAX) -> bool:
     """Whether `name` can name an object of ours and be part of its children's names."""
-    if not 0 < len(name) <= NAME_LENGTH_MAX or name[0] == "-" or name[-1] == "-":
+    if not 0 < len(name) <= length_max or name[0] == "-" or name[-1] == "-":
         return False
     return all(sign in "abcdefghijklmnopqrstuvwxyz0123456789-" for sign in name)
 

@@ -32,7 +32,8 @@ from quorate_operator.declared.object_status import Seen, refused_zone_status, z
 from quorate_operator.declared.pause import pause_of
 from quorate_operator.declared.recoveries import LedZone, Recoveries
 from quorate_operator.declared.release import Release
-from quorate_operator.declared.validations import FOLLOW_S, Validations, ZoneVerdict
+from quorate_operator.declared.schedules import Schedules
+from quorate_operator.declared.validations import Validations, ZoneVerdict
 from quorate_operator.declared.watched_cluster import WatchedCluster, known_status
 from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, MandateLost, path_of
 from quorate_operator.kube.secret import cluster_secret
@@ -52,8 +53,6 @@ _log = logging.getLogger("quorate.controller")
 LOOK_S = 0.5
 WORKERS = 8
 """Number of objects processed at a time; workers mostly wait for the API server."""
-RECOVERY_S = 2.0
-"""Seconds between looks at a ZoneRecovery whose zone is not led yet."""
 RELEASE_S = 0.5
 """Seconds between looks at an object that is being deleted."""
 OVERTAKEN_PAUSE_S = 0.5
@@ -77,6 +76,7 @@ class Kind(enum.StrEnum):
     ZONE = "zone"
     RECOVERY = "zonerecovery"
     VALIDATION = "datavalidation"
+    SCHEDULE = "scheduleddatavalidation"
     EVENTS = "events"
     """The Events about a cluster and its zones; the key has the cluster's name."""
 
@@ -148,7 +148,6 @@ class Controller:
         self._release = Release(
             ownership_api, objects_api, namespace, self._led, self._owned.own_claims
         )
-        self._recoveries = Recoveries(objects_api, namespace, self._led_zone)
         self._validations = Validations(
             objects_api,
             namespace,
@@ -156,7 +155,11 @@ class Controller:
             validation_image,
             lambda zone: self._queue.add(Key(Kind.ZONE, zone)),
         )
-        self._runs = {Kind.RECOVERY: self._recoveries, Kind.VALIDATION: self._validations}
+        self._runs: dict[Kind, Recoveries | Validations | Schedules] = {
+            Kind.RECOVERY: Recoveries(objects_api, namespace, self._led_zone),
+            Kind.VALIDATION: self._validations,
+            Kind.SCHEDULE: Schedules(objects_api, namespace, self._validations),
+        }
         self._tasks: list[asyncio.Task[None]] = []
         self._on_failed = on_failed
         self._on_master_failed = on_master_failed
@@ -182,8 +185,8 @@ class Controller:
     @property
     def is_idle(self) -> bool:
         """Whether the namespace has no objects and no work is left."""
-        has_objects = self._clusters or self._zones or self._led or self._recoveries
-        return not (has_objects or self._validations) and self._queue.is_idle
+        has_objects = self._clusters or self._zones or self._led or any(self._runs.values())
+        return not has_objects and self._queue.is_idle
 
     @property
     def decides(self) -> bool:
@@ -253,12 +256,12 @@ class Controller:
             self._queue.add(Key(Kind.CLUSTER, cluster))  # its status names zones with kept data
 
     def run_seen(self, kind: Kind, body: Body) -> None:
-        """Handle a ZoneRecovery or DataValidation that is new or changed."""
+        """Handle an object of this kind, one of a run or a schedule, that is new or changed."""
         if self._runs[kind].seen(body):
             self._queue.add_in_turn(Key(kind, body["metadata"]["name"]))
 
     def run_gone(self, kind: Kind, name: str) -> None:
-        """Handle the deletion of a ZoneRecovery or DataValidation."""
+        """Handle the deletion of such an object."""
         self._runs[kind].gone(name)
         self._forget(Key(kind, name))
 
@@ -361,12 +364,10 @@ class Controller:
                     await self._reconcile_cluster(key.name)
                 case Kind.ZONE:
                     await self._reconcile_zone(key.name)
-                case Kind.RECOVERY:
-                    if await self._recoveries.reconcile(key.name):
-                        self._queue.add_later(key, RECOVERY_S)
-                case Kind.VALIDATION:
-                    if await self._validations.reconcile(key.name):
-                        self._queue.add_later(key, FOLLOW_S)
+                case Kind.RECOVERY | Kind.VALIDATION | Kind.SCHEDULE:
+                    again_s = await self._runs[key.kind].reconcile(key.name)
+                    if again_s is not None:
+                        self._queue.add_later(key, again_s)
                 case Kind.EVENTS:
                     await self._tell_decisions(key.name)
         except (ApiRefused, ApiUnclear, MandateLost) as error:

@@ -7,22 +7,30 @@ because every pass looks at the whole state.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any
 
 import kopf
 
 from quorate.wire.data_validation import DataValidation
 from quorate.wire.resource import GROUP, VERSION
+from quorate.wire.scheduled_data_validation import ScheduledDataValidation
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import Zone
 from quorate.wire.zone_recovery import ZoneRecovery
 from quorate_operator import names
+from quorate_operator.declared.controller import Kind
 from quorate_operator.declared.deletion import erases
 from quorate_operator.declared.served_namespaces import ServedNamespaces
 from quorate_operator.kube.api import KubeApi
 from quorate_operator.kube.traffic import Traffic
 
-WATCHED = (StorageCluster.plural, Zone.plural, ZoneRecovery.plural, DataValidation.plural)
+RUNS = {
+    ZoneRecovery.plural: Kind.RECOVERY,
+    DataValidation.plural: Kind.VALIDATION,
+    ScheduledDataValidation.plural: Kind.SCHEDULE,
+}
+WATCHED = (StorageCluster.plural, Zone.plural, *RUNS)
 END_S = 5.0
 _WATCHER = "watcher for "
 """The beginning of the names that kopf gives to the tasks of watches."""
@@ -144,13 +152,13 @@ def make_registry(
     async def zone_changed(event: kopf.RawEvent, **_: Any) -> None:
         changed(Zone.plural, event, served.zone_gone, served.zone_seen)
 
-    @kopf.on.event(GROUP, VERSION, ZoneRecovery.plural, registry=registry)
-    async def recovery_changed(event: kopf.RawEvent, **_: Any) -> None:
-        changed(ZoneRecovery.plural, event, served.recovery_gone, served.recovery_seen)
+    def watch_runs(plural: str, kind: Kind) -> None:
+        @kopf.on.event(GROUP, VERSION, plural, registry=registry, id=f"{kind}_changed")
+        async def run_changed(event: kopf.RawEvent, **_: Any) -> None:
+            changed(plural, event, partial(served.run_gone, kind), partial(served.run_seen, kind))
 
-    @kopf.on.event(GROUP, VERSION, DataValidation.plural, registry=registry)
-    async def validation_changed(event: kopf.RawEvent, **_: Any) -> None:
-        changed(DataValidation.plural, event, served.validation_gone, served.validation_seen)
+    for plural, kind in RUNS.items():
+        watch_runs(plural, kind)
 
     @kopf.on.delete(*clusters, registry=registry, backoff=1, when=holds_cluster)
     async def delete_cluster(body: kopf.Body, **_: Any) -> None:

@@ -27,6 +27,8 @@ from quorate_operator.process.clock import rfc3339
 
 _log = logging.getLogger("quorate.recoveries")
 
+RECOVERY_S = 2.0
+"""Seconds between looks at an object whose zone is not led yet."""
 WRITTEN_S = 10.0
 """Seconds until rows that are not written are told as unknown."""
 LOOK_S = 0.1
@@ -82,32 +84,32 @@ class Recoveries:
         """Forget an object that was deleted."""
         self._bodies.pop(name, None)
 
-    async def reconcile(self, name: str) -> bool:
-        """Run an object, if it can be; return whether it is to be looked at again later.
+    async def reconcile(self, name: str) -> float | None:
+        """Run an object, if it can be; return the seconds until it is to be looked at again.
 
-        Raises the API's errors.
+        None: it was run.  Raises the API's errors.
         """
         body = self._bodies.get(name)
         if body is None:
-            return False
+            return None
         uid = body["metadata"]["uid"]
         if uid in self._begun:  # the result could not be written
             await self._tell(body, self._results.get(uid) or _status(_UNKNOWN, _INTERRUPTED))
-            return False
+            return None
         if _phase(body) == RecoveryPhase.RUNNING:
             await self._tell(body, _status(_UNKNOWN, _INTERRUPTED))
-            return False
+            return None
         try:
             recovery = ZoneRecovery.parse_stored(body)
         except WireError as error:
             await self._tell(body, _status(RecoveryPhase.REFUSED, str(error)))
-            return False
+            return None
         led = self._find(recovery.spec.zone_ref.name)
         if isinstance(led, str):
             if (body.get("status") or {}).get("message") != led:
                 waiting = _status(RecoveryPhase.WAITING, led)
                 self._bodies[name] = await self._tell(body, waiting)
-            return True
+            return RECOVERY_S
         if not recovery.spec.dry_run:
             # Refused with a conflict if another process began it, or what was seen of it is old.
             running = _status(RecoveryPhase.RUNNING, "it is being done")
@@ -116,7 +118,7 @@ class Recoveries:
         self._results[uid] = await _run(led, recovery.asked)
         _log.info("zonerecovery %s/%s: %s", self._namespace, name, self._results[uid].message)
         await self._tell(body, self._results[uid])
-        return False
+        return None
 
     async def _tell(self, body: Body, status: ZoneRecoveryStatus, revision: str = "") -> Body:
         """Write the status; return the object as it is now.  `revision`: only over this one."""

@@ -123,23 +123,14 @@ class ServedNamespaces:
         metadata = body["metadata"]
         self.of(metadata["namespace"]).zone_gone(metadata["name"], metadata["uid"])
 
-    def recovery_seen(self, body: Body) -> None:
-        """Handle a ZoneRecovery that is new or changed."""
-        self.of(body["metadata"]["namespace"]).run_seen(Kind.RECOVERY, body)
+    def run_seen(self, kind: Kind, body: Body) -> None:
+        """Handle an object of this kind, one of a run or a schedule, that is new or changed."""
+        self.of(body["metadata"]["namespace"]).run_seen(kind, body)
 
-    def recovery_gone(self, body: Body) -> None:
-        """Handle the deletion of a ZoneRecovery."""
+    def run_gone(self, kind: Kind, body: Body) -> None:
+        """Handle the deletion of such an object."""
         metadata = body["metadata"]
-        self.of(metadata["namespace"]).run_gone(Kind.RECOVERY, metadata["name"])
-
-    def validation_seen(self, body: Body) -> None:
-        """Handle a DataValidation that is new or changed."""
-        self.of(body["metadata"]["namespace"]).run_seen(Kind.VALIDATION, body)
-
-    def validation_gone(self, body: Body) -> None:
-        """Handle the deletion of a DataValidation."""
-        metadata = body["metadata"]
-        self.of(metadata["namespace"]).run_gone(Kind.VALIDATION, metadata["name"])
+        self.of(metadata["namespace"]).run_gone(kind, metadata["name"])
 
     async def cluster_released(self, body: Body) -> None:
         """Wait until a StorageCluster that is being deleted may go."""

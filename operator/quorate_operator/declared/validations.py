@@ -72,6 +72,17 @@ class ZoneVerdict(NamedTuple):
     classes: Mapping[str, int]
 
 
+class ScheduledRun(NamedTuple):
+    """A DataValidation that a schedule has created."""
+
+    created: str
+    """RFC 3339."""
+    name: str
+    schedule: str
+    verdict: str
+    """Empty until it is finished; Refused if it was not run."""
+
+
 class Validations:
     """The DataValidations of one namespace.
 
@@ -97,6 +108,7 @@ class Validations:
         """Those that are not finished."""
         self._verdicts: dict[str, tuple[str, ZoneVerdict]] = {}
         """By name of a finished one: its zone's name, and its result."""
+        self._runs: dict[str, ScheduledRun] = {}
         self._over: set[str] = set()
         """Uids of those that this process has finished: the watch may show them as they were."""
 
@@ -108,6 +120,7 @@ class Validations:
         """Take an object that is new or changed; return whether it is to be looked at."""
         name, uid = body["metadata"]["name"], body["metadata"]["uid"]
         status = _status_of(body)
+        self._note_run(body, status)
         if status.phase is not None and status.phase.is_final:
             self._bodies.pop(name, None)
             self._note(name, body, status)
@@ -120,6 +133,7 @@ class Validations:
     def gone(self, name: str) -> None:
         """Forget an object that was deleted; its Job goes with it."""
         self._bodies.pop(name, None)
+        self._runs.pop(name, None)
         zone, _ = self._verdicts.pop(name, ("", None))
         if zone:
             self._on_result(zone)
@@ -134,14 +148,29 @@ class Validations:
         """Return a Zone's status with the condition CopiesAgree."""
         return with_copies_agree(status, zone.known_status, self.verdict(zone))
 
-    async def reconcile(self, name: str) -> bool:
-        """Run or follow an object; return whether it is to be looked at again in FOLLOW_S.
+    def runs(self, schedule: str) -> list[ScheduledRun]:
+        """Return the runs that are there of a ScheduledDataValidation, the oldest first."""
+        return sorted(each for each in self._runs.values() if each.schedule == schedule)
 
-        Raises the API's errors.
+    def _note_run(self, body: Body, status: DataValidationStatus) -> None:
+        metadata = body["metadata"]
+        schedule = (metadata.get("labels") or {}).get(names.LABEL_SCHEDULE)
+        if not schedule:
+            return
+        verdict = status.verdict or ("" if status.phase is not _PHASE.REFUSED else status.phase)
+        created = str(metadata.get("creationTimestamp") or "")
+        self._runs[metadata["name"]] = ScheduledRun(
+            created, metadata["name"], schedule, str(verdict)
+        )
+
+    async def reconcile(self, name: str) -> float | None:
+        """Run or follow an object; return the seconds until it is to be looked at again.
+
+        None: it has ended.  Raises the API's errors.
         """
         body = self._bodies.get(name)
         if body is None:
-            return False
+            return None
         status = _status_of(body)
         if status.phase is _PHASE.RUNNING:
             return await self._follow(body, status)
@@ -149,13 +178,13 @@ class Validations:
             validation = DataValidation.parse_stored(body)
         except WireError as error:
             await self._tell(body, DataValidationStatus(phase=_PHASE.REFUSED, message=str(error)))
-            return False
+            return None
         led = self._find(validation.spec.zone_ref.name) if self._image else NO_IMAGE
         if isinstance(led, LedZone):
             led = await self._begin(validation, led)
         if led:
             await self._tell(body, DataValidationStatus(phase=_PHASE.WAITING, message=led))
-            return True
+            return FOLLOW_S
         begun = DataValidationStatus(
             phase=_PHASE.RUNNING,
             message="its pod is being started",
@@ -164,7 +193,7 @@ class Validations:
         )
         _log.info("datavalidation %s/%s: Job %s", self._namespace, name, begun.job)
         await self._tell(body, begun)
-        return True
+        return FOLLOW_S
 
     async def _begin(self, validation: DataValidation, led: LedZone) -> str:
         """Make the Job; return "", or what it waits for."""
@@ -191,22 +220,22 @@ class Validations:
             return ""
         return f"Job {name} of another object is still there: it is waited for, or delete it"
 
-    async def _follow(self, body: Body, status: DataValidationStatus) -> bool:
-        """Look at the Job; return whether it is to be looked at again."""
+    async def _follow(self, body: Body, status: DataValidationStatus) -> float | None:
+        """Look at the Job; return the seconds until it is to be looked at again."""
         metadata = body["metadata"]
         job = await find(self._api, f"{self._jobs()}/{status.job}")
         if job is None or not is_owned(job, metadata["uid"]):
             lost = f"Job {status.job} was deleted before its result was read"
             await self._finish(body, status, unproven(lost))
-            return False
+            return None
         is_over, runs = has_ended(job), (job.get("status") or {}).get("ready")
         pods = [] if runs and not is_over else await self._pods(metadata["name"], job)
         if is_over:
             await self._finish(body, status, result_of(job, pods))
-            return False
+            return None
         message = "its pod reads the copies" if runs else _waiting(pods)
         await self._tell(body, status.model_copy(update={"message": message}))
-        return True
+        return FOLLOW_S
 
     async def _pods(self, name: str, job: Body) -> list[Body]:
         path = f"/api/v1/namespaces/{self._namespace}/pods"

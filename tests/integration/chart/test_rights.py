@@ -30,7 +30,14 @@ pytestmark = [
     pytest.mark.timeout(300),
 ]
 
-UNUSED_IN_THIS_LIFE: dict[Right, str] = {}
+_BY_SCHEDULE = (
+    "by a schedule, at the next minute: tests/integration/operator/test_data_validation.py"
+)
+UNUSED_IN_THIS_LIFE: dict[Right, str] = {
+    Right("create", "quorate.io", "datavalidations"): _BY_SCHEDULE,
+    Right("delete", "quorate.io", "datavalidations"): _BY_SCHEDULE,
+    Right("patch", "quorate.io", "scheduleddatavalidations/status"): _BY_SCHEDULE,
+}
 """Rights that are granted though the life below does not use them -> why."""
 
 
@@ -83,6 +90,11 @@ def _live_with_external_agents(released: Released) -> None:
     look = {"zoneRef": {"name": "kept"}, "action": "Cancel", "partitions": [0]}
     road.apply("ZoneRecovery", "look", **look)
     wait_until(lambda: road.status("zonerecovery", "look").get("phase") == "Refused", "a look")
+    road.apply("DataValidation", "nightly", zoneRef={"name": "kept"})
+    released.wait(
+        "a look at its Job", lambda: Right("get", "batch", "jobs") not in released.unused()
+    )
+    road.kubectl("delete", "datavalidation", "nightly")
     road.kubectl("delete", "zone", "kept")
     of_main = {"clusterRef": {"name": "main"}, "partitions": 16, "replicas": 2}
     road.apply("Zone", "orphan", **of_main, deletionPolicy="Delete")
@@ -174,7 +186,13 @@ def test_a_namespace_that_is_deleted_goes_and_nothing_is_refused(released: Relea
 
 
 KINDS = tuple(crds())
-EDITED = ("storageclusters", "zones", "zonerecoveries", "datavalidations")
+EDITED = (
+    "storageclusters",
+    "zones",
+    "zonerecoveries",
+    "datavalidations",
+    "scheduleddatavalidations",
+)
 READ = ("get", "list", "watch")
 WRITTEN = ("create", "update", "patch", "delete")
 

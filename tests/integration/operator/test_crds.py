@@ -98,6 +98,19 @@ def validation(**spec: Any) -> Manifest:
     }
 
 
+def schedule(name: str = "nightly", **spec: Any) -> Manifest:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ScheduledDataValidation",
+        "metadata": {"name": name},
+        "spec": {
+            "schedule": "0 3 * * *",
+            "template": {"spec": {"zoneRef": {"name": "books"}}},
+            **spec,
+        },
+    }
+
+
 def without(manifest: Manifest, field: str) -> Manifest:
     kept = {key: value for key, value in manifest["spec"].items() if key != field}
     return {**manifest, "spec": kept}
@@ -194,6 +207,9 @@ BAD = {
     "validation at no level": (validation(level="rows"), "Counters"),
     "validation without time": (validation(deadlineSeconds=0), "greater than or equal to 10"),
     "validation by executors": (validation(executors=2), "executors"),
+    "schedule of nothing": (without(schedule(), "template"), "template"),
+    "schedule with a long name": (schedule("a" * 40), "at most 39 characters"),
+    "schedule with another policy": (schedule(concurrencyPolicy="Queue"), "Forbid"),
     "restart without an agent": (recovery(action="Restart"), "write the agent whose copies"),
     "erase without a restart": (recovery(erase=True), "only Restart can erase a copy"),
 }
@@ -298,6 +314,8 @@ def test_a_change_that_is_allowed_is_taken(kubectl: Kubectl, namespace: str) -> 
     apply(kubectl, namespace, zone(replicas=5, dataNodesAutoAdjustScaleDownSeconds=300))
     apply(kubectl, namespace, zone(dataNodesFilter="a=b, x.io/c in (d,e),!f", storageProfile="b"))
     apply(kubectl, namespace, zone(dataNodesFilter="$[?(@.region == 'EU' && @.size > 5)]"))
+    apply(kubectl, namespace, schedule())
+    apply(kubectl, namespace, schedule(suspend=True, timeZone="Europe/Berlin"))
     apply(kubectl, namespace, cluster())
     everywhere = ["127.0.0.1:7100", "[::1]:7101", "a.example:1"]
     apply(kubectl, namespace, cluster(**external(everywhere)))
@@ -354,7 +372,7 @@ def test_memory_may_be_written_as_a_number_or_a_quantity(
 
 def test_short_names_category_and_columns_work(kubectl: Kubectl, namespace: str) -> None:
     here = f"--namespace={namespace}"
-    for manifest in (zone(), cluster(), table(), node(), recovery(), validation()):
+    for manifest in (zone(), cluster(), table(), node(), recovery(), validation(), schedule()):
         apply(kubectl, namespace, manifest)
 
     for short, header in {

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from quorate_operator import names
-from quorate_operator.declared.handlers import WATCHED, cluster_needs_finaliser, make_registry
+from quorate_operator.declared.handlers import RUNS, WATCHED, cluster_needs_finaliser, make_registry
 from quorate_operator.declared.served_namespaces import ServedNamespaces
 from quorate_operator.kube.api import KubeApi
 from quorate_operator.kube.traffic import Traffic
@@ -45,10 +45,10 @@ class Noted:
     """Stands in for ServedNamespaces: notes what it is shown."""
 
     def __init__(self) -> None:
-        self.shown: list[tuple[str, Any]] = []
+        self.shown: list[tuple[Any, ...]] = []
 
     def __getattr__(self, name: str) -> Any:
-        return lambda body: self.shown.append((name, body))
+        return lambda *shown: self.shown.append((name, *shown))
 
 
 @pytest.mark.parametrize("plural", WATCHED)
@@ -61,19 +61,15 @@ async def test_an_event_is_shown_and_is_a_sign_of_life_of_its_watch(
     noted, traffic = Noted(), Traffic(Metrics().api_requests)
     served, loop = cast(ServedNamespaces, noted), asyncio.get_running_loop()
     registry = make_registry(served, loop, cast(KubeApi, None), traffic, "shop")
-    names = {
-        "storageclusters": "cluster",
-        "zones": "zone",
-        "zonerecoveries": "recovery",
-        "datavalidations": "validation",
-    }
-    name = names[plural]
-    functions = [cast(Any, each.fn) for each in registry._watching.get_all_handlers()]
-    [changed] = [each for each in functions if each.__name__ == f"{name}_changed"]
+    names = {"storageclusters": "cluster", "zones": "zone"}
+    name = RUNS.get(plural) or names[plural]
+    handlers, told = registry._watching.get_all_handlers(), f"{name}_changed"
+    [changed] = [cast(Any, each.fn) for each in handlers if each.id.split(".")[-1] == told]
     body = {"metadata": {"name": "a", "managedFields": []}, "spec": {}}
 
     await changed(event={"type": kind, "object": body})
     await asyncio.sleep(0)
 
-    assert noted.shown == [(f"{name}_{shown}", {"metadata": {"name": "a"}, "spec": {}})]
+    called = (f"run_{shown}", name) if plural in RUNS else (f"{name}_{shown}",)
+    assert noted.shown == [(*called, {"metadata": {"name": "a"}, "spec": {}})]
     assert list(traffic.watch_ages_s()) == [("shop", plural)]

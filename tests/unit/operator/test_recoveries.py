@@ -8,7 +8,7 @@ import pytest
 from quorate.protocol.recovery import Recovery, RecoveryAnswer
 from quorate_loopback.namespace import Namespace
 from quorate_loopback.waiting import until
-from quorate_operator.declared import controller, recoveries
+from quorate_operator.declared import recoveries
 from quorate_operator.mastership.runner import Runner
 
 Json = dict[str, Any]
@@ -17,7 +17,7 @@ Json = dict[str, Any]
 @pytest.fixture
 async def led(declared: Namespace, monkeypatch: pytest.MonkeyPatch) -> Namespace:
     """Zone `books` is served."""
-    monkeypatch.setattr(controller, "RECOVERY_S", 0.02)
+    monkeypatch.setattr(recoveries, "RECOVERY_S", 0.02)
     declared.start()
     declared.zone("books")
     await declared.until_available("books")

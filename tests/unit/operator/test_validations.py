@@ -14,7 +14,7 @@ from quorate.wire.validation_result import (
 )
 from quorate_loopback.namespace import Namespace
 from quorate_loopback.waiting import until
-from quorate_operator.declared import controller
+from quorate_operator.declared import validations
 from quorate_operator.declared.validations import sentence
 from quorate_operator.mastership.runner import Runner
 
@@ -36,7 +36,7 @@ ENDS = {ValidationVerdict.AGREE: 0, ValidationVerdict.DIFFER: 1}
 @pytest.fixture
 async def led(declared: Namespace, monkeypatch: pytest.MonkeyPatch) -> Namespace:
     """Zone `books` is served."""
-    monkeypatch.setattr(controller, "FOLLOW_S", 0.02)
+    monkeypatch.setattr(validations, "FOLLOW_S", 0.02)
     declared.start()
     declared.zone("books")
     await declared.until_available("books")

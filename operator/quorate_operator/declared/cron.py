@@ -1,0 +1,43 @@
+"""Times of a schedule in the form of crontab(5), in a time zone."""
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from cronsim import CronSim, CronSimError
+
+from quorate.facts.errors import QuorateError
+
+
+class BadSchedule(QuorateError):
+    """A schedule or its time zone cannot be read; the message says which, and what to write."""
+
+
+def last_and_next(
+    schedule: str, time_zone: str, now: datetime
+) -> tuple[datetime | None, datetime | None]:
+    """Return the last time of the schedule up to `now`, and the first one after it, in UTC.
+
+    None: there is none within some decades, as of 30 February.  Raises BadSchedule.
+    """
+    try:
+        zone = ZoneInfo(time_zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise BadSchedule(
+            f"timeZone {time_zone} is not known: write a name of the time zone database, such as"
+            " Europe/Berlin, or UTC"
+        ) from error
+    local = now.astimezone(zone)
+    try:
+        following = next(CronSim(schedule, local), None)
+        # Times before the next minute: that of `now` is among them.
+        before = CronSim(schedule, local + timedelta(minutes=1), reverse=True)
+        last = next((each for each in before if each.astimezone(UTC) <= now), None)
+    except CronSimError as error:
+        raise BadSchedule(
+            f"schedule {schedule} cannot be read ({error}): write minute, hour, day of month, month"
+            " and day of week, such as 0 3 * * * for 03:00"
+        ) from error
+    return (
+        last.astimezone(UTC) if last is not None else None,
+        following.astimezone(UTC) if following is not None else None,
+    )

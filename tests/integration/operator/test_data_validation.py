@@ -1,0 +1,246 @@
+"""A DataValidation on a real API server with a real controller of Jobs and real agents.
+
+No kubelet runs: the test starts the program of each pod as the Job has it, and tells how it ended.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from quorate_cli.copies.agent_question import Asked
+from quorate_cli.copies.damage import damage_copy
+from quorate_cluster.processes import environment, python, secret_file
+from quorate_cluster.road import QUIET, Json, Road
+from quorate_cluster.waiting import wait_until
+from quorate_control_plane.components import Component
+
+pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(300)]
+
+IMAGE = ("--validation-image", "quorate-spark:1")
+
+
+@pytest.fixture
+def road(road: Road) -> Iterator[Road]:
+    """A zone with keys, all copies of which agree."""
+    road.use_example_role()
+    road.start_agents(options=("--debug-commands",))
+    road.start_operator(serves=("--namespace", road.namespace, *IMAGE))
+    road.declare()
+    road.wait_zone(**QUIET)
+    road.write_keys("first")
+    yield road
+    assert "Traceback" not in road.all_logs()
+
+
+def _declare(road: Road, name: str, **spec: object) -> None:
+    road.apply("DataValidation", name, zoneRef={"name": "sessions"}, level="Digest", **spec)
+
+
+def _status(road: Road, name: str) -> Json:
+    return road.status("datavalidation", name)
+
+
+def _wait(road: Road, name: str, phase: str) -> Json:
+    wait_until(
+        lambda: _status(road, name).get("phase") == phase,
+        f"{phase}: {name}",
+        60,
+        lambda: (_status(road, name), road.items("jobs,pods"), road.logs()),
+    )
+    return _status(road, name)
+
+
+def _pods(road: Road, name: str) -> list[Json]:
+    chosen = f"--selector=quorate.io/validation={name}"
+    return list(json.loads(road.kubectl("get", "pods", chosen, "--output=json"))["items"])
+
+
+def _waiting_pod(road: Road, name: str) -> Json:
+    """The pod that a kubelet would start now."""
+
+    def found() -> Json | None:
+        pods = [each for each in _pods(road, name) if each["status"]["phase"] == "Pending"]
+        return pods[0] if pods else None
+
+    pod = wait_until(found, f"a pod of {name}", 60, lambda: (road.items("jobs"), road.logs()))
+    assert pod is not None
+    return pod
+
+
+def _run(road: Road, pod: Json, folder: Path) -> tuple[int, str]:
+    """Run the program as the pod has it; its exit code and its termination message."""
+    (container,) = pod["spec"]["containers"]
+    folder.mkdir(exist_ok=True)
+    message = folder / "termination-log"
+    message.touch()
+    outside = {
+        "/secret": secret_file(road.kept.path, "main"),
+        "/work": folder / "work",
+        container["terminationMessagePath"]: message,
+    }
+
+    def as_here(argument: str) -> str:
+        option, _, value = argument.partition("=")
+        return f"{option}={outside[value]}" if value in outside else argument
+
+    arguments = [as_here(each) for each in container["args"]]
+    program = Component(
+        pod["metadata"]["name"], folder, python("quorate_spark", *arguments), environment()
+    )
+    program.start()
+    wait_until(lambda: not program.is_alive(), "its end", 120, program.log_tail)
+    code = program.exit_status
+    assert code is not None
+    program.forget()
+    return code, message.read_text()
+
+
+def _tell_end(road: Road, pod: Json, code: int, message: str) -> None:
+    """Tell the API server, as a kubelet would."""
+    ended = {"exitCode": code, "message": message, "finishedAt": "2026-01-01T00:00:00Z"}
+    container = {
+        "name": "validation",
+        "image": "quorate-spark:1",
+        "imageID": "",
+        "ready": False,
+        "restartCount": 0,
+        "state": {"terminated": ended},
+    }
+    phase = "Failed" if code else "Succeeded"
+    patch = json.dumps({"status": {"phase": phase, "containerStatuses": [container]}})
+    name = pod["metadata"]["name"]
+    road.kubectl("patch", "pod", name, "--subresource=status", "--type=merge", f"--patch={patch}")
+
+
+def _condition(road: Road) -> Json:
+    conditions = road.status("zone", "sessions")["conditions"]
+    return next((each for each in conditions if each["type"] == "CopiesAgree"), {})
+
+
+def _wait_condition(road: Road, status: str) -> Json:
+    wait_until(
+        lambda: _condition(road).get("status") == status,
+        f"CopiesAgree {status}",
+        60,
+        lambda: (_condition(road), road.logs()),
+    )
+    return _condition(road)
+
+
+def _damage(road: Road, agent: str, key: str) -> None:
+    at = road.agents[agent]
+    secret = secret_file(road.kept.path, "main")
+    asked = Asked(at.host, at.peer_port, "main", agent, secret)
+    damage_copy(asked, "sessions", key.encode(), b"damaged")
+
+
+def test_agreeing_copies_are_told_then_a_damaged_one(road: Road, tmp_path: Path) -> None:
+    _declare(road, "before")
+    _wait(road, "before", "Running")
+    pod = _waiting_pod(road, "before")
+    _tell_end(road, pod, *_run(road, pod, tmp_path / "before"))
+    told = _wait(road, "before", "Finished")
+
+    assert told["verdict"] == "Agree", told
+    assert (told["partitions"], told["copies"]) == (16, 48)
+    condition = _wait_condition(road, "True")
+    assert condition["lastTransitionTime"] == told["completionTime"]
+
+    _damage(road, "agent-2", "key-7")
+    _declare(road, "after")
+    pod = _waiting_pod(road, "after")
+    code, message = _run(road, pod, tmp_path / "after")
+    assert code == 1, message
+    _tell_end(road, pod, code, message)
+    told = _wait(road, "after", "Finished")
+
+    assert told["verdict"] == "Differ", told
+    assert told["classes"] == {"size": 1}
+    assert [each["node"] for each in told["outvoted"]] == ["agent-2"]
+    assert "DataValidation after" in _wait_condition(road, "False")["message"]
+    assert len(_pods(road, "after")) == 1, "a proven difference is not tried again"
+    wait_until(lambda: {"CopiesAgree", "CopiesDiffer"} <= road.told_of_zones(), "Events", 60)
+    place = f'cluster="main",namespace="{road.namespace}",zone="sessions"'
+    metrics = road.metrics("operator-a")
+    assert metrics[f'quorate_operator_validation_verdict{{{place},verdict="differ"}}'] == 1
+
+
+def test_one_that_could_not_tell_is_tried_once_more_by_whichever_operator(
+    road: Road, tmp_path: Path
+) -> None:
+    road.agents["agent-3"].kill()
+    wait_until(
+        lambda: road.conditions().get("FullyReplicated") == "False", "the loss", 60, road.logs
+    )
+    _declare(road, "lame")
+    pod = _waiting_pod(road, "lame")
+    _tell_end(road, pod, *_run(road, pod, tmp_path / "first"))
+    road.operators.pop("operator-a").kill()
+    again = _waiting_pod(road, "lame")
+    assert again["metadata"]["uid"] != pod["metadata"]["uid"]
+    code, message = _run(road, again, tmp_path / "second")
+    assert code == 2, message
+    _tell_end(road, again, code, message)
+    other = road.start_operator("operator-b", serves=("--namespace", road.namespace, *IMAGE))
+    road.wait_led_by(other)
+    told = _wait(road, "lame", "Finished")
+
+    assert told["verdict"] == "CouldNotTell", told
+    assert told["reasons"]
+    assert len(_pods(road, "lame")) == 2
+    _wait_condition(road, "Unknown")
+
+
+def test_a_validation_that_is_deleted_takes_its_job_along(road: Road) -> None:
+    _declare(road, "nightly")
+    _waiting_pod(road, "nightly")
+    assert road.get("job", "nightly-validation") is not None
+
+    road.kubectl("delete", "datavalidation", "nightly")
+
+    wait_until(lambda: not road.items("jobs"), "the end of its Job", 60)
+
+
+def test_a_schedule_creates_runs_and_keeps_some(road: Road, tmp_path: Path) -> None:
+    """Each minute; the run of one minute is replaced in the next, and a finished one removed."""
+    road.apply(
+        "ScheduledDataValidation",
+        "often",
+        schedule="* * * * *",
+        concurrencyPolicy="Replace",
+        successfulRunsHistoryLimit=0,
+        template={
+            "labels": {"team": "shop"},
+            "spec": {"zoneRef": {"name": "sessions"}, "level": "Digest"},
+        },
+    )
+
+    def run_other_than(name: str) -> str:
+        told = road.status("scheduleddatavalidation", "often").get("lastRun", "")
+        return told if told != name else ""
+
+    def wait_run(other_than: str) -> str:
+        found = wait_until(
+            lambda: run_other_than(other_than),
+            "a run",
+            120,
+            lambda: (road.status("scheduleddatavalidation", "often"), road.logs()),
+        )
+        assert found
+        return found
+
+    first = wait_run("")
+    made = road.get("datavalidation", first)
+    assert made is not None
+    assert made["metadata"]["labels"]["team"] == "shop"
+    second = wait_run(first)
+    wait_until(lambda: road.get("datavalidation", first) is None, "its replacement", 60)
+    pod = _waiting_pod(road, second)
+    _tell_end(road, pod, *_run(road, pod, tmp_path / "second"))
+    wait_until(lambda: road.get("datavalidation", second) is None, "its removal", 90, road.logs)
+
+    assert _condition(road)["status"] == "True", "the zone keeps the result"
+    road.kubectl("delete", "scheduleddatavalidation", "often")
+    wait_until(lambda: not road.items("datavalidations,jobs"), "the end of all runs", 60)

@@ -1,0 +1,230 @@
+"""ScheduledDataValidations: which times create a run, and which runs are kept."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from quorate.wire.resource import API_VERSION
+from quorate.wire.scheduled_data_validation import ScheduledDataValidation
+from quorate_loopback.namespace import Namespace
+from quorate_loopback.waiting import until
+from quorate_operator.declared.controller import Kind
+from quorate_operator.declared.cron import BadSchedule, last_and_next
+from quorate_operator.declared.schedules import Schedules, judge, run_of, too_old
+from quorate_operator.declared.validations import ScheduledRun
+
+Json = dict[str, Any]
+ZONE = {"spec": {"zoneRef": {"name": "books"}}}
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(f"{text}Z")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "zone", "now", "last", "following"),
+    [
+        ("0 3 * * *", "UTC", "2026-01-05T10:00:30", "2026-01-05T03:00", "2026-01-06T03:00"),
+        ("0 3 * * *", "UTC", "2026-01-05T03:00:00", "2026-01-05T03:00", "2026-01-06T03:00"),
+        ("0 3 * * *", "UTC", "2026-01-05T03:00:59", "2026-01-05T03:00", "2026-01-06T03:00"),
+        ("0 3 * * *", "UTC", "2026-01-05T02:59:59", "2026-01-04T03:00", "2026-01-05T03:00"),
+        ("*/15 * * * *", "UTC", "2026-01-05T03:14:59", "2026-01-05T03:00", "2026-01-05T03:15"),
+        ("0 3 * * 1", "UTC", "2026-01-05T12:00:00", "2026-01-05T03:00", "2026-01-12T03:00"),
+        (
+            "0 3 * * *",
+            "Europe/Berlin",
+            "2026-01-05T10:00:00",
+            "2026-01-05T02:00",
+            "2026-01-06T02:00",
+        ),
+        (
+            "0 3 * * *",
+            "Europe/Berlin",
+            "2026-07-05T10:00:00",
+            "2026-07-05T01:00",
+            "2026-07-06T01:00",
+        ),
+        # In the night of 29 March there is no 02:30 in Berlin: 03:00 follows 01:59.
+        (
+            "30 2 * * *",
+            "Europe/Berlin",
+            "2026-03-29T02:00:00",
+            "2026-03-29T01:00",
+            "2026-03-30T00:30",
+        ),
+    ],
+)
+def test_times_of_a_schedule(schedule: str, zone: str, now: str, last: str, following: str) -> None:
+    assert last_and_next(schedule, zone, at(now)) == (at(f"{last}:00"), at(f"{following}:00"))
+
+
+def test_a_time_that_clocks_show_twice_is_taken_once() -> None:
+    """On 25 October Berlin's clocks show 02:30 at 00:30 and at 01:30 UTC."""
+    now, seen = at("2026-10-24T22:00:00"), set()
+    while now < at("2026-10-25T06:00:00"):
+        seen.add(last_and_next("30 2 * * *", "Europe/Berlin", now)[0])
+        now += timedelta(minutes=10)
+
+    assert (
+        len({each for each in seen if each is not None and each > at("2026-10-24T12:00:00")}) == 1
+    )
+
+
+@pytest.mark.parametrize(
+    ("schedule", "zone", "said"),
+    [
+        ("every day", "UTC", "schedule every day cannot be read"),
+        ("61 * * * *", "UTC", "schedule 61 * * * * cannot be read"),
+        ("0 3 * * *", "Europe/Paradise", "timeZone Europe/Paradise is not known"),
+        ("0 3 * * *", "../etc/passwd", "timeZone ../etc/passwd is not known"),
+    ],
+)
+def test_a_bad_schedule_is_named(schedule: str, zone: str, said: str) -> None:
+    with pytest.raises(BadSchedule, match=said.replace("*", "[*]")):
+        last_and_next(schedule, zone, at("2026-01-05T10:00:00"))
+
+
+def scheduled(**spec: Any) -> ScheduledDataValidation:
+    whole = {"schedule": "0 3 * * *", "template": ZONE, **spec}
+    metadata = {"name": "nightly", "namespace": "shop", "uid": "uid-1"}
+    head = {"apiVersion": API_VERSION, "kind": "ScheduledDataValidation", "metadata": metadata}
+    return ScheduledDataValidation.parse({**head, "spec": whole})
+
+
+DUE = at("2026-01-05T03:00:00")
+
+
+@pytest.mark.parametrize(
+    ("spec", "late_s", "active", "creates", "replaces", "said"),
+    [
+        ({}, 1, [], True, False, "2026-01-05T03:00:00Z: run"),
+        ({"suspend": True}, 1, [], False, False, "not run: suspended"),
+        ({}, 3601, [], False, False, "no operator led for more than 3600 s"),
+        ({"startingDeadlineSeconds": 7200}, 3601, [], True, False, "run"),
+        ({}, 1, ["a"], False, False, "not run: a is not finished"),
+        ({"concurrencyPolicy": "Allow"}, 1, ["a"], True, False, "run"),
+        ({"concurrencyPolicy": "Replace"}, 1, ["a", "b"], True, True, "run in place of a, b"),
+    ],
+)
+def test_what_becomes_of_a_time(
+    spec: Json, late_s: float, active: list[str], creates: bool, replaces: bool, said: str
+) -> None:
+    judged = judge(scheduled(**spec), DUE, DUE + timedelta(seconds=late_s), active)
+
+    assert (judged.creates, judged.replaces) == (creates, replaces)
+    assert said in judged.message
+
+
+def test_a_run_has_the_minute_in_its_name_and_goes_with_the_schedule() -> None:
+    template = {"labels": {"team": "shop"}, "spec": {**ZONE["spec"], "level": "Digest"}}
+    run = run_of(scheduled(template=template), DUE)
+
+    assert run["metadata"]["name"] == f"nightly-{int(DUE.timestamp()) // 60}"
+    assert run["metadata"]["labels"] == {"team": "shop", "quorate.io/schedule": "nightly"}
+    [owner] = run["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"]) == ("ScheduledDataValidation", "uid-1")
+    assert run["spec"] == {"zoneRef": {"name": "books"}, "level": "Digest"}
+
+
+def test_the_oldest_finished_runs_go_beyond_each_limit() -> None:
+    verdicts = ["Agree", "Differ", "Agree", "CouldNotTell", "", "Agree", "Refused"]
+    runs = [
+        ScheduledRun(f"2026-01-0{day}", f"run-{day}", "nightly", verdict)
+        for day, verdict in enumerate(verdicts, 1)
+    ]
+    limits = {"successfulRunsHistoryLimit": 1, "failedRunsHistoryLimit": 2}
+
+    assert too_old(scheduled(**limits), runs) == ["run-1", "run-3", "run-2"]
+    assert too_old(scheduled(), runs) == []
+
+
+CREATED = {"creationTimestamp": "2026-01-05T00:00:00Z"}
+
+
+def put(declared: Namespace, kind: str, name: str, spec: Json, **more: Any) -> Json:
+    metadata = {"name": name, "namespace": "default", "uid": f"uid-of-{name}", **CREATED}
+    body = {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": spec, **more}
+    return declared.api.put(declared.path(kind, name), body)
+
+
+def schedules(declared: Namespace) -> Schedules:
+    found = declared.controller._runs[Kind.SCHEDULE]
+    assert isinstance(found, Schedules)
+    return found
+
+
+def runs(declared: Namespace) -> list[str]:
+    return [path for path in declared.api.objects if "/datavalidations/" in path]
+
+
+def status(declared: Namespace) -> Json:
+    path = declared.path("ScheduledDataValidation", "nightly")
+    return dict(declared.api.objects[path].get("status", {}))
+
+
+async def test_a_time_is_dealt_with_once_by_whichever_operator(declared: Namespace) -> None:
+    spec = {"schedule": "0 3 * * *", "template": ZONE}
+    body = put(declared, "ScheduledDataValidation", "nightly", spec)
+    first = schedules(declared)
+    assert first.seen(body)
+
+    assert await first.reconcile("nightly", at("2026-01-05T02:59:50")) == pytest.approx(10, abs=1)
+    assert runs(declared) == []
+    await first.reconcile("nightly", at("2026-01-05T03:00:01"))
+    assert len(runs(declared)) == 1
+    told = status(declared)
+    assert told["lastScheduleTime"] == "2026-01-05T03:00:00Z"
+    assert runs(declared)[0].endswith(told["lastRun"])
+    assert told["active"] == [told["lastRun"]]
+    assert not first.seen(body), "as it was before the status: the watch is behind"
+    await first.reconcile("nightly", at("2026-01-05T03:00:02"))
+
+    await declared.restart()
+    other = schedules(declared)
+    other.seen(body)  # the one that created it ended before it wrote the status
+    await other.reconcile("nightly", at("2026-01-05T03:00:03"))
+
+    assert len(runs(declared)) == 1
+    assert status(declared)["message"] == "2026-01-05T03:00:00Z: run"
+    await other.reconcile("nightly", at("2026-01-06T03:00:03"))
+    assert len(runs(declared)) == 1, "the first one is not finished"
+    assert "is not finished" in status(declared)["message"]
+
+
+async def test_what_cannot_be_read_is_told(declared: Namespace) -> None:
+    spec = {"schedule": "at noon", "template": ZONE}
+    found = schedules(declared)
+    found.seen(put(declared, "ScheduledDataValidation", "nightly", spec))
+
+    assert await found.reconcile("nightly", DUE) is None
+    [condition] = status(declared)["conditions"]
+    assert (condition["type"], condition["status"]) == ("Accepted", "False")
+    assert "schedule at noon cannot be read" in condition["message"]
+
+
+async def test_the_controller_runs_what_a_schedule_creates_and_removes_old_runs(
+    declared: Namespace,
+) -> None:
+    declared.start()
+    declared.zone("books")
+    await declared.until_available("books")
+    spec = {"schedule": "* * * * *", "template": ZONE, "successfulRunsHistoryLimit": 1}
+    for number in (1, 2):
+        finished = {
+            "phase": "Finished",
+            "verdict": "Agree",
+            "completionTime": "2026-01-05T00:10:00Z",
+        }
+        labels = {"quorate.io/schedule": "nightly"}
+        body = put(declared, "DataValidation", f"run-{number}", ZONE["spec"], status=finished)
+        declared.show({**body, "metadata": {**body["metadata"], "labels": labels}})
+    declared.show(put(declared, "ScheduledDataValidation", "nightly", spec))
+
+    await until(lambda: status(declared).get("lastRun") is not None, "a run")
+    made = declared.api.objects[declared.path("DataValidation", status(declared)["lastRun"])]
+    assert made["spec"] == ZONE["spec"]
+    await until(
+        lambda: declared.path("DataValidation", "run-1") not in declared.api.objects, "removal"
+    )
+    assert declared.path("DataValidation", "run-2") in declared.api.objects
