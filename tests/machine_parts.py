@@ -72,6 +72,7 @@ PARTS = {
     "redis-cli": Part(_on_path("redis-cli"), "apt-get install redis-tools"),
     "redis-benchmark": Part(_on_path("redis-benchmark"), "apt-get install redis-tools"),
     "strace": Part(_on_path("strace"), "apt-get install strace"),
+    "prometheus": Part(_on_path("prometheus"), "apt-get install prometheus"),
     "promtool": Part(_on_path("promtool"), "apt-get install prometheus, which has it"),
     "openssl": Part(_on_path("openssl"), "apt-get install openssl"),
     "small-disk": Part(_may_mount_a_small_disk, "run as root, or allow user namespaces: unshare"),
