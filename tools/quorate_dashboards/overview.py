@@ -181,6 +181,7 @@ def _zones_and_agents(page: Page) -> None:
         ),
         link=TO_ZONE,
         nothing="No operator reports a zone",
+        height=6,
     )
     free = greatest("quorate_disk_free_bytes", IN_CLUSTER, AGENT)
     reserve = greatest("quorate_disk_reserve_bytes", IN_CLUSTER, AGENT)
