@@ -47,6 +47,7 @@ class CannedApi:
         self.watched: list[Answer] = []
         """Answers to the next watches, one each."""
         self.on_patch: Callable[[str], None] = lambda path: None
+        self.on_create: Callable[[Json], None] = lambda made: None
 
     def put(self, path: str, whole: Json, revision: str = "1") -> Json:
         name = path.rpartition("/")[2]
@@ -69,6 +70,11 @@ class CannedApi:
             return self.watched.pop(0)
         if path in self.texts:
             return Answer(200, self.texts[path])
+        if method == "POST":
+            made = self.put(f"{path}/{body['metadata'].pop('generateName')}x7k2m", body)
+            answer = json.loads(json.dumps(made))
+            self.on_create(made)
+            return Answer(201, answer)
         if method == "GET" and path not in self.objects and self._is_collection(path):
             return Answer(
                 200, {"metadata": {"resourceVersion": "9"}, "items": self._list(path, query)}
@@ -156,7 +162,7 @@ def served(api: CannedApi, folder: Path) -> Iterator[Kubectl]:
             self.end_headers()
             self.wfile.write(data)
 
-        do_GET = do_PATCH = do_DELETE = _serve  # noqa: N815
+        do_GET = do_PATCH = do_POST = do_DELETE = _serve  # noqa: N815
 
         def log_message(self, format: str, *arguments: object) -> None:
             """Say nothing."""

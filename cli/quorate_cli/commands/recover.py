@@ -1,5 +1,6 @@
 """`quorate recover`: a person's decisions about partitions that do not help themselves."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote
@@ -20,7 +21,8 @@ DIGITS_MAX = 5
 """Partitions have numbers up to 16383."""
 
 console = Console(highlight=False, soft_wrap=True)
-recover = typer.Typer(no_args_is_help=True, help="Decide where a zone does not help itself.")
+HELP = "Decide where a zone does not help itself."
+recover = typer.Typer(no_args_is_help=True, help=HELP)
 
 PartitionsOption = Annotated[
     str, typer.Option("--partitions", metavar="LIST", help="For example 3,5,8-11.")
@@ -28,6 +30,11 @@ PartitionsOption = Annotated[
 VersionsOption = Annotated[
     str, typer.Option("--versions", metavar="LIST", help="Rows that were shown, in that order.")
 ]
+ToOption = Annotated[
+    str, typer.Option("--to", help="Agent with the copy to go on from. Default: the freshest.")
+]
+NodeOption = Annotated[str, typer.Option("--node", help="Agent whose copies are restarted.")]
+EraseOption = Annotated[bool, typer.Option("--erase", help="Drop the copy and make it anew.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do it; else it is only shown.")]
 
 
@@ -45,7 +52,7 @@ def cancel(
     All of them, or none if one row has changed since it was looked at.  The same migration is tried
     again after its wait, while the target is the same.
     """
-    named = _versions(zone, partitions, versions)
+    named = named_versions(zone, partitions, versions)
     _ask(zone, Recovery(RecoveryAction.CANCEL, named, dry_run=not yes), server, folder)
 
 
@@ -54,9 +61,7 @@ def reset(
     zone: ZoneArgument,
     partitions: PartitionsOption,
     versions: VersionsOption = "",
-    to: Annotated[
-        str, typer.Option(help="Agent with the copy to go on from. Default: the freshest.")
-    ] = "",
+    to: ToOption = "",
     yes: YesOption = False,
     server: ServerOption = None,
     folder: FolderOption = DEFAULT_FOLDER,
@@ -66,7 +71,7 @@ def reset(
     All of them, or none if one row has changed since it was looked at.  The agents that are given
     up must be stopped: where they reach each other, they may go on serving.
     """
-    named = _versions(zone, partitions, versions)
+    named = named_versions(zone, partitions, versions)
     _ask(zone, Recovery(RecoveryAction.RESET, named, to, dry_run=not yes), server, folder)
 
 
@@ -83,7 +88,7 @@ def reopen(
 
     All of them, or none if one row has changed since it was looked at, or a copy may still exist.
     """
-    named = _versions(zone, partitions, versions)
+    named = named_versions(zone, partitions, versions)
     _ask(zone, Recovery(RecoveryAction.REOPEN, named, dry_run=not yes), server, folder)
 
 
@@ -91,9 +96,9 @@ def reopen(
 def restart(
     zone: ZoneArgument,
     partitions: PartitionsOption,
-    node: Annotated[str, typer.Option(help="Agent whose copies are restarted.")],
+    node: NodeOption,
     versions: VersionsOption = "",
-    erase: Annotated[bool, typer.Option("--erase", help="Drop the copy and make it anew.")] = False,
+    erase: EraseOption = False,
     yes: YesOption = False,
     server: ServerOption = None,
     folder: FolderOption = DEFAULT_FOLDER,
@@ -103,7 +108,7 @@ def restart(
     All of them, or none if one row has changed since it was looked at, or if a copy may be the last
     healthy one.  A primary hands its role to another owner.
     """
-    named = _versions(zone, partitions, versions)
+    named = named_versions(zone, partitions, versions)
     asked = Recovery(RecoveryAction.RESTART, named, node, erase, dry_run=not yes)
     _ask(zone, asked, server, folder)
 
@@ -113,27 +118,37 @@ def _ask(zone: str, asked: Recovery, server: str | None, folder: Path) -> None:
     api = parse_server(server, ClusterFolder(folder)) if server else dev_cluster(folder).api()
     body = msgspec.to_builtins(asked, str_keys=True)
     answer = api.ask(f"/zones/{quote(zone, safe='')}/recover", body, RecoveryAnswer)
+    print_answer(zone, asked, answer, "quorate")
+
+
+def print_answer(
+    zone: str, asked: Recovery, answer: RecoveryAnswer, program: str, options: Sequence[str] = ()
+) -> None:
+    """Print the effect on each partition, and after a dry run the command that does it.
+
+    `program`, `options`: the command line that asked, without the decision.
+    """
     for each in answer.partitions:
         console.print(
             f"zone {zone}, partition {each.partition} (row {each.version}): {each.sentence}"
         )
     if asked.dry_run:
-        console.print(f"nothing was changed; this does it:\n  {_command(zone, asked, answer)}")
+        command = " ".join([*_command(zone, asked, answer, program), *options, "--yes"])
+        console.print(f"nothing was changed; this does it:\n  {command}")
 
 
-def _command(zone: str, asked: Recovery, answer: RecoveryAnswer) -> str:
-    """Return the command that does what was shown."""
+def _command(zone: str, asked: Recovery, answer: RecoveryAnswer, program: str) -> list[str]:
+    """Return the command that does what was shown, without confirmation."""
     partitions = ",".join(str(each.partition) for each in answer.partitions)
     versions = ",".join(str(each.version) for each in answer.partitions)
-    words = ["quorate recover", asked.action.lower(), zone]
+    words = [program, "recover", asked.action.lower(), zone]
     words += ["--partitions", partitions, "--versions", versions]
     if asked.node:
         words += ["--to" if asked.action is RecoveryAction.RESET else "--node", asked.node]
-    words += ["--erase"] if asked.erase else []
-    return " ".join([*words, "--yes"])
+    return [*words, "--erase"] if asked.erase else words
 
 
-def _versions(zone: str, partitions: str, versions: str) -> dict[int, int]:
+def named_versions(zone: str, partitions: str, versions: str) -> dict[int, int]:
     """Return the row version that was named for each partition, 0 without `versions`."""
     named = _numbers("--partitions", partitions)
     rows = _numbers("--versions", versions) if versions else [0] * len(named)

@@ -28,6 +28,13 @@ from quorate_cli.kubectl.declared_state import Found, cluster_state, state_json
 from quorate_cli.kubectl.drain import declare_drain, follow_drain
 from quorate_cli.kubectl.kube_api import KubeApi, core_path
 from quorate_cli.kubectl.operator_lease import Operator, find_operator
+from quorate_cli.kubectl.options import (
+    ContextOption,
+    KubeconfigOption,
+    NamespaceOption,
+    OperatorOption,
+)
+from quorate_cli.kubectl.recover import recover
 from quorate_cli.kubectl.replace import find_freed, free
 from quorate_cli.kubectl.report import Report
 from quorate_cli.objects import resources
@@ -71,18 +78,9 @@ app = typer.Typer(
 
 aside = typer.Typer(no_args_is_help=True, help=embedded_aside.HELP)
 app.add_typer(aside, name="aside")
+app.add_typer(recover, name="recover")
 
-KubeconfigOption = Annotated[
-    str, typer.Option("--kubeconfig", help="Default: $KUBECONFIG, else ~/.kube/config.")
-]
-ContextOption = Annotated[str, typer.Option("--context", help="Default: the current context.")]
-NamespaceOption = Annotated[
-    str, typer.Option("--namespace", "-n", help="Default: the namespace of the context.")
-]
 AllOption = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Include every namespace.")]
-OperatorOption = Annotated[
-    str, typer.Option(help="Namespace of the operator. Default: the same, else any.")
-]
 AgentArgument = Annotated[
     str, typer.Argument(metavar="AGENT", help="Name of the agent, as `status` shows it.")
 ]

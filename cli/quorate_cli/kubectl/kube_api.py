@@ -110,6 +110,13 @@ class KubeApi:
         """Return the content at `path`, undecoded."""
         return bytes(self._ask("GET", path, query).data)
 
+    def create(self, path: str, body: Whole) -> Whole:
+        """Create an object in the collection at `path`; return it with its name.
+
+        Raises Conflict if there is one of that name.
+        """
+        return _decode(self._ask("POST", path, {}, body).data)
+
     def patch(self, path: str, body: Whole) -> Whole:
         """Merge `body` into the object.  Raises Conflict if its resourceVersion has changed."""
         return _decode(self._ask("PATCH", path, {}, body, MERGE_PATCH).data)

@@ -13,6 +13,7 @@ from quorate.wire.resource import Resource
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.unknown_fields import without_unknown
 from quorate.wire.zone import Zone
+from quorate.wire.zone_recovery import ZoneRecovery
 from quorate_cli.objects.operator_api import NotThere, OperatorApi, object_path
 from quorate_cli.terminal.problem import Problem
 
@@ -85,6 +86,11 @@ def cluster(whole: Whole) -> StorageCluster:
 def zone(whole: Whole) -> Zone:
     """Parse a Zone as the operator answers it."""
     return _understood(Zone, whole)
+
+
+def recovery(whole: Whole) -> ZoneRecovery:
+    """Parse a ZoneRecovery with its result."""
+    return _understood(ZoneRecovery, whole)
 
 
 M = TypeVar("M", bound=Resource)

@@ -1,0 +1,207 @@
+"""`kubectl quorate recover`: the decisions of `quorate recover`, as ZoneRecovery objects.
+
+Each run creates one object.  The operator runs it once and writes the result into its status; the
+object stays as a record.
+"""
+
+import time
+from typing import Annotated, NamedTuple
+
+import typer
+
+from quorate.facts.errors import WireError
+from quorate.protocol.recovery import PartitionAnswer, Recovery, RecoveryAction, RecoveryAnswer
+from quorate.wire.resource import API_VERSION, NAME_LENGTH_MAX
+from quorate.wire.zone_recovery import RecoveryPhase, ZoneRecovery
+from quorate_cli.commands import recover as embedded
+from quorate_cli.commands.recover import (
+    EraseOption,
+    NodeOption,
+    PartitionsOption,
+    ToOption,
+    VersionsOption,
+    YesOption,
+    named_versions,
+    print_answer,
+)
+from quorate_cli.kubectl import objects
+from quorate_cli.kubectl.kube_api import KubeApi, objects_path
+from quorate_cli.kubectl.operator_lease import find_operator
+from quorate_cli.kubectl.options import (
+    ContextOption,
+    KubeconfigOption,
+    NamespaceOption,
+    OperatorOption,
+)
+from quorate_cli.objects import resources
+from quorate_cli.objects.resources import ZONE
+from quorate_cli.terminal.options import ZoneArgument
+from quorate_cli.terminal.problem import Problem
+
+WAIT_S = 60.0
+POLL_S = 0.2
+PREFIX_MAX = NAME_LENGTH_MAX - 6
+"""Of the zone's name in the object's, which the API server extends by a dash and five letters."""
+
+WaitOption = Annotated[
+    float, typer.Option("--wait", min=0, help="Seconds to wait for the operator's answer.")
+]
+recover = typer.Typer(no_args_is_help=True, help=embedded.HELP)
+
+
+class Place(NamedTuple):
+    """The API server, namespace and operator that options of the command line name."""
+
+    kubeconfig: str
+    context: str
+    namespace: str
+    operator_namespace: str
+
+    @property
+    def options(self) -> list[str]:
+        """The same as options of a command line."""
+        names = ("--kubeconfig", "--context", "--namespace", "--operator-namespace")
+        given = zip(names, self, strict=True)
+        return [word for name, value in given if value for word in (name, value)]
+
+
+@recover.command(help=embedded.cancel.__doc__)
+def cancel(
+    zone: ZoneArgument,
+    partitions: PartitionsOption,
+    versions: VersionsOption = "",
+    yes: YesOption = False,
+    kubeconfig: KubeconfigOption = "",
+    context: ContextOption = "",
+    namespace: NamespaceOption = "",
+    wait: WaitOption = WAIT_S,
+    operator_namespace: OperatorOption = "",
+) -> None:
+    """`quorate recover cancel`, as a ZoneRecovery."""
+    named = named_versions(zone, partitions, versions)
+    place = Place(kubeconfig, context, namespace, operator_namespace)
+    _run(zone, Recovery(RecoveryAction.CANCEL, named, dry_run=not yes), place, wait)
+
+
+@recover.command(help=embedded.reset.__doc__)
+def reset(
+    zone: ZoneArgument,
+    partitions: PartitionsOption,
+    versions: VersionsOption = "",
+    to: ToOption = "",
+    yes: YesOption = False,
+    kubeconfig: KubeconfigOption = "",
+    context: ContextOption = "",
+    namespace: NamespaceOption = "",
+    wait: WaitOption = WAIT_S,
+    operator_namespace: OperatorOption = "",
+) -> None:
+    """`quorate recover reset`, as a ZoneRecovery."""
+    named = named_versions(zone, partitions, versions)
+    place = Place(kubeconfig, context, namespace, operator_namespace)
+    _run(zone, Recovery(RecoveryAction.RESET, named, to, dry_run=not yes), place, wait)
+
+
+@recover.command(help=embedded.reopen.__doc__)
+def reopen(
+    zone: ZoneArgument,
+    partitions: PartitionsOption,
+    versions: VersionsOption = "",
+    yes: YesOption = False,
+    kubeconfig: KubeconfigOption = "",
+    context: ContextOption = "",
+    namespace: NamespaceOption = "",
+    wait: WaitOption = WAIT_S,
+    operator_namespace: OperatorOption = "",
+) -> None:
+    """`quorate recover reopen`, as a ZoneRecovery."""
+    named = named_versions(zone, partitions, versions)
+    place = Place(kubeconfig, context, namespace, operator_namespace)
+    _run(zone, Recovery(RecoveryAction.REOPEN, named, dry_run=not yes), place, wait)
+
+
+@recover.command(help=embedded.restart.__doc__)
+def restart(
+    zone: ZoneArgument,
+    partitions: PartitionsOption,
+    node: NodeOption,
+    versions: VersionsOption = "",
+    erase: EraseOption = False,
+    yes: YesOption = False,
+    kubeconfig: KubeconfigOption = "",
+    context: ContextOption = "",
+    namespace: NamespaceOption = "",
+    wait: WaitOption = WAIT_S,
+    operator_namespace: OperatorOption = "",
+) -> None:
+    """`quorate recover restart`, as a ZoneRecovery."""
+    named = named_versions(zone, partitions, versions)
+    place = Place(kubeconfig, context, namespace, operator_namespace)
+    asked = Recovery(RecoveryAction.RESTART, named, node, erase, dry_run=not yes)
+    _run(zone, asked, place, wait)
+
+
+def _run(zone: str, asked: Recovery, place: Place, wait_s: float) -> None:
+    """Have the operator run one ZoneRecovery; print its result."""
+    manifest = _manifest(zone, asked)
+    api = KubeApi(place.kubeconfig, place.context)
+    namespace = place.namespace or api.namespace
+    objects.fetch(api, ZONE, namespace, zone)
+    operator = find_operator(api, namespace, place.operator_namespace)
+    if operator.problem:
+        raise Problem(f"zone {zone}: {operator.problem}; nothing was changed")
+    made = api.create(objects_path(ZoneRecovery.plural, namespace), manifest)
+    done = _follow(api, resources.recovery(made), wait_s)
+    name, status = done.metadata.name, done.status
+    if status.phase in (RecoveryPhase.REFUSED, RecoveryPhase.UNKNOWN):
+        raise Problem(f"zonerecovery {name}: {'; '.join([status.message, *status.refusals])}")
+    answered = [PartitionAnswer(p.partition, p.row_version, p.message) for p in status.partitions]
+    answer = RecoveryAnswer(tuple(answered))
+    print_answer(zone, asked, answer, "kubectl quorate", place.options)
+    if not asked.dry_run:
+        embedded.console.print(f"zonerecovery {name}: {status.message}")
+
+
+def _manifest(zone: str, asked: Recovery) -> dict[str, object]:
+    """Return the object to create; raise Problem if its schema would refuse it."""
+    versions = list(asked.versions.values())
+    if not any(versions):
+        versions = []
+        if not asked.dry_run:
+            raise Problem(
+                f"zone {zone}: name with --versions the rows that were shown: without --yes this"
+                " command shows them, and changes nothing"
+            )
+    spec = {
+        "zoneRef": {"name": zone},
+        "action": asked.action.value,
+        "partitions": list(asked.versions),
+        "rowVersions": versions,
+        "node": asked.node,
+        "erase": asked.erase,
+        "dryRun": asked.dry_run,
+    }
+    whole = {"apiVersion": API_VERSION, "kind": ZoneRecovery.kind_name(), "spec": spec}
+    try:
+        ZoneRecovery.parse({**whole, "metadata": {"name": zone}})
+    except WireError as error:
+        raise Problem(str(error)) from error
+    return {**whole, "metadata": {"generateName": f"{zone[:PREFIX_MAX]}-"}}
+
+
+def _follow(api: KubeApi, made: ZoneRecovery, wait_s: float) -> ZoneRecovery:
+    """Wait until the operator has run the object; return it.  Raise Problem if it takes longer."""
+    name = made.metadata.name
+    path = objects_path(ZoneRecovery.plural, made.metadata.namespace, name)
+    deadline = time.monotonic() + wait_s
+    while made.status.phase is None or not made.status.phase.is_final:
+        if time.monotonic() > deadline:
+            said = made.status.message or "the operator has not looked at it"
+            raise Problem(
+                f"zonerecovery {name}: not answered within {wait_s:g} s: {said}; it is run when it"
+                f" can be; see `kubectl get zonerecovery {name}`, or take it back with"
+                f" `kubectl delete zonerecovery {name}`"
+            )
+        time.sleep(POLL_S)
+        made = resources.recovery(api.get(path))
+    return made
