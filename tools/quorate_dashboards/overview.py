@@ -179,6 +179,13 @@ def _zones_and_agents(page: Page) -> None:
             steps=NOT_ZERO,
             words={0: ("no", "transparent"), 1: ("yes", "red")},
         ),
+        Column(
+            "copies differ",
+            greatest(
+                "quorate_operator_validation_verdict", f'{IN_CLUSTER}, verdict="differ"', ZONE
+            ),
+            words={0: ("no", "transparent"), 1: ("yes", "red")},
+        ),
         link=TO_ZONE,
         nothing="No operator reports a zone",
         height=6,

@@ -38,6 +38,7 @@ def zone() -> Page:
     _states(page)
     _moves(page)
     _copies(page)
+    _validations(page)
     return page
 
 
@@ -223,4 +224,29 @@ def _copies(page: Page) -> None:
         "Copies with rows set aside",
         "Of how many copies were rows set aside after resets?",
         Query(total("quorate_set_aside_copies", _OF, AGENT, "agent"), "{{agent}}"),
+    )
+
+
+def _validations(page: Page) -> None:
+    page.row("Do its copies agree? (last DataValidation, on Kubernetes)")
+    ended = greatest("quorate_operator_validation_end_timestamp_seconds", _OF, ZONE)
+    page.stat(
+        "Age of the last validation",
+        "How long ago did the last validation end? No data: there was none.",
+        Query(f"time() - {ended}", ""),
+        unit="s",
+        width=4,
+    )
+    page.timeline(
+        "Verdict",
+        "What did the last validation find, and since when?",
+        Query(greatest("quorate_operator_validation_verdict", _OF, "verdict"), "{{verdict}}"),
+        {0: ("no", "blue"), 1: ("yes", "green")},
+        width=10,
+    )
+    page.lines(
+        "Differences by class",
+        "How many partitions or keys differ, and how? docs/metrics.md explains the classes.",
+        Query(greatest("quorate_operator_validation_differences", _OF, "class"), "{{class}}"),
+        width=10,
     )

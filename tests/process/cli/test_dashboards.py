@@ -121,6 +121,11 @@ def _answers(running: Prometheus) -> dict[str, dict[str, list[tuple[Asked, list[
     }
 
 
+def _is_of_kubernetes(asked: Asked) -> bool:
+    """Whether it is about what there is on Kubernetes only, validations by objects among it."""
+    return asked.panel in ON_KUBERNETES or "quorate_operator_validation_" in asked.expr
+
+
 def _empty(running: Prometheus) -> list[str]:
     """The expressions without data."""
     return [
@@ -128,7 +133,7 @@ def _empty(running: Prometheus) -> list[str]:
         for of_file in _answers(running).values()
         for answers in of_file.values()
         for asked, found in answers
-        if not any(series.values for series in found) and asked.panel not in ON_KUBERNETES
+        if not any(series.values for series in found) and not _is_of_kubernetes(asked)
     ]
 
 
