@@ -142,13 +142,14 @@ def test_a_message_goes_only_to_a_side_whose_format_has_it(
 
 def test_the_owner_of_a_link_hears_that_there_is_no_common_format(run) -> None:
     async def scenario() -> None:
+        later = SPOKEN.highest + 1
         server, client = Side("agent-1"), Side("", role="master")
-        port = await server.listen(settings=LinkSettings(formats=Formats(5, 5)))
+        port = await server.listen(settings=LinkSettings(formats=Formats(later, later)))
         peer = client.open().dial(HOST, port)
         await until(lambda: client.count("refused", "format"))
 
         assert isinstance(peer.refused, Refused)
-        assert "format version 5" in peer.refused.reason
+        assert f"format version {later}" in peer.refused.reason
         assert not server.heard
 
     run(scenario)
