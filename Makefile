@@ -89,7 +89,7 @@ control-plane: setup ## find or build etcd, kube-apiserver, kube-controller-mana
 history-judge: setup ## find or build the program that judges clients' histories (within a minute)
 	PYTHONPATH=core:tests $(PY) -m quorate_porcupine
 
-images: setup ## build the images of operator and agent, as root with buildah and debootstrap (minutes)
+images: setup ## build the images of operator, agent and validations, as root with buildah and debootstrap (minutes)
 	PYTHONPATH=core:tests $(PY) -m quorate_images
 
 nodes: setup ## build kubelet and what else nodes of a test need, beside packages of Debian (minutes)
@@ -116,6 +116,8 @@ constraints: setup ## bring the constraints files up to date with pyproject.toml
 	$(UV_COMPILE) --group build --constraint constraints.txt --output-file constraints-build.txt
 	$(UV_COMPILE) --extra operator --constraint constraints.txt --output-file constraints-operator.txt pyproject.toml
 	$(UV_COMPILE) --extra agent --constraint constraints.txt --output-file constraints-agent.txt pyproject.toml
+	$(UV_COMPILE) --extra spark --constraint constraints.txt --output-file constraints-spark.txt pyproject.toml
+	$(UV_COMPILE) --group jre --output-file constraints-jre.txt
 	$(UV_COMPILE) --group go --output-file constraints-go.txt
 	$(UV_COMPILE) --group node --output-file constraints-node.txt
 

@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
         verdict = could_not_tell(
             options.zone,
             level,
-            f"validation failed by itself: {type(error).__name__}: {error}"
+            f"validation failed by itself: {_words(error)}"
             f" ({Path(place.filename).name}, line {place.lineno}): please report it",
         )
     if _asked_to_end:
@@ -172,6 +172,17 @@ def _work_folder(parent: Path | None, prefix: str) -> Iterator[Path]:
         folder = Path(name).resolve()
         with (folder / "stderr.log").open("w") as log, contextlib.redirect_stderr(log):
             yield folder
+
+
+def _words(error: Exception) -> str:
+    """Return type and text of an error.
+
+    One of py4j asks Java for its text, and Java may have ended.
+    """
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return type(error).__name__
 
 
 def _unwritable(report: Path) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterator
 import pytest
 
 from quorate_helm.build import helm_path
-from quorate_images.build import TARGETS, build_image
+from quorate_images.build import build_image
 from quorate_nodes.cluster import NodeCluster
 from quorate_nodes.installed import FirstSet, Installed
 from quorate_nodes.programs import find_programs
@@ -28,7 +28,7 @@ def nodes() -> Iterator[NodeCluster]:
 @pytest.fixture(scope="session")
 def installed(nodes: NodeCluster) -> Iterator[Installed]:
     """The namespace of the manual with loaded images, before its first command."""
-    images = {target: build_image(target) for target in TARGETS}
+    images = {target: build_image(target) for target in ("operator", "agent")}
     made = Installed(nodes, helm_path("helm4"), images)
     _open.append(made)
     yield made

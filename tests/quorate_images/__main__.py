@@ -1,4 +1,4 @@
-"""`make images`: builds the images of operator and agent, and says what they are called."""
+"""`make images`: builds the images of the Dockerfile, and says what they are called."""
 
 import sys
 import time

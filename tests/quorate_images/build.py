@@ -29,7 +29,7 @@ from quorate_images.storage import (
     storage_lock,
 )
 
-TARGETS = ("operator", "agent")
+TARGETS = ("operator", "agent", "spark")
 ROOT = Path(__file__).parents[2]
 _COMPONENTS = ("core", "operator", "node_agent", "spark", "cli")
 _FILES = ("Dockerfile", ".dockerignore", "pyproject.toml", "README.md")

@@ -7,6 +7,7 @@ capabilities, no new privileges.
 import os
 import re
 import secrets
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 from redis.cluster import ClusterNode, RedisCluster
 
+from quorate.wire.validation_result import ValidationVerdict, decode_result
 from quorate_cluster.operator_api import OperatorApi
 from quorate_cluster.waiting import wait_until
 from quorate_control_plane.kept_folder import KeptFolder
@@ -22,12 +24,13 @@ from quorate_images.build import TARGETS
 from quorate_images.container import Container
 from quorate_images.storage import Image
 from quorate_link.secret import make_secret
+from quorate_spark_fixtures.scripted_zone import ScriptedZone, listening
 
 pytestmark = [pytest.mark.process, pytest.mark.needs("images"), pytest.mark.timeout(600)]
 
 HOST = "127.0.0.1"
 ROOT = Path(__file__).parents[3]
-AGENT_BYTES_MAX = 200_000_000
+BYTES_MAX = {"agent": 200_000_000, "spark": 1_000_000_000}
 BUILD_TOOLS = ("pip", "pip3", "gcc", "cc", "make", "go", "git", "hatchling", "wheel", "uv")
 ZONE = {"clusterRef": {"name": "main"}, "partitions": 8, "replicas": 3}
 
@@ -167,13 +170,53 @@ def test_an_image_says_what_it_is(images: dict[str, Image]) -> None:
         assert int(user) > 0  # a number: only so can a kubelet see that it is not root
 
 
-def test_the_agents_image_is_small(images: dict[str, Image]) -> None:
+@pytest.mark.parametrize("target", BYTES_MAX)
+def test_an_image_is_small(images: dict[str, Image], target: str) -> None:
     sizes = {
         (status.st_dev, status.st_ino): status.st_blocks * 512
-        for status in (path.lstat() for path in images["agent"].root.rglob("*"))
+        for status in (path.lstat() for path in images[target].root.rglob("*"))
     }
 
-    assert sum(sizes.values()) < AGENT_BYTES_MAX
+    assert sum(sizes.values()) < BYTES_MAX[target]
+
+
+def test_the_image_of_validations_compares_rows_by_spark(images: dict[str, Image]) -> None:
+    """With the jars that are left, as the user of the image, who alone has a name there."""
+    user = int(images["spark"].user.split(":")[0])
+    scripted = ScriptedZone()
+    for number in range(100):
+        scripted.write(b"key-%d" % number, b"value")
+    damaged = scripted.copy(2)
+    damaged.rows[b"key-7"] = (*damaged.rows[b"key-7"][:3], b"other")
+    kept = KeptFolder("quorate-containers-")
+    try:
+        with listening(scripted) as zone:
+            folders = {name: kept.path / name for name in ("secret", "work")}
+            for folder in folders.values():
+                folder.mkdir(mode=0o700)
+            secret = folders["secret"] / "c.json"
+            shutil.copy(zone.secret_file, secret)
+            for path in (*folders.values(), secret):
+                os.chown(path, user, user)
+            arguments = ["validate", "z", "--cluster=c", "--secret-file=/secret/c.json"]
+            arguments += [f"--agents={','.join(zone.copies.agents)}", "--level=rows"]
+            arguments += ["--work-dir=/work", "--termination-message=/work/message", "--json"]
+            validation = Container(
+                "validation",
+                kept.path,
+                images["spark"],
+                arguments,
+                user=user,
+                volumes={f"/{name}": folder for name, folder in folders.items()},
+            )
+            validation.start()
+            wait_until(lambda: not validation.is_alive(), "its end", 300, validation.log_tail)
+        result = decode_result((folders["work"] / "message").read_text())
+        assert validation.exit_status == 1, validation.log_tail()
+    finally:
+        kept.close()
+    assert (result.verdict, result.classes) == (ValidationVerdict.DIFFER, {"value": 1})
+    assert (result.copies, result.differing_keys) == (3, 1)
 
 
 def test_the_environment_of_this_machine_stays_outside(images: dict[str, Image]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-TARGETS = ("operator", "agent")
+TARGETS = ("operator", "agent", "spark")
 
 
 def pins(name: str) -> dict[str, str]:

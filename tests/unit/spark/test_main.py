@@ -196,6 +196,26 @@ def test_a_defect_of_ours_never_says_that_copies_differ(
     assert "failed by itself: ZeroDivisionError: x (test_main.py, line" in str(report["reasons"])
 
 
+def test_an_error_without_a_text_never_says_that_copies_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of py4j, which asks Java for its text, when Java has ended."""
+
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise ConnectionRefusedError
+
+    def fail(*arguments: object, **options: object) -> None:
+        raise Mute
+
+    monkeypatch.setattr(command, "run_validation", fail)
+    with listening(filled()) as zone:
+        code, report = run(zone, tmp_path, "--level", "counters")
+
+    assert code == 2
+    assert "failed by itself: Mute (" in str(report["reasons"])
+
+
 def test_without_java_rows_cannot_be_told_and_the_way_out_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
