@@ -108,7 +108,7 @@ def test_it_waits_for_the_result(
         decides(api, "Done", "it is done")
         api.on_create(made[0])
 
-    monkeypatch.setattr(recover.time, "sleep", later)
+    monkeypatch.setattr("quorate_cli.kubectl.recover.time.sleep", later)
 
     assert "it is done" in kubectl("recover cancel library --partitions 0 --versions 1 --yes")
 
