@@ -210,3 +210,27 @@ def test_a_lost_agent_is_replaced_by_a_new_pod_with_an_empty_volume(
     road.wait_zone(**QUIET)
     road.check_keys("first")
     assert plugin.agent("agent-2")["owners"] == 16
+
+
+def test_a_decision_is_shown_then_done_and_not_done_twice(plugin: Plugin) -> None:
+    road = plugin.road
+    road.use_example_role()
+    road.start_agents()
+    road.start_operator()
+    road.declare(partitions=4)
+    road.wait_zone(**QUIET)
+    road.write_keys("first")
+
+    shown = plugin("recover", "restart", "sessions", "--partitions", "0-3", "--node", "agent-2")
+    assert shown.count("zone sessions, partition ") == 4, shown
+    command = shown.strip().splitlines()[-1].split()
+    assert command[:3] == ["kubectl", "quorate", "recover"], shown
+    done = plugin(*command[2:])
+    assert done.count("zone sessions, partition ") == 4, done
+    assert "it is done" in done
+    assert "its row has changed" in plugin.refused(*command[2:])
+
+    road.wait_zone(**QUIET)
+    road.check_keys("first")
+    phases = sorted(each["status"]["phase"] for each in road.items("zonerecoveries"))
+    assert phases == ["Done", "Refused", "Shown"]
