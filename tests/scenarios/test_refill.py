@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from quorate.protocol.agent.refill import ASKED_MS_MAX
+from quorate.protocol.agent.repairs.refill import ASKED_MS_MAX
 from quorate.protocol.messages.replication import Append
 from quorate.protocol.messages.tools import Refill, Refilling
 from quorate.protocol.storage import Row

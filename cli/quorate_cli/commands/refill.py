@@ -1,7 +1,7 @@
 """`quorate debug refill`: replaces the rows of a copy that the others out-vote by theirs.
 
 A validation of level digest, before and afterwards, judges which copies are right.  The agent does
-the rest while it is asked repeatedly (quorate.protocol.agent.refill).
+the rest while it is asked repeatedly (quorate.protocol.agent.repairs.refill).
 """
 
 import tempfile

@@ -30,10 +30,10 @@ from quorate_operator.declared.deletion import ambiguous, chosen_id, kept_ids, z
 from quorate_operator.declared.led_cluster import LedClusters
 from quorate_operator.declared.object_status import Seen, refused_zone_status, zone_status
 from quorate_operator.declared.pause import pause_of
-from quorate_operator.declared.recoveries import LedZone, Recoveries
 from quorate_operator.declared.release import Release
-from quorate_operator.declared.schedules import Schedules
-from quorate_operator.declared.validations import Validations, ZoneVerdict
+from quorate_operator.declared.runs.recoveries import LedZone, Recoveries
+from quorate_operator.declared.runs.schedules import Schedules
+from quorate_operator.declared.runs.validations import Validations, ZoneVerdict
 from quorate_operator.declared.watched_cluster import WatchedCluster, known_status
 from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, MandateLost, path_of
 from quorate_operator.kube.secret import cluster_secret

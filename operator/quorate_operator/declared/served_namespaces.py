@@ -15,7 +15,7 @@ from quorate.protocol.status import ClusterStatus
 from quorate.wire.resource import API_VERSION
 from quorate.wire.storage_cluster import StorageCluster
 from quorate_operator.declared.controller import Controller, Kind
-from quorate_operator.declared.validations import ZoneVerdict
+from quorate_operator.declared.runs.validations import ZoneVerdict
 from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, MandateLost, path_of
 from quorate_operator.kube.scope import Scope, place_text
 from quorate_operator.process.defects import report_defect

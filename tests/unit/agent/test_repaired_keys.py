@@ -6,7 +6,7 @@ import pytest
 
 from quorate.facts.keyspace import RESERVED
 from quorate.facts.time import Now
-from quorate.protocol.agent.refill import ASKED_MS_MAX
+from quorate.protocol.agent.repairs.refill import ASKED_MS_MAX
 from quorate.protocol.messages.tools import HandedOver, HandOver, KeyRepaired, RepairKey
 from quorate.protocol.storage import Row
 from quorate_agent.process.tools import answer_tool

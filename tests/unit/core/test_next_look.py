@@ -14,7 +14,7 @@ from quorate.facts.topology import NodeRecord, Voter
 from quorate.protocol.agent import agent_reports
 from quorate.protocol.agent.activation import TROUBLE_AFTER_MS
 from quorate.protocol.agent.next_look import IDLE_LOOK_MS, next_look_ms
-from quorate.protocol.agent.refill import Refills
+from quorate.protocol.agent.repairs.refill import Refills
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.agent.upkeep import AGE_MARK_MS, DIGEST_KEPT_MS, LOG_CHECK_MS
 from quorate.protocol.agent.zones_awake import CLOCK_SET_MS, REST_AFTER_MS

@@ -8,7 +8,7 @@ import pytest
 from quorate.protocol.recovery import Recovery, RecoveryAnswer
 from quorate_loopback.namespace import Namespace
 from quorate_loopback.waiting import until
-from quorate_operator.declared import recoveries
+from quorate_operator.declared.runs import recoveries
 from quorate_operator.mastership.runner import Runner
 
 Json = dict[str, Any]

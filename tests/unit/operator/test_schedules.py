@@ -10,9 +10,9 @@ from quorate.wire.scheduled_data_validation import ScheduledDataValidation
 from quorate_loopback.namespace import Namespace
 from quorate_loopback.waiting import until
 from quorate_operator.declared.controller import Kind
-from quorate_operator.declared.cron import BadSchedule, last_and_next
-from quorate_operator.declared.schedules import Schedules, judge, run_of, too_old
-from quorate_operator.declared.validations import ScheduledRun
+from quorate_operator.declared.runs.cron import BadSchedule, last_and_next
+from quorate_operator.declared.runs.schedules import Schedules, judge, run_of, too_old
+from quorate_operator.declared.runs.validations import ScheduledRun
 
 Json = dict[str, Any]
 ZONE = {"spec": {"zoneRef": {"name": "books"}}}

@@ -14,8 +14,8 @@ from quorate.wire.validation_result import (
 )
 from quorate_loopback.namespace import Namespace
 from quorate_loopback.waiting import until
-from quorate_operator.declared import validations
-from quorate_operator.declared.validations import sentence
+from quorate_operator.declared.runs import validations
+from quorate_operator.declared.runs.validations import sentence
 from quorate_operator.mastership.runner import Runner
 
 Json = dict[str, Any]

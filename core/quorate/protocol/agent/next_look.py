@@ -14,8 +14,8 @@ are not due have nothing to do (tests/quorate_sim/rest_checks.py).
 
 from quorate.facts.time import Now
 from quorate.protocol.agent.activation import ready_due_ms
-from quorate.protocol.agent.refill import Refills
-from quorate.protocol.agent.repair_key import KeyRepairs
+from quorate.protocol.agent.repairs.refill import Refills
+from quorate.protocol.agent.repairs.repair_key import KeyRepairs
 from quorate.protocol.agent.upkeep import Upkeep
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.role_state import Retry, Stage

@@ -13,8 +13,8 @@ from quorate.facts.topology import Holder, NodeRecord
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.agent import activation, committed_rows, transfer, upkeep, voter
 from quorate.protocol.agent.next_look import next_look_ms
-from quorate.protocol.agent.refill import Refills
-from quorate.protocol.agent.repair_key import KeyRepairs
+from quorate.protocol.agent.repairs.refill import Refills
+from quorate.protocol.agent.repairs.repair_key import KeyRepairs
 from quorate.protocol.agent.turn import (
     Turn,
     appends,

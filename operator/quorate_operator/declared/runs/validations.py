@@ -29,7 +29,7 @@ from quorate.wire.validation_result import ValidationResult, ValidationVerdict
 from quorate.wire.zone import ZoneStatus
 from quorate_operator import names
 from quorate_operator.declared.declared_zone import DeclaredZone
-from quorate_operator.declared.recoveries import LedZone
+from quorate_operator.declared.runs.recoveries import LedZone
 from quorate_operator.kube.api import ApiRefused, KubeApi, find, path_of
 from quorate_operator.owned.apply import is_owned
 from quorate_operator.owned.pod_states import trouble

@@ -12,7 +12,7 @@ Source: docs/protocol.md, section 5.
 
 from quorate.facts.keyspace import is_reserved, key_partition
 from quorate.facts.time import Now
-from quorate.protocol.agent.refill import ASKED_MS_MAX
+from quorate.protocol.agent.repairs.refill import ASKED_MS_MAX
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.waiters import Clientless
 from quorate.protocol.copies.zone_copies import ZoneCopies

@@ -23,8 +23,8 @@ from quorate.wire.scheduled_data_validation import (
 from quorate.wire.unknown_fields import without_unknown
 from quorate.wire.validation_result import ValidationVerdict
 from quorate_operator import names
-from quorate_operator.declared.cron import BadSchedule, last_and_next
-from quorate_operator.declared.validations import ScheduledRun, Validations
+from quorate_operator.declared.runs.cron import BadSchedule, last_and_next
+from quorate_operator.declared.runs.validations import ScheduledRun, Validations
 from quorate_operator.kube.api import ApiRefused, KubeApi, path_of
 
 _log = logging.getLogger("quorate.schedules")
