@@ -67,28 +67,30 @@ def _ports(cluster: DevCluster) -> list[int]:
 
 @contextmanager
 def _strays(ports: list[int]) -> Iterator[None]:
-    """Commands, and transactions of keys in several partitions, at agents in turn: some of them
-    must forward it, or wait for a primary."""
+    """Commands, and transactions of keys in several partitions, at each agent whoever is primary:
+    some of them must be forwarded, or wait for a primary, for up to five seconds."""
     over = threading.Event()
 
-    def run() -> None:
-        clients = [Redis(port=port, socket_timeout=1) for port in ports]
+    def run(port: int) -> None:
+        client = Redis(port=port, socket_timeout=8)
         number = 0
         while not over.wait(0.005):
             number += 1
             with contextlib.suppress(RedisError):  # moved, refused, or the agent is dead
-                pipe = clients[number % len(ports)].pipeline(transaction=number % 7 > 0)
+                pipe = client.pipeline(transaction=number % 7 > 0)
                 for name in ("one", "other"):
                     pipe.set(f"{name}-{number}", number)
                 pipe.execute()
 
-    thread = threading.Thread(target=run)
-    thread.start()
+    threads = [threading.Thread(target=run, args=(port,)) for port in ports]
+    for each in threads:
+        each.start()
     try:
         yield
     finally:
         over.set()
-        thread.join()
+        for each in threads:
+            each.join()
 
 
 def _panel(file: str, title: str) -> Json:
@@ -170,8 +172,8 @@ def test_every_panel_has_data_while_agents_die_and_the_overview_names_the_first(
             quorate("dev", "kill", DIES_TOO)  # some partitions have no quorum now
 
             wait_until(lambda: _tile(running, "Without a primary") > 0, "lack of a quorum")
-            wait_until(lambda: _tile(running, "Commands refused") > 0, "refusals")
-            wait_until(lambda: not _empty(running), "data", say=lambda: _empty(running))
+            wait_until(lambda: _tile(running, "Commands refused") > 0, "refusals", 60)
+            wait_until(lambda: not _empty(running), "data", 60, lambda: _empty(running))
             sheet = draw(_answers(running))
     assert sheet.count("class=panel") == sum(len(panels(file)) for file in PAGES)
     if kept := os.environ.get("QUORATE_CONTACT_SHEET"):
