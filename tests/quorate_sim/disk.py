@@ -198,7 +198,8 @@ class SimStorage:
         size = 0
         for at in range(bisect_left(order, (first, 0)), len(order)):
             counter, term = order[at]
-            if counter > last or size >= bytes_max:
+            is_next = not found or counter != found[-1][0]
+            if counter > last or (is_next and size >= bytes_max):
                 break
             update = log[counter, term]
             found.append((counter, term, update))

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from migration_words import Role
 from quorate.protocol import metastore as metastore_module
+from quorate.protocol.copies import copy
 from quorate.protocol.master.decisions import decide
 from quorate.protocol.metastore import SHARD_PARTITIONS
 from quorate.protocol.zone_master import zone_deletion, zone_master
 from quorate.protocol.zone_master.recovery import rebuild_zone, reset, start_empty
 from quorate_sim.agent_process import AgentProcess
+from quorate_sim.changed import changed
 from quorate_sim.cluster import Cluster
 from quorate_sim.coverage import Reached
 from quorate_sim.cuts import Cuts
@@ -421,6 +423,10 @@ def shards_of(partitions: int) -> Iterator[None]:
             setattr(module, "SHARD_PARTITIONS", SHARD_PARTITIONS)  # noqa: B010  mypy knows no such name
 
 
+LOG_READ_BYTES = 1
+"""Copies read the updates of one counter after the other, as with long values."""
+
+
 def replay_command(seed: int) -> str:
     """What to type to see what happened in a seed."""
     return f"PYTHONPATH=core:operator:tests .venv/bin/python -m quorate_sim {seed} --trace"
@@ -429,7 +435,7 @@ def replay_command(seed: int) -> str:
 def run_seed(seed: int, trace: bool = False) -> Cluster:
     """Run one seed to its end; an InvariantError tells what did not hold."""
     swarm = draw(seed)
-    with shards_of(swarm.shard_partitions):
+    with shards_of(swarm.shard_partitions), changed(copy, "LOG_READ_BYTES", LOG_READ_BYTES):
         return _run(Cluster(seed, trace, swarm))
 
 

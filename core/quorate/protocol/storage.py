@@ -105,8 +105,11 @@ class Storage(Protocol):
     def log_read(
         self, partition: int, first: int, last: int, bytes_max: int
     ) -> list[tuple[int, int, bytes]]:
-        """Return (counter, term, update) with first <= counter <= last, ordered by (counter,
-        term)."""
+        """Return (counter, term, update) with first <= counter <= last, ordered by (counter, term).
+
+        It ends early behind the counter with which the updates reach `bytes_max`: all updates of a
+        counter are returned together, so the reader may go on with the next one.
+        """
 
     def log_drop(self, partition: int, counter: int, term: int) -> None:
         """Remove one update that was undone."""

@@ -325,7 +325,8 @@ class MemoryStorage:
         size = 0
         start = log.index(first, 0)
         for at in range(start, end):
-            if size >= bytes_max:
+            is_next = at == start or log.entries[at][0] != log.entries[at - 1][0]
+            if is_next and size >= bytes_max:
                 return log.entries[start:at]
             size += len(log.entries[at][2])
         return log.entries[start:end]

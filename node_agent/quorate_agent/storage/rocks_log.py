@@ -120,13 +120,14 @@ class RocksLog:
             self.cut_to = upto
 
     def read(self, first: int, last: int, bytes_max: int) -> list[tuple[int, int, bytes]]:
-        """Return updates with first <= counter <= last."""
+        """Return updates with first <= counter <= last; see Storage.log_read."""
         overlay = self.overlay
         fresh = sorted(key for key in overlay if first <= key[0] <= last)
         found: list[tuple[int, int, bytes]] = []
         size = 0
         for counter, term, update in self._merged(first, last, fresh):
-            if size >= bytes_max:
+            is_next = not found or counter != found[-1][0]
+            if is_next and size >= bytes_max:
                 break
             found.append((counter, term, update))
             size += len(update)

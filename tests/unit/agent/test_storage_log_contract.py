@@ -32,7 +32,9 @@ def test_updates_are_read_in_order_of_counter_and_term_however_they_came(engine:
     assert storage.log_read(9, 0, 1 << 60, EVERYTHING) == expected
     assert storage.log_read(9, 2, 3, EVERYTHING) == expected[1:4]
     assert storage.log_read(9, 6, 9, EVERYTHING) == []
-    assert storage.log_read(9, 1, 9, 4) == expected[:2]
+    assert storage.log_read(9, 1, 9, 3) == expected[:1]
+    assert storage.log_read(9, 1, 9, 4) == expected[:3], "updates of one counter are not divided"
+    assert storage.log_read(9, 1, 9, 0) == []
     assert storage.log_read(7, 0, 9, EVERYTHING) == []
 
 
