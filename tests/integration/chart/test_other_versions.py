@@ -49,4 +49,5 @@ def test_every_field_of_the_chart_is_known_to(version: str) -> None:
             namespace = f"values-{values.stem}"
             plane.kubectl("create", "namespace", namespace)
             options = ("--values", str(values), f"--kube-version={version}")
+            options += ("--set", f"monitoring.dashboards.namespace={namespace}")  # one that exists
             assert_taken(plane, render(helm_path("helm3"), *options, namespace=namespace))

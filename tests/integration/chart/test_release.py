@@ -189,5 +189,6 @@ def test_the_api_server_takes_what_the_chart_declares(
 ) -> None:
     """Every field of every object is known to it, with the kinds among them."""
     options = ("--values", str(VALUES / f"{values}.yaml"))
+    options += ("--set", f"monitoring.dashboards.namespace={namespace}")  # one that exists
 
     assert_taken(control_plane, render(helm_path("helm3"), *options, namespace=namespace))
