@@ -50,7 +50,7 @@ class DryRun(msgspec.Struct, frozen=True):
 
 
 class Executed(msgspec.Struct, frozen=True):
-    """What became of each key of a plan."""
+    """The outcome of each key of a plan of a plan."""
 
     zone: str
     keys: tuple[KeyDone, ...]

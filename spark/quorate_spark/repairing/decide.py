@@ -42,7 +42,7 @@ class Action(enum.StrEnum):
 
 
 class Decision(NamedTuple):
-    """What becomes of a key, and why.
+    """The decision about one key, with its reason.
 
     `row`: a copy's row that is written again, None unless `action` is WRITE.  `right`: the nodes
     whose copies have what was decided already, by name.

@@ -39,7 +39,7 @@ Answer = TypeVar("Answer")
 
 
 class Done(enum.StrEnum):
-    """What became of a planned key."""
+    """The outcome of a planned key."""
 
     REPAIRED = "repaired"
     CHANGED = "changed"

@@ -34,7 +34,8 @@ def print_plan(
 ) -> None:
     """Print the first keys of a plan, how many there are, and how it is executed."""
     if not keys:
-        console.print("No key is confirmed to differ: there is nothing to repair, and no plan.")
+        and_so = "so there is no plan" if incomplete else "there is nothing to repair"
+        console.print(f"No key is confirmed to differ: {and_so}.")
     else:
         first = keys[0]
         console.print(_plan_table(keys))

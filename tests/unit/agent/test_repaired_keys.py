@@ -64,13 +64,23 @@ def test_a_row_is_written_once_and_done_when_a_quorum_has_it(
     assert agent.replicas.copies[1].lwm == counter + 1
 
 
-def test_a_removed_key_is_done_also_when_its_tombstone_is_purged(agent: Agent) -> None:
+def test_a_removal_is_written_also_when_the_primary_has_no_row_any_more(agent: Agent) -> None:
+    """Another copy may have one, and only a tombstone takes it away."""
     seen = version_of(agent)
     repair(agent, None, seen)
     agent.turn()
     agent.replicas.copies[1].space.drop(KEY)
+    counter = agent.replicas.copies[1].lwm
 
-    assert repair(agent, None, seen) == KeyRepaired(done=True)
+    assert repair(agent, None, seen).waits_for == "a quorum of the copies"
+    agent.turn()
+    assert repair(agent, None, seen).done
+    assert agent.replicas.copies[1].lwm == counter + 1
+
+    other = key_in(1, b"other")
+    assert not repair(agent, None, (0, 0), other).done
+    agent.turn()
+    assert repair(agent, None, (0, 0), other).done
 
 
 def test_a_key_that_was_written_since_is_left_alone(agent: Agent) -> None:

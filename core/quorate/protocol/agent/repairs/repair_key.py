@@ -29,7 +29,7 @@ class KeyRepairs:
 
     @property
     def to_hand_over(self) -> tuple[int, ...]:
-        """The partitions that should have other primaries while somebody asks for it."""
+        """The partitions for which a tool asks for another primary."""
         return tuple(sorted(self._asked_ms))
 
     def repair(self, ask: RepairKey, now: Now) -> KeyRepaired:
@@ -50,7 +50,7 @@ class KeyRepairs:
         if ask.value is not None and zone.why_full:
             return KeyRepaired(problem=f"no room on agent {zone.me.node}: {zone.why_full}")
         role.write(((key, ask.value, ask.expires_at),))
-        role.wait(Clientless((key,)))  # nobody is shown the row before a quorum has it
+        role.wait(Clientless((key,)))  # clients see the row once a quorum has it
         zone.commands_wrote(role)
         return _progress(role, role.copy.get(key))
 
@@ -67,7 +67,7 @@ class KeyRepairs:
         return HandedOver(done=not is_primary)
 
     def tick(self, now: Now) -> None:
-        """Forget what nobody asks for any more; cheap when there is nothing."""
+        """Drop requests older than ASKED_MS_MAX; cheap when there are none."""
         for partition, asked_ms in list(self._asked_ms.items()):
             if now.boot_ms - asked_ms >= ASKED_MS_MAX:
                 del self._asked_ms[partition]
@@ -75,6 +75,8 @@ class KeyRepairs:
 
 def _is_expected(ask: RepairKey, role: Primary, row: Row | None) -> bool:
     """Return whether nothing has written the key since the person saw its row, or saw none."""
+    if row is None and ask.value is None:
+        return True  # a backup may have it still; no client's write is overwritten
     if ask.term:
         return row is not None and (row.counter, row.term) == (ask.counter, ask.term)
     return row is None and not role.copy.written_since(ask.key, ask.counter)
