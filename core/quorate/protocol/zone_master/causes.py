@@ -22,6 +22,7 @@ class Cause(enum.Enum):
     ONE_SET = "both sets of voters were merged"
     LEFT = "{} left"
     LEFT_NO_QUORUM = "{} left, no quorum"
+    NOT_COUNTED = "{} restarted before the primary counted it as an owner"
     OWNS_AGAIN = "{} is an owner again"
     REBUILT = "rebuilt from the agents' data"
     RESET = "{} left and the majority was lost: {} alone votes"

@@ -226,9 +226,12 @@ def decide(
         return _decide_stuck(part, nodes, settings, now_ms, left)
     if row.sets and part.has_served:
         return RowDecision(ownership.with_one_set(row), Why(Cause.ONE_SET))
-    left |= _restarted(part, nodes)
     if left:
         return RowDecision(ownership.without_owners(row, left), _left(left))
+    restarted = _restarted(part, nodes)
+    if restarted:
+        after = ownership.without_owners(row, restarted)
+        return RowDecision(after, _left(restarted, Cause.NOT_COUNTED))
     for ready in part.ready:
         node = ready.node
         if node not in row.replicas and node in row.voter_nodes and nodes.holder(node) == ready:
@@ -244,7 +247,9 @@ def _restarted(part: PartitionState, nodes: Nodes) -> frozenset[str]:
     return frozenset(
         each.node
         for each in part.uncounted
-        if each.incarnation and nodes.holder(each.node) not in (each, None)
+        if each.incarnation
+        and each.node != part.row.replicas[0]
+        and nodes.holder(each.node) not in (each, None)
     )
 
 
