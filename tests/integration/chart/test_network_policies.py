@@ -219,6 +219,10 @@ def _enter_a_pod(released: Released, run: Run, watched: SeenConnections) -> set[
 
     The process plays one that was started in the pod of the first agent.  Its connection is seen
     while it waits for the next line."""
+    released.wait(
+        "a primary on every agent",
+        lambda: all(each["primaries"] for each in released.road.status("stc", "shop")["members"]),
+    )
     keys = {key_partition(f"key-{number}".encode(), 16): number for number in KEYS}
     name = "shop-agent-1-0"
     entered = subprocess.Popen(

@@ -382,6 +382,8 @@ def test_short_names_category_and_columns_work(kubectl: Kubectl, namespace: str)
         ),
         "stc": "NAME AGENTS READY MASTER AGE",
         "zrec": "NAME ZONE ACTION DRY RUN PHASE AGE",
+        "dv": "NAME ZONE LEVEL PHASE VERDICT FINISHED AGE",
+        "sdv": "NAME ZONE SCHEDULE TIME ZONE SUSPEND LAST AGE",
         "pt": "NAME ZONE SHARD AGE",
         "sn": "NAME CLUSTER NODE HOST PORT INCARNATION LEFT DRAINING AGE",
     }.items():
@@ -389,7 +391,7 @@ def test_short_names_category_and_columns_work(kubectl: Kubectl, namespace: str)
         assert lines[0].split() == header.split()
         assert len(lines) == 2
     everything = kubectl("get", "quorate", here, "--output=name").stdout.split()
-    assert len(everything) == 5
+    assert len(everything) == 7
 
 
 def test_the_defaults_of_a_recovery_change_nothing(kubectl: Kubectl, namespace: str) -> None:
