@@ -17,7 +17,7 @@ STARTING_DEADLINE_MAX_S = 30 * 24 * 3600
 
 
 class ConcurrencyPolicy(enum.StrEnum):
-    """What becomes of a run that is due while an earlier one of the schedule is not finished."""
+    """The policy for a run that is due while an earlier one of the schedule is not finished."""
 
     ALLOW = "Allow"
     FORBID = "Forbid"
@@ -69,7 +69,7 @@ class ScheduledDataValidationStatus(Part):
     active: list[Text] = Field(default_factory=list)
     """DataValidations that are not finished."""
     message: Text = ""
-    """What became of the last time in the schedule."""
+    """The outcome of the last due time."""
     conditions: Conditions = Field(default_factory=list)
     """Accepted: whether the schedule can be read."""
 

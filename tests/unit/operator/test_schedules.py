@@ -63,7 +63,10 @@ def test_a_time_that_clocks_show_twice_is_taken_once() -> None:
     """On 25 October Berlin's clocks show 02:30 at 00:30 and at 01:30 UTC."""
     now, seen = at("2026-10-24T22:00:00"), set()
     while now < at("2026-10-25T06:00:00"):
-        seen.add(last_and_next("30 2 * * *", "Europe/Berlin", now)[0])
+        last, following = last_and_next("30 2 * * *", "Europe/Berlin", now)
+        seen.add(last)
+        assert following is not None
+        assert following > now
         now += timedelta(minutes=10)
 
     assert (
@@ -210,7 +213,13 @@ async def test_the_controller_runs_what_a_schedule_creates_and_removes_old_runs(
     declared.zone("books")
     await declared.until_available("books")
     spec = {"schedule": "* * * * *", "template": ZONE, "successfulRunsHistoryLimit": 1}
-    for number in (1, 2):
+    owner = {
+        "kind": "ScheduledDataValidation",
+        "name": "nightly",
+        "uid": "uid-of-nightly",
+        "controller": True,
+    }
+    for number, owners in ((1, [owner]), (2, [owner]), (0, [])):  # run-0 is a person's copy
         finished = {
             "phase": "Finished",
             "verdict": "Agree",
@@ -218,7 +227,8 @@ async def test_the_controller_runs_what_a_schedule_creates_and_removes_old_runs(
         }
         labels = {"quorate.io/schedule": "nightly"}
         body = put(declared, "DataValidation", f"run-{number}", ZONE["spec"], status=finished)
-        declared.show({**body, "metadata": {**body["metadata"], "labels": labels}})
+        more = {"labels": labels, "ownerReferences": owners}
+        declared.show({**body, "metadata": {**body["metadata"], **more}})
     declared.show(put(declared, "ScheduledDataValidation", "nightly", spec))
 
     await until(lambda: status(declared).get("lastRun") is not None, "a run")
@@ -227,4 +237,5 @@ async def test_the_controller_runs_what_a_schedule_creates_and_removes_old_runs(
     await until(
         lambda: declared.path("DataValidation", "run-1") not in declared.api.objects, "removal"
     )
-    assert declared.path("DataValidation", "run-2") in declared.api.objects
+    for kept in ("run-0", "run-2"):
+        assert declared.path("DataValidation", kept) in declared.api.objects

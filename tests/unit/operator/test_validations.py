@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from quorate.protocol.messages.events import Event
+from quorate.wire.data_validation import ValidationLevel
 from quorate.wire.validation_result import (
     Outvoted,
     ValidationResult,
@@ -14,8 +15,10 @@ from quorate.wire.validation_result import (
 )
 from quorate_loopback.namespace import Namespace
 from quorate_loopback.waiting import until
+from quorate_operator.declared.controller import Kind
 from quorate_operator.declared.runs import validations
-from quorate_operator.declared.runs.validations import sentence
+from quorate_operator.declared.runs.validations import ZoneVerdict, sentence
+from quorate_operator.kube.api import ApiRefused
 from quorate_operator.mastership.runner import Runner
 
 Json = dict[str, Any]
@@ -197,6 +200,49 @@ async def test_the_zone_has_the_latest_result_and_keeps_it(led: Namespace) -> No
     await until(lambda: led.controller._zones["books"].told is not None, "told")
 
     assert await until_condition(led, "True") == condition
+
+
+@pytest.mark.parametrize(
+    ("verdict", "level", "counts"),
+    [
+        (ValidationVerdict.COULD_NOT_TELL, ValidationLevel.ROWS, False),
+        (ValidationVerdict.AGREE, ValidationLevel.COUNTERS, False),
+        (ValidationVerdict.AGREE, ValidationLevel.DIGEST, True),
+        (ValidationVerdict.AGREE, ValidationLevel.ROWS, True),
+        (ValidationVerdict.DIFFER, ValidationLevel.COUNTERS, True),
+    ],
+)
+def test_a_proven_difference_counts_until_copies_are_found_equal(
+    verdict: ValidationVerdict, level: ValidationLevel, counts: bool
+) -> None:
+    differ = ZoneVerdict("1", "a", ValidationVerdict.DIFFER, "", {}, ValidationLevel.DIGEST)
+    assert ZoneVerdict("2", "b", verdict, "", {}, level).replaces(differ) is counts
+    assert ZoneVerdict("2", "b", verdict, "", {}, level).replaces(None)
+
+
+async def test_a_difference_outlives_the_object_that_has_proven_it(led: Namespace) -> None:
+    await finished(led, "first", DIFFER)
+    before = await until_condition(led, "False")
+    led.controller.run_gone(Kind.VALIDATION, "first")
+    await finished(led, "second", UNPROVEN)
+    led.zone("books", {"a": "b"})
+    await until(lambda: led.controller._zones["books"].told is not None, "told")
+
+    assert await until_condition(led, "False") == before
+
+
+async def test_a_job_that_can_never_be_made_ends_the_validation(
+    led: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def create(path: str, body: Json) -> Json:
+        raise ApiRefused(422, "Invalid", "resources.limits.memory: tea")
+
+    monkeypatch.setattr(led.api, "create", create)
+    declare(led, "first")
+
+    refused = await until_phase(led, "first", "Refused")
+    assert "its Job is refused" in refused["message"]
+    assert "create another DataValidation" in refused["message"]
 
 
 async def test_an_earlier_zone_of_this_name_has_no_say(led: Namespace) -> None:

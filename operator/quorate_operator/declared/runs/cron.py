@@ -28,7 +28,9 @@ def last_and_next(
         ) from error
     local = now.astimezone(zone)
     try:
-        following = next(CronSim(schedule, local), None)
+        # Local times may go back: where clocks are set back, the next one may be a past one.
+        after = (each for each in CronSim(schedule, local) if each.astimezone(UTC) > now)
+        following = next(after, None)
         # Times before the next minute: that of `now` is among them.
         before = CronSim(schedule, local + timedelta(minutes=1), reverse=True)
         last = next((each for each in before if each.astimezone(UTC) <= now), None)

@@ -31,12 +31,13 @@ _log = logging.getLogger("quorate.schedules")
 
 LOOK_S = 30.0
 """Seconds between looks at a schedule, at the longest: its runs may have finished meanwhile."""
+LOOK_S_MIN = 1.0
 
 Body = Mapping[str, Any]
 
 
 class Due(NamedTuple):
-    """What becomes of a time of the schedule."""
+    """The decision about one due time."""
 
     creates: bool
     replaces: bool
@@ -86,8 +87,9 @@ class Schedules:
         except (WireError, BadSchedule) as error:
             await self._tell(body, status.model_copy(update=_accepted(body, status, str(error))))
             return None
-        runs = self._validations.runs(name)
+        runs = self._validations.runs(body["metadata"]["uid"])
         active = [each.name for each in runs if not each.verdict]
+        active += await self._unseen(status, [each.name for each in runs])
         update: dict[str, Any] = _accepted(body, status, "")
         since = _time_of(status.last_schedule_time or str(body["metadata"]["creationTimestamp"]))
         if due is not None and due > since:
@@ -107,7 +109,15 @@ class Schedules:
         for old in too_old(schedule, runs):
             await self._delete(old)
         wait_s = (following - now).total_seconds() if following is not None else LOOK_S
-        return min(max(wait_s, 0.0) + 0.01, LOOK_S)
+        return min(max(wait_s + 0.01, LOOK_S_MIN), LOOK_S)
+
+    async def _unseen(self, status: ScheduledDataValidationStatus, seen: list[str]) -> list[str]:
+        """Return runs that another operator left unfinished and that this one was not told yet."""
+        unseen = {*status.active} - {*seen}
+        if not unseen:
+            return []
+        there = self._api.list(path_of(self._namespace, DataValidation.plural))
+        return sorted([each["metadata"]["name"] async for each in there if _is_one(each, unseen)])
 
     async def _create(self, schedule: ScheduledDataValidation, due: datetime) -> str:
         """Create the run of this time; return its name."""
@@ -208,6 +218,10 @@ def _accepted(body: Body, status: ScheduledDataValidationStatus, problem: str) -
         observed_generation=body["metadata"].get("generation"),
     )
     return {"conditions": [made]}
+
+
+def _is_one(body: Body, names_of_runs: set[str]) -> bool:
+    return body["metadata"]["name"] in names_of_runs
 
 
 def _declared(body: Body) -> object:

@@ -10,6 +10,7 @@ ends, so there is no percentage.
 
 import logging
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import pydantic
@@ -24,6 +25,7 @@ from quorate.wire.data_validation import (
     ValidationPhase,
 )
 from quorate.wire.resource import Condition
+from quorate.wire.scheduled_data_validation import ScheduledDataValidation
 from quorate.wire.unknown_fields import without_unknown
 from quorate.wire.validation_result import ValidationResult, ValidationVerdict
 from quorate.wire.zone import ZoneStatus
@@ -41,6 +43,8 @@ _log = logging.getLogger("quorate.validations")
 
 FOLLOW_S = 2.0
 """Seconds between looks at a Job, and at a zone that is not led yet."""
+REFUSED_S = 30.0
+"""Seconds before a Job that was refused is tried again."""
 NO_IMAGE = (
     "this operator was given no image for validations: set validation.image.repository of the"
     " chart, or start it with --validation-image"
@@ -61,8 +65,19 @@ _AGREES = {
 }
 
 
+_DEPTH = {each: at for at, each in enumerate(ValidationLevel)}
+
+
+class JobRefused(Exception):
+    """The API server refuses a Job; `is_final`: it would refuse it again."""
+
+    def __init__(self, message: str, is_final: bool) -> None:
+        super().__init__(message)
+        self.is_final = is_final
+
+
 class ZoneVerdict(NamedTuple):
-    """The result of the latest DataValidation of a zone that has finished."""
+    """The result of a DataValidation that has finished."""
 
     ended: str
     """RFC 3339; results are ordered by this."""
@@ -70,6 +85,18 @@ class ZoneVerdict(NamedTuple):
     verdict: ValidationVerdict
     message: str
     classes: Mapping[str, int]
+    level: ValidationLevel = ValidationLevel.ROWS
+
+    def replaces(self, earlier: "ZoneVerdict | None") -> bool:
+        """Return whether this one counts instead of an earlier one.
+
+        A proven difference counts until copies are found equal, at that level or a deeper one.
+        """
+        if earlier is None or earlier.verdict is not ValidationVerdict.DIFFER:
+            return True
+        is_deep = _DEPTH[self.level] >= _DEPTH[earlier.level]
+        agrees = self.verdict is ValidationVerdict.AGREE and is_deep
+        return agrees or self.verdict is ValidationVerdict.DIFFER
 
 
 class ScheduledRun(NamedTuple):
@@ -79,6 +106,7 @@ class ScheduledRun(NamedTuple):
     """RFC 3339."""
     name: str
     schedule: str
+    """Uid of the ScheduledDataValidation."""
     verdict: str
     """Empty until it is finished; Refused if it was not run."""
 
@@ -131,36 +159,44 @@ class Validations:
         return True
 
     def gone(self, name: str) -> None:
-        """Forget an object that was deleted; its Job goes with it."""
+        """Forget an object that was deleted; its Job goes with it.
+
+        Not that it has proven a difference.
+        """
         self._bodies.pop(name, None)
         self._runs.pop(name, None)
-        zone, _ = self._verdicts.pop(name, ("", None))
-        if zone:
+        zone, told = self._verdicts.get(name, ("", None))
+        if told is not None and told.verdict is not ValidationVerdict.DIFFER:
+            del self._verdicts[name]
             self._on_result(zone)
 
     def verdict(self, zone: DeclaredZone) -> ZoneVerdict | None:
-        """Return the latest result for a Zone; those of an earlier one of its name do not count."""
-        found = (told for of, told in self._verdicts.values() if of == zone.name)
-        latest = max(found, key=lambda each: each.ended, default=None)
-        return latest if latest is not None and latest.ended >= zone.since else None
+        """Return the result that counts for a Zone; an earlier one of its name has others."""
+        found = [told for of, told in self._verdicts.values() if of == zone.name]
+        counts: ZoneVerdict | None = None
+        for told in sorted(found, key=lambda each: each.ended):
+            if told.ended >= zone.since and told.replaces(counts):
+                counts = told
+        return counts
 
     def completed(self, zone: DeclaredZone, status: ZoneStatus) -> ZoneStatus:
         """Return a Zone's status with the condition CopiesAgree."""
         return with_copies_agree(status, zone.known_status, self.verdict(zone))
 
     def runs(self, schedule: str) -> list[ScheduledRun]:
-        """Return the runs that are there of a ScheduledDataValidation, the oldest first."""
+        """Return the runs that are there of the ScheduledDataValidation with this uid, the oldest
+        first."""
         return sorted(each for each in self._runs.values() if each.schedule == schedule)
 
     def _note_run(self, body: Body, status: DataValidationStatus) -> None:
         metadata = body["metadata"]
-        schedule = (metadata.get("labels") or {}).get(names.LABEL_SCHEDULE)
-        if not schedule:
+        owner = next((each for each in metadata.get("ownerReferences") or () if _made(each)), None)
+        if owner is None:
             return
         verdict = status.verdict or ("" if status.phase is not _PHASE.REFUSED else status.phase)
         created = str(metadata.get("creationTimestamp") or "")
         self._runs[metadata["name"]] = ScheduledRun(
-            created, metadata["name"], schedule, str(verdict)
+            created, metadata["name"], owner["uid"], str(verdict)
         )
 
     async def reconcile(self, name: str) -> float | None:
@@ -181,7 +217,12 @@ class Validations:
             return None
         led = self._find(validation.spec.zone_ref.name) if self._image else NO_IMAGE
         if isinstance(led, LedZone):
-            led = await self._begin(validation, led)
+            try:
+                led = await self._begin(validation, led)
+            except JobRefused as refused:
+                phase = _PHASE.REFUSED if refused.is_final else _PHASE.WAITING
+                await self._tell(body, DataValidationStatus(phase=phase, message=str(refused)))
+                return None if refused.is_final else REFUSED_S
         if led:
             await self._tell(body, DataValidationStatus(phase=_PHASE.WAITING, message=led))
             return FOLLOW_S
@@ -209,7 +250,9 @@ class Validations:
                 return await self._whose(validation)
             if refused.is_passing:
                 raise
-            return f"its Job is refused: {refused}"
+            is_final = refused.status in (400, 422)
+            way = ": create another DataValidation" if is_final else ""
+            raise JobRefused(f"its Job is refused: {refused}{way}", is_final) from refused
         return ""
 
     async def _whose(self, validation: DataValidation) -> str:
@@ -261,10 +304,16 @@ class Validations:
 
     def _note(self, name: str, body: Body, status: DataValidationStatus) -> None:
         """Keep the result of a finished object."""
-        if status.verdict is None:
+        if status.verdict is None or not _is_time(status.completion_time):
             return
+        level = (body.get("spec") or {}).get("level")
         told = ZoneVerdict(
-            status.completion_time, name, status.verdict, status.message, status.classes
+            status.completion_time,
+            name,
+            status.verdict,
+            status.message,
+            status.classes,
+            next((each for each in ValidationLevel if each == level), ValidationLevel.ROWS),
         )
         if self._verdicts.get(name) != (_zone_of(body), told):
             self._verdicts[name] = _zone_of(body), told
@@ -346,7 +395,10 @@ def sentence(result: ValidationResult, has_keys: bool = True) -> str:
     counts = ", ".join(f"{kind} {count}" for kind, count in sorted(result.classes.items()))
     said = f"copies differ ({counts})"
     if not result.outvoted:
-        return f"{said}: the log of its Job names them"
+        return (
+            f"{said}: the log of its Job names them; no majority contradicts a copy, so have a"
+            " client write the keys again"
+        )
     first = result.outvoted[0]
     more = f" and {len(result.outvoted) - 1} more" if len(result.outvoted) > 1 else ""
     return (
@@ -365,7 +417,10 @@ def with_copies_agree(
     kind = names.CONDITION_COPIES_AGREE
     known = next((each for each in before.conditions if each.type == kind), None)
     made = known
-    if verdict is not None:
+    is_older = (
+        known is not None and verdict is not None and verdict.ended < known.last_transition_time
+    )
+    if verdict is not None and not is_older:
         is_so = _AGREES[verdict.verdict]
         is_same = known is not None and known.status == is_so
         made = Condition(
@@ -395,6 +450,19 @@ def _waiting(pods: list[Body]) -> str:
 def _has_ended(pod: Body) -> bool:
     """Return whether all containers of the pod have ended for good."""
     return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def _made(owner: Body) -> bool:
+    """Return whether this owner is the schedule that created the object."""
+    is_schedule = owner.get("kind") == ScheduledDataValidation.kind_name()
+    return is_schedule and bool(owner.get("controller"))
+
+
+def _is_time(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
 
 
 def _zone_of(body: Body) -> str:
