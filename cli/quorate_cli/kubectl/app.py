@@ -320,6 +320,9 @@ def list_aside(
         return
     of = found[0]
     names = [each.metadata.name for each in found if each.spec.cluster_ref == of.spec.cluster_ref]
+    others = [each.metadata.name for each in found if each.metadata.name not in names]
+    if others:
+        typer.echo(f"in other clusters; name one of these for it: {', '.join(others)}", err=True)
     _run_aside(api, place, of, ["list", *names, *(["--json"] if as_json else [])])
 
 
