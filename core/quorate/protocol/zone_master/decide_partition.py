@@ -144,11 +144,11 @@ WAITING_TIMES = 24
 """How many times longer an activation may take that perhaps waits for copies that are away."""
 
 
-def read_part(row: PartitionRow, now_ms: int) -> PartitionState:
-    """Return the part of a row that was read from the metastore."""
+def read_part(row: PartitionRow, now_ms: int, *, unheard: bool = True) -> PartitionState:
+    """Return the part of a row that another process wrote; `unheard`: see PartitionState."""
     resolved = row.active is None
     owners = tuple(Holder(v.node, v.store, 0) for v in row.voters if v.node in row.owners)
-    return PartitionState(row, now_ms, resolved=resolved, unheard=True, uncounted=owners)
+    return PartitionState(row, now_ms, resolved=resolved, unheard=unheard, uncounted=owners)
 
 
 def adopt_row(part: PartitionState, row: PartitionRow, now_ms: int) -> PartitionState:

@@ -484,9 +484,7 @@ class ZoneMaster(Zone):
             elif ours:
                 self.parts[row.partition] = adopt_row(part, row, now.boot_ms)
             else:
-                self.parts[row.partition] = PartitionState(
-                    row, now.boot_ms, resolved=row.active is None
-                )
+                self.parts[row.partition] = read_part(row, now.boot_ms, unheard=False)
                 self.decided.pop(row.partition, None)  # it was decided from a row that is gone
             why = decided[1] if decided is not None and ours else None
             self._events.row_changed(before, row, why)
