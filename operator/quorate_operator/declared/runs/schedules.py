@@ -117,7 +117,7 @@ class Schedules:
         if not unseen:
             return []
         there = self._api.list(path_of(self._namespace, DataValidation.plural))
-        return sorted([each["metadata"]["name"] async for each in there if _is_one(each, unseen)])
+        return sorted(unseen & {each["metadata"]["name"] async for each in there})
 
     async def _create(self, schedule: ScheduledDataValidation, due: datetime) -> str:
         """Create the run of this time; return its name."""
@@ -218,10 +218,6 @@ def _accepted(body: Body, status: ScheduledDataValidationStatus, problem: str) -
         observed_generation=body["metadata"].get("generation"),
     )
     return {"conditions": [made]}
-
-
-def _is_one(body: Body, names_of_runs: set[str]) -> bool:
-    return body["metadata"]["name"] in names_of_runs
 
 
 def _declared(body: Body) -> object:
