@@ -72,7 +72,9 @@ def damaged(name_of: Callable[[Scenario], str]) -> tuple[Scenario, str, Row]:
 
     agent.run(change)
     story.run(50)
-    assert copy.get(KEY).value == BAD  # type: ignore[union-attr]
+    now = copy.get(KEY)
+    assert now is not None
+    assert now.value == BAD
     return story, name, row
 
 

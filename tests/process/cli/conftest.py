@@ -4,12 +4,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
+from redis import RedisCluster
 
 from quorate_cli.demo.keeper import end_all
 from quorate_cli.dev.dev_cluster import DevCluster
+from quorate_cli.objects import resources
 from quorate_cli.processes.cluster_folder import ClusterFolder
 
 PATH = os.pathsep.join(path for path in sys.path if path)
@@ -52,3 +55,24 @@ def quorate(folder: Path, quorate_environment: dict[str, str]) -> Quorate:
 def cluster(folder: Path) -> DevCluster:
     """The same cluster for what a test asks itself."""
     return DevCluster(ClusterFolder(folder), print)
+
+
+@pytest.fixture
+def damageable(
+    quorate: Quorate, cluster: DevCluster, tmp_path: Path
+) -> Callable[[str, int], AbstractContextManager[RedisCluster]]:
+    """Starts a cluster that obeys `debug damage`, with one zone and so many keys; its client."""
+
+    @contextmanager
+    def start(zone: str, keys: int) -> Iterator[RedisCluster]:
+        (tmp_path / "zone.yaml").write_text(zone)
+        quorate("dev", "up", "--debug-commands")
+        quorate("apply", "-f", str(tmp_path / "zone.yaml"), "--wait", "60")
+        (found,) = resources.fetch_all(cluster.api(), resources.ZONE)
+        host, _, port = resources.zone(found).status.endpoints[0].rpartition(":")
+        with RedisCluster(host=host, port=int(port), decode_responses=True) as client:
+            for number in range(keys):
+                client.set(f"key-{number}", f"value-{number}")
+            yield client
+
+    return start

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,6 @@ from redis import RedisCluster
 
 from quorate.facts.keyspace import key_partition
 from quorate_cli.dev.dev_cluster import DevCluster
-from quorate_cli.objects import resources
 from quorate_cli.objects.cluster_state import fetch_state
 from quorate_cli.processes.cluster_folder import ClusterFolder
 from quorate_cluster.meanwhile import meanwhile
@@ -26,6 +26,7 @@ spec: {{clusterRef: {{name: main}}, partitions: {PARTITIONS}, replicas: 3}}
 """
 
 Quorate = Callable[..., str]
+Damageable = Callable[[str, int], AbstractContextManager[RedisCluster]]
 
 
 @pytest.fixture
@@ -35,16 +36,9 @@ def quorate_environment(folder: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def client(quorate: Quorate, folder: Path, tmp_path: Path) -> Iterator[RedisCluster]:
-    """A client of a cluster that obeys `debug damage`, with a zone that has some keys."""
-    (tmp_path / "zone.yaml").write_text(ZONE)
-    quorate("dev", "up", "--debug-commands")
-    quorate("apply", "-f", str(tmp_path / "zone.yaml"), "--wait", "60")
-    (found,) = resources.fetch_all(DevCluster(ClusterFolder(folder), print).api(), resources.ZONE)
-    host, _, port = resources.zone(found).status.endpoints[0].rpartition(":")
-    with RedisCluster(host=host, port=int(port), decode_responses=True) as client:
-        for number in range(500):
-            client.set(f"key-{number}", f"value-{number}")
+def client(damageable: Damageable) -> Iterator[RedisCluster]:
+    """A client of zone `library`."""
+    with damageable(ZONE, 500) as client:
         client.set(KEY, "right")
         yield client
 

@@ -2,14 +2,12 @@
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 from redis import RedisCluster
 
-from quorate_cli.dev.dev_cluster import DevCluster
-from quorate_cli.objects import resources
-from quorate_cli.processes.cluster_folder import ClusterFolder
 from quorate_spark.repairing.plan import read_plan
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
@@ -23,6 +21,7 @@ spec: {clusterRef: {name: main}, partitions: 4, replicas: 3}
 AGENTS = ("agent-1", "agent-2", "agent-3")
 
 Quorate = Callable[..., str]
+Damageable = Callable[[str, int], AbstractContextManager[RedisCluster]]
 
 
 @pytest.fixture
@@ -32,16 +31,9 @@ def quorate_environment(folder: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def client(quorate: Quorate, folder: Path, tmp_path: Path) -> Iterator[RedisCluster]:
-    """A client of a cluster that obeys `debug damage`, with a zone that has some keys."""
-    (tmp_path / "zone.yaml").write_text(ZONE)
-    quorate("dev", "up", "--debug-commands")
-    quorate("apply", "-f", str(tmp_path / "zone.yaml"), "--wait", "60")
-    (found,) = resources.fetch_all(DevCluster(ClusterFolder(folder), print).api(), resources.ZONE)
-    host, _, port = resources.zone(found).status.endpoints[0].rpartition(":")
-    with RedisCluster(host=host, port=int(port), decode_responses=True) as client:
-        for number in range(100):
-            client.set(f"key-{number}", f"value-{number}")
+def client(damageable: Damageable) -> Iterator[RedisCluster]:
+    """A client of zone `library`."""
+    with damageable(ZONE, 100) as client:
         yield client
 
 

@@ -24,6 +24,7 @@ from quorate_images.build import TARGETS
 from quorate_images.container import Container
 from quorate_images.storage import Image
 from quorate_link.secret import make_secret
+from quorate_operator.owned.validation_job import SECRET, WORK
 from quorate_spark_fixtures.scripted_zone import ScriptedZone, listening
 
 pytestmark = [pytest.mark.process, pytest.mark.needs("images"), pytest.mark.timeout(600)]
@@ -191,27 +192,27 @@ def test_the_image_of_validations_compares_rows_by_spark(images: dict[str, Image
     kept = KeptFolder("quorate-containers-")
     try:
         with listening(scripted) as zone:
-            folders = {name: kept.path / name for name in ("secret", "work")}
+            folders = {SECRET: kept.path / "secret", WORK: kept.path / "work"}
             for folder in folders.values():
                 folder.mkdir(mode=0o700)
-            secret = folders["secret"] / "c.json"
+            secret = folders[SECRET] / "c.json"
             shutil.copy(zone.secret_file, secret)
             for path in (*folders.values(), secret):
                 os.chown(path, user, user)
-            arguments = ["validate", "z", "--cluster=c", "--secret-file=/secret/c.json"]
+            arguments = ["validate", "z", "--cluster=c", f"--secret-file={SECRET}/c.json"]
             arguments += [f"--agents={','.join(zone.copies.agents)}", "--level=rows"]
-            arguments += ["--work-dir=/work", "--termination-message=/work/message", "--json"]
+            arguments += [f"--work-dir={WORK}", f"--termination-message={WORK}/message", "--json"]
             validation = Container(
                 "validation",
                 kept.path,
                 images["spark"],
                 arguments,
                 user=user,
-                volumes={f"/{name}": folder for name, folder in folders.items()},
+                volumes=folders,
             )
             validation.start()
             wait_until(lambda: not validation.is_alive(), "its end", 300, validation.log_tail)
-        result = decode_result((folders["work"] / "message").read_text())
+        result = decode_result((folders[WORK] / "message").read_text())
         assert validation.exit_status == 1, validation.log_tail()
     finally:
         kept.close()
