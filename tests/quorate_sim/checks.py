@@ -25,7 +25,7 @@ from quorate_sim.disk import SimStorage
 from quorate_sim.linearizability import Call
 from quorate_sim.node_filters import fits
 from quorate_sim.placement_checks import placement_problems
-from quorate_sim.reset_checks import ResetChecks
+from quorate_sim.reset_checks import ResetChecks, is_left
 from quorate_sim.timer_checks import TimerChecks, data_node_problems
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class Checks:
         if not before or before == oldest or interval or not copy.adopted:
             return
         row = self.cluster.committed_row(uid, copy.partition)
-        if row is None:
+        if row is None or is_left(row, copy.last_term):
             return
         for node in row.voter_nodes:
             other = self.cluster.agent_at(node)

@@ -237,3 +237,11 @@ class ResetChecks:
             if not unexplained:
                 break
         return unexplained
+
+
+def is_left(row: PartitionRow, term: int) -> bool:
+    """Whether a copy of this last term is on a line that the row's reset has left.
+
+    Nothing of that line is asked for any more: what the copy drops, the reset has given up.
+    """
+    return row.reset is not None and row.reset.term > term
