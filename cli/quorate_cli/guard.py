@@ -8,6 +8,7 @@ sentence about it.
 import signal
 import sys
 import traceback
+import warnings
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,6 +39,7 @@ def run_guarded(work: Callable[[], None], folder: Path) -> NoReturn:
         _say(str(error))
         sys.exit(1)
     except KeyboardInterrupt:
+        _forget_leftovers()
         _say("interrupted")
         sys.exit(INTERRUPT_EXIT_CODE)
     except OSError as error:
@@ -74,4 +76,14 @@ def _keep(error: Exception, log: Path) -> str:
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    _forget_leftovers()
     raise SystemExit(128 + number)  # every `finally` runs on the way out
+
+
+def _forget_leftovers() -> None:
+    """Say nothing of half-made objects that an interrupted call leaves, such as an event loop.
+
+    Their finalizers fail, and the interpreter would print a traceback for each.
+    """
+    sys.unraisablehook = lambda unraisable: None
+    warnings.simplefilter("ignore")
