@@ -188,8 +188,9 @@ def _received(connection: socket.socket, size: int) -> bytes:
 # Three agents share two processors with the clients here, and each value costs each of them 0.4 s
 # of CPU.  Others are clients of other partitions; a write of the same partition keeps its order, so
 # it waits until the value is on disk there and at another agent.  Where the machine is so slow that
-# the values take long themselves, the bounds are a part of that time: without turns of their own
-# the values would hold up everybody until the last of them is written.
+# the values take long themselves, the bounds are a part of that time.  Each agent's four values go
+# in four rounds; a neighbour's write can miss one and wait for the next.  With values that do not
+# wait for each other, everybody waits to the end, and agents are taken for lost.
 @pytest.mark.parametrize(
     ("size", "waited_s_max", "neighbours_s_max"), [(16 * MIB, 2.0, 4.0), (64 * MIB, 3.0, 6.0)]
 )
@@ -240,7 +241,7 @@ def test_long_values_written_at_the_same_time_follow_each_other(
     )
     problems = [str(each) for each in told if each != b"+OK\r\n"]
     waited_s_max = max(waited_s_max, took_s / 4)
-    if neighbours_waited_s > max(neighbours_s_max, took_s * 0.4):
+    if neighbours_waited_s > max(neighbours_s_max, took_s * 0.6):
         problems.append(f"those of the same partitions waited {neighbours_waited_s:.1f} s")
     assert neighbours.lost() == []
     beside.assert_served(*problems, waited_s_max=waited_s_max)
