@@ -407,14 +407,15 @@ class Primary(Waiting):
 
     def advance(self, now_ms: int) -> list[Waiter]:
         """Recount acknowledgements; return the waiters that may be answered, in counter order."""
-        copy, acked = self.copy, self.acknowledged()
-        if acked > self.acked:
-            self.acked = copy.majority = acked
+        reached = self.acknowledged()
+        if reached > self.acked:
+            self.acked = self.copy.majority = reached
         elif not self.answers_alone:
             return []
-        reached = self.acked
-        if self.answers_alone and self._may_answer_alone(now_ms):
-            reached = max(reached, copy.durable_lwm)
+        if self.answers_alone:
+            reached = self.acked
+            if self._may_answer_alone(now_ms):
+                reached = max(reached, self.copy.durable_lwm)
         return self.answer(reached)
 
     def _may_answer_alone(self, now_ms: int) -> bool:

@@ -295,7 +295,7 @@ class ZoneCopies:
 
         Where it may, the partition may go on elsewhere without these writes.
         """
-        if not self.is_isolated:
+        if self.record.isolation_ms >= NEVER_MS or not self.is_isolated:
             self.finished.answered.extend(role.advance(self.now.boot_ms))
 
     def contact_renewed(self, now: Now) -> None:
