@@ -56,4 +56,5 @@ KEPT = {
     5760000000408: "I-5 by all sets of a rebuilt row, where who answered knew but one of them",
     203: "what a quorum held since an isolation was counted late, because no client waited",
     2124071661486: "a tombstone was dropped on a line that a person's reset had left meanwhile",
+    487362301664: "a former master placed a zone late that had been deleted meanwhile",
 }

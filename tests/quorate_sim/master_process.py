@@ -319,6 +319,7 @@ class MasterProcess:
     def _note(self, key: Key, revision: Revision | None) -> None:
         if revision is None:
             self.revisions.pop(key, None)
+            self._second_look.note_gone(key)
         else:
             self.revisions[key] = revision
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from quorate.facts.topology import NodeRecord
-from quorate.protocol.metastore import Conflict, Key, Revision, ShardKey, Stored, Value
+from quorate.protocol.metastore import Conflict, Key, Revision, ShardKey, Stored, Value, ZoneKey
 from quorate_operator.metastores.memory import MemoryMetastore
 from quorate_sim.world import MS, World
 
@@ -40,11 +40,14 @@ class SimMetastore:
         """The number that was counted last."""
         self.recovering = False
         """It was lost: the next masters rebuild it, until one of them has."""
+        self.ended: set[str] = set()
+        """Zones whose record was deleted."""
         self._stalled: dict[str, list[Callable[[], None]]] = {}
 
     def lose(self, master_term: int) -> None:
         """All that it holds is gone, also what is on its way; masterships go on above this one."""
         self.store = MemoryMetastore()
+        self.ended.clear()
         self.in_flight.clear()
         self.recovering = True
         self.acquire_master_term(master_term)
@@ -130,7 +133,10 @@ class SimMetastore:
             revision = _done(self.store.write(key, value, expected))
         except Conflict:
             return "conflict", ""
-        if isinstance(key, ShardKey) and value is not None:
+        if isinstance(key, ZoneKey) and value is None:
+            self.ended.add(key.uid)
+        # What a former master writes of a zone that has ended follows nothing, and is deleted.
+        if isinstance(key, ShardKey) and value is not None and key.uid not in self.ended:
             self.checks.rows_written(key.uid, before or (), value, decided)
         if isinstance(value, NodeRecord):
             self.checks.node_written(value)

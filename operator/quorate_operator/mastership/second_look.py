@@ -5,7 +5,8 @@ read everything.  The next master meets it as a conflict when it writes the same
 might never write that object.  Nothing here reads or waits: the shell does.
 
 Missing or new shards are reported only if the zone's record is there and does not say that the zone
-is being deleted.  Missing registrations are always reported.
+is being deleted.  New shards of a zone that this master has deleted are reported as well: nothing
+else would ever remove them.  Missing registrations are always reported.
 
 Zones' records are reported if another process changed them: they have the zone's data nodes.  One
 that is gone, or of a zone that is being deleted, is not.  What users declare is declared to every
@@ -37,6 +38,20 @@ class SecondLook:
         self._in_flight: set[Key] = set()
         self._begun: dict[Key, int] = {}
         self._touched: set[Key] = set()
+        self._ended: set[str] = set()
+
+    def note_gone(self, key: Key) -> None:
+        """Note that the object is not there: a zone without its record has ended."""
+        if isinstance(key, ZoneKey):
+            self._ended.add(key.uid)
+
+    def is_of_ended_zone(self, key: Key, revisions: Mapping[Key, Revision]) -> bool:
+        """Return whether the object is a shard of a zone that has ended under this master."""
+        return (
+            isinstance(key, ShardKey)
+            and key.uid in self._ended
+            and ZoneKey(key.uid) not in revisions
+        )
 
     def write_begins(self, key: Key) -> None:
         """Note that the master writes an object; until `write_ended` its revision is no news."""
@@ -72,7 +87,12 @@ class SecondLook:
         New shards are included: a master that waits for agents to tell of lost rows does not write
         them, so it would meet no conflict.
         """
-        new = [key for key in stored if key not in revisions and _is_wanted(key, stored, revisions)]
+        new = [
+            key
+            for key in stored
+            if key not in revisions
+            and (_is_wanted(key, stored, revisions) or self.is_of_ended_zone(key, revisions))
+        ]
         return [
             (key, stored.get(key))
             for key in [*revisions, *new]

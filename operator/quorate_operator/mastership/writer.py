@@ -197,7 +197,9 @@ class Writer:
 
     async def look_at(self, key: Key, revision: Revision | None) -> None:
         """Read an object seen at `revision` (None: gone), if another process has changed it."""
-        if isinstance(key, ShardKey) and ZoneKey(key.uid) not in self._revisions:
+        look, known = self._second_look, self._revisions
+        is_left = revision is not None and look.is_of_ended_zone(key, known)
+        if isinstance(key, ShardKey) and ZoneKey(key.uid) not in known and not is_left:
             return  # see load
         if not self._second_look.is_news(key, revision, self._revisions.get(key)):
             return
@@ -263,6 +265,7 @@ class Writer:
     def _note(self, key: Key, revision: Revision | None) -> None:
         if revision is None:
             self._revisions.pop(key, None)
+            self._second_look.note_gone(key)
         else:
             self._revisions[key] = revision
 

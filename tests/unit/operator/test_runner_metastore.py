@@ -234,6 +234,21 @@ async def test_a_master_that_was_followed_does_not_write_the_record_of_a_deleted
     assert all(isinstance(key, NodeKey) for key in world.stored())
 
 
+async def test_rows_that_a_former_master_wrote_of_a_deleted_zone_are_deleted(world: World) -> None:
+    runner = await world.lead()
+    await until(lambda: is_available(runner), "available")
+    key, rows = next((k, v) for k, v in world.stored().items() if isinstance(k, ShardKey))
+    runner.set_zone(msgspec.structs.replace(ZONE, deleting=True))
+    await until(lambda: not runner.known_zones() and not world.stored_rows(), "deleted")
+
+    await world.metastore.write(key, rows, None)
+    await world.metastore.write(ShardKey("of a zone that nobody declares", 0), rows, None)
+    await runner.look_again()
+
+    await until(lambda: key not in world.stored(), "deleted again")
+    assert ShardKey("of a zone that nobody declares", 0) in world.stored()
+
+
 async def test_rows_told_while_everything_is_read_are_judged_by_the_next_reading(
     world: World,
 ) -> None:

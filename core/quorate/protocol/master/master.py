@@ -110,6 +110,10 @@ class Master:
         self._ping = 0
         self._pinged_ms = -(1 << 40)
         self._writing: set[Key] = set()
+        self._ended: set[str] = set()
+        """The zones that were deleted under this master."""
+        self._remains: set[ShardKey] = set()
+        """Shards of such zones, which a former master wrote late: to be deleted."""
 
     def load(self, snapshot: dict[Key, Value], now: Now) -> None:
         """Take the contents of the metastore. Nothing is published until agents have reported."""
@@ -491,6 +495,8 @@ class Master:
             for key, rows in self.zones[uid].take_writes():
                 self._writing.add(key)
                 writes.append((key, rows))
+        writes += [(key, None) for key in sorted(self._remains, key=str)]
+        self._remains.clear()
         if self._nodes.members_changed:
             self._nodes.members_changed = False
             records = tuple(
@@ -547,12 +553,15 @@ class Master:
             if zone is not None:
                 rows = value if isinstance(value, tuple) else ()
                 zone.rows_reloaded(key, rows, now, damaged)
+            elif key.uid in self._ended and value is not None:
+                self._remains.add(key)
         self.decide(now)
 
     def _forget_if_gone(self, zone: ZoneMaster) -> None:
         if zone.is_gone:
             uid = zone.record.uid
             self.zones.pop(uid, None)
+            self._ended.add(uid)
             self._cluster.event(uid, None, Reason.ZONE_DELETED, f"zone {zone.record.name}")
             self.retries.forget_zone(uid)
             self._ports.give()  # another zone may wait for its port
