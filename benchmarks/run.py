@@ -21,10 +21,12 @@ import sizing
 from beside_cluster import beside_redis_cluster
 from rolling_restart import rolling_restart
 from size import FULL, QUICK, Size
+from write_modes import write_modes
 
 MEASURES: dict[str, Callable[[Size], report.Section]] = {
     "mixed-in-memory": mixed.mixed_in_memory,
     "mixed-on-disk": mixed.mixed_on_disk,
+    "write-modes": write_modes,
     "throughput": measures.one_agent_beside_redis,
     "cluster": beside_redis_cluster,
     "failover": measures.failover,
