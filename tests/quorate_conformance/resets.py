@@ -9,11 +9,11 @@ from typing import Any
 
 from quorate.facts.zone import NEVER_MS
 from quorate.protocol.recovery import RecoveryAction
+from quorate_conformance import manual_resets
 from quorate_conformance.case_files import Case
 from quorate_conformance.reductions import PROSE
 from quorate_sim.scenario import Scenario
 
-_PLACED = "resets by a person: our own stories judge them; the case names nodes by their placement"
 _LEARNERS = "every copy votes: there are no learners to take over"
 _PROFILES = "filters and profiles are judged by zone_cases; a reset does not look at them"
 NOT_JUDGED = {
@@ -26,14 +26,8 @@ NOT_JUDGED = {
     "reset_respects_storage_profile": _PROFILES,
     "all_voters_lost_learners_take_over": _LEARNERS,
     "change_storage_profile_before_reset": _PROFILES,
-    "manual_reset_restores_replicas": _PLACED,
-    "manual_reset_only_named_partition": _PLACED,
-    "old_peer_starts_when_pending_not_forced": _PLACED,
-    "planned_of_reset_overwritten_by_scale_down": _PLACED,
-    "pending_copy_is_source_when_all_stable_lost": _PLACED,
     "reset_tie_breaks_by_name": "the survivor is chosen by reports (test_resets)",
     "custom_quorum_blocks_reset": "a quorum is always a majority",
-    "chain_collapses_on_graceful": _PLACED,
 }
 STEPS = {
     *("write", "stop", "start", "automatic_reset", "expect"),
@@ -57,7 +51,8 @@ def judge_of(case: Case) -> Callable[[Case], None] | str:
     """The judge, or why there is none."""
     if case.section == "reset_rule":
         return PROSE
-    return NOT_JUDGED.get(case.name, _judge)
+    by_person = manual_resets.judge_of(case)
+    return NOT_JUDGED.get(case.name, _judge) if by_person is None else by_person
 
 
 def _judge(case: Case) -> None:
