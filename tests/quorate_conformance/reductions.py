@@ -3,11 +3,12 @@
 A real master leads it.  The reference holds switch.reduce and switch.append beside the assignments
 and has to clear them; here both follow from the row and the registry, so nothing can be left
 behind.  What is compared is the order of the configurations: `stable` is the row's voters,
-`pending` those after the migration under way.  Ours departs in two things:
+`pending` those after the migration under way.  Ours departs in three things:
 
 - A rebalance without a change is nothing to do.  What the reference lets wait for it comes at once.
 - A destination that loses its memory while its copy is made is noticed: the copy is begun again.
   The reference finishes it, removes the voter that is empty, and makes the copy then.
+- Several voters are reduced in one step, but their copies are made one after the other.
 
 Of append only nodes that came back empty are compared: of a free place it is not known whether it
 is that of such a node.
@@ -21,11 +22,10 @@ import msgspec
 from quorate.facts.partition_row import PartitionRow, is_quorum, quorum
 from quorate.facts.zone import StorageKind, ZoneRecord
 from quorate.planning.steps.intent import Intent, intent_of
+from quorate.protocol.metastore import ShardKey
 from quorate_conformance import intents
 from quorate_conformance.case_files import Case
 from quorate_lone_master.world import LoneMaster
-
-BATCHED = "voters change one at a time: two lost stores take two reductions"
 
 GOES_ROUND = {
     "stale_reduce_seed_variant": "a key left behind starts a round that nobody needs",
@@ -51,7 +51,7 @@ def judge_of(case: Case) -> Callable[[Case], None] | str:
     if case.section != "cases":
         return f"there is no judge for the section {case.section!r}"
     if case.name == "two_nodes_restart_batched":
-        return BATCHED
+        return _batched
     return GOES_ROUND.get(case.name, _trace)
 
 
@@ -118,6 +118,13 @@ class OnePartition:
             world.master.set_zone(self._zone, world.now)
         world.write()
 
+    def restart_together(self, nodes: list[str]) -> None:
+        """They come back without memory before the next row is written."""
+        self._world.refused = lambda key: isinstance(key, ShardKey)
+        for node in nodes:
+            self.restart(node)
+        self._world.refused = lambda key: False
+
     def restart(self, node: str) -> None:
         """The node comes back without memory."""
         destination = self.row.destination
@@ -174,6 +181,22 @@ def _trace(case: Case) -> None:
             raise AssertionError(f"unknown event {event!r}")
         if keys is not None:
             _is_as_told(partition, keys)
+
+
+def _batched(case: Case) -> None:
+    """Several restart; they are reduced together, and re-added one after the other."""
+    partition = OnePartition(case.facts["initial_calculated"])
+    both, reduced, whole = (step["keys"] for step in case.facts["steps"])
+    partition.restart_together(both["reduce"])
+    _is_as_told(partition, both)
+    partition.applied()
+    assert partition.stable == set(reduced["stable"])
+    for node in reduced["append"]:
+        waiting = {*reduced["append"]} - partition.stable
+        assert waiting == {*partition.intent.append}
+        partition.comes_to(partition.stable, partition.stable | {node})
+        partition.applied()
+    _is_as_told(partition, whole)
 
 
 def _reduces_and_appends(node: str, *steps: Step) -> None:

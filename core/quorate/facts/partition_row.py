@@ -37,6 +37,8 @@ class MigrationKind(enum.StrEnum):
 class Migration(msgspec.Struct, frozen=True, array_like=True):
     """One atomic change of one row: at most one newcomer, any reordering, at most one leaver.
 
+    Several voters leave in one DROP if their stores are gone for good; `source` is the first.
+
     `destination` is the newcomer or, if only the order changes, the new primary; None if the change
     only drops or reorders backups. `replicas` and `voters` are the row after the commit.
     """

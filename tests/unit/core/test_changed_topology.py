@@ -144,6 +144,29 @@ def test_a_store_that_is_gone_for_good_is_let_go_where_only_its_node_is_wanted()
     assert {row.replicas for row in world.rows(two).values()} == {("a",), ("b",)}
 
 
+def test_several_stores_that_are_gone_for_good_are_let_go_in_one_step() -> None:
+    """Then another loss leaves a majority; with their votes it would leave none."""
+    zone = ZoneRecord("uid-1", "books", 2, 5)
+    world = LoneMaster(zone, nodes=("a", "b", "c", "d", "e"))
+    world.fills = lambda zone, partition, node: node not in ("d", "e")
+    world.kill("d", "e")
+    world.refused = lambda key: isinstance(key, ShardKey)  # no row before both are known
+    world.connect("d", "e", store="new")
+    world.refused = lambda key: False
+    world.wait(lambda: all(len(row.voters) == 3 for row in world.rows(zone).values()))
+    drops = [row.active for _, row in world.started if row.active is not None]
+    assert [drop.kind for drop in drops if drop.destination is None] == ["DROP", "DROP"]
+    assert any("DROP d, e (" in said for said in world.said("MigrationStarted"))
+
+    world.kill("c")
+    world.wait(lambda: world.status(zone).unavailable == 0)
+
+    world.fills = lambda zone, partition, node: True
+    world.connect("c")
+    world.wait(lambda: world.status(zone).available == 2)
+    assert {len(row.voters) for row in world.rows(zone).values()} == {5}
+
+
 def test_a_commit_that_waits_to_be_written_is_decided_anew_when_its_destination_is_gone() -> None:
     """A shard's rows are written one after the other; meanwhile the newcomer's memory was lost."""
     zone = ZoneRecord("uid-1", "books", 8, 2, StorageKind.IN_MEMORY)

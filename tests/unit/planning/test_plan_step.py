@@ -4,7 +4,7 @@ from itertools import permutations
 
 import pytest
 
-from quorate.facts.partition_row import Migration, PartitionRow
+from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
 from quorate.facts.topology import Holder, Voter
 from quorate.facts.zone import Planner
 from quorate.planning.queue.keep_migrations import still_serves
@@ -59,3 +59,31 @@ def test_staged_arrives_where_it_says_and_copies_no_more(target: tuple[str, ...]
 def test_the_planners_differ_where_owners_would_change_places_in_a_circle() -> None:
     assert walk(("B", "A", "C"), Planner.MINIMAL)[0] == ("B", "A", "C")
     assert walk(("B", "A", "C"), Planner.STAGED)[0] == ROW
+
+
+@pytest.mark.parametrize(
+    ("replicas", "dead", "left"),
+    [
+        (("A", "B", "C", None, None), "DE", "ABC"),
+        (("A", None, "B", None, "C"), "DE", "ABC"),
+        (("A", "B", None, None), "CD", "AB"),
+        (("A", "B", "C", "D"), "BD", "AC"),
+    ],
+)
+def test_all_voters_whose_stores_are_gone_leave_in_one_step(
+    replicas: Row, dead: str, left: str
+) -> None:
+    voters = "ABCDE"[: len(replicas)]
+
+    step = plan_step(replicas, voters, tuple(voters), [*dead], [*dead], len(voters))
+
+    assert step is not None
+    assert (step.kind, step.leaver, step.newcomer) == (MigrationKind.DROP, dead[0], None)
+    assert (step.replicas, step.voters) == (tuple(left), tuple(left))
+
+
+def test_the_copies_of_those_that_left_are_made_before_the_next_dead_voter_leaves() -> None:
+    step = plan_step(("A", "B", None), "ABC", tuple("ABCDE"), ["C"], ["C"], 5)
+
+    assert step is not None
+    assert (step.newcomer, step.leaver) == ("D", None)

@@ -36,6 +36,7 @@ class PlannedMigration(msgspec.Struct, frozen=True):
       gives up its place, of a SWAP the old primary, of a SHIFT_UP the node that moves up, of a COPY
       None.
     - `destination`: the newcomer, of a SWAP the new primary, else None.
+    - `leaver`: the first of several, where voters are dropped whose stores are gone for good.
     """
 
     kind: MigrationKind

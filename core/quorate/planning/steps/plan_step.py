@@ -1,7 +1,8 @@
-"""Choose the next change of one row: remove a voter that is gone for good, restore it, go on.
+"""Choose the next change of one row: remove voters that are gone for good, restore them, go on.
 
 A node that comes back without its data (an InMemory restart, a lost volume) is not the same voter:
-it could promise twice. So its old voter is removed first, and then a new copy is made on it.
+it could promise twice. So its old voter is removed first, and then a new copy is made on it. All
+that are known to be gone are removed together; their copies are made one after the other.
 Source: Ignite 3, IGNITE-16668 (switch.reduce, switch.append); docs/protocol.md, section 6.
 """
 
@@ -35,9 +36,9 @@ def plan_step(
     """
     appended = [n for n in wanted if n not in voters and n not in lost]
     if any(node in dead for node in voters) and (len(voters) >= len(wanted) or not appended):
-        # A voter that was removed before is restored first: reductions never make more than one
-        # copy missing.
-        return _without(next(node for node in voters if node in dead), replicas, voters)
+        # Voters that were removed before are restored first, so a row does not shrink from loss to
+        # loss.
+        return _without([node for node in voters if node in dead], replicas, voters)
     steps = _PLANS[planner](replicas, voters, wanted, lost)
     if not steps or len(steps[0].voters) < min(len(voters), size):
         return None
@@ -45,10 +46,10 @@ def plan_step(
 
 
 def _without(
-    leaver: str, replicas: Sequence[str | None], voters: Sequence[str]
+    leavers: Sequence[str], replicas: Sequence[str | None], voters: Sequence[str]
 ) -> PlannedMigration:
-    after = [None if node == leaver else node for node in replicas]
-    if None in after:
+    after = [None if node in leavers else node for node in replicas]
+    for _ in range(min(len(leavers), after.count(None))):
         del after[len(after) - 1 - after[::-1].index(None)]
-    left = tuple(node for node in voters if node != leaver)
-    return named_step(tuple(replicas), None, leaver, tuple(after), left)
+    left = tuple(node for node in voters if node not in leavers)
+    return named_step(tuple(replicas), None, leavers[0], tuple(after), left)

@@ -455,11 +455,12 @@ def _decide_migration(
         # Later, going on is cheaper than going back: the copy is complete, or clients wait.
         unwanted = Why(Cause.UNWANTED, (migration.migration_id,))
         return RowDecision(ownership.failed(row, new_term=part.freeze_ms >= 0), unwanted)
-    leaver = migration.source
     dead = nodes.dead_voters(row)
-    if migration.kind is MigrationKind.DROP and leaver not in dead:
+    if migration.kind is MigrationKind.DROP and migration.source not in dead:
         left |= {*dead}  # owners or not: without them the leaver is not one copy too many
-    others = left - {leaver} if leaver is not None else left
+    staying = {voter.node for voter in migration.voters}
+    leavers = {node for node in row.voter_nodes if node not in staying}
+    others = left - leavers - {migration.source}
     if others:
         after = ownership.without_owners(row, left, new_term=part.freeze_ms >= 0)
         return RowDecision(after, _left(left))

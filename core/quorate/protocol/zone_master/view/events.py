@@ -6,7 +6,7 @@ what its predecessor reported: events of active migrations go on from there.
 
 from collections.abc import Mapping, Sequence
 
-from quorate.facts.partition_row import Migration, PartitionRow, is_committed, is_hand_over
+from quorate.facts.partition_row import MigrationKind, PartitionRow, is_committed, is_hand_over
 from quorate.facts.zone import SyncWrites, ZoneRecord
 from quorate.protocol.members.cluster import Cluster
 from quorate.protocol.messages.events import Reason
@@ -35,16 +35,16 @@ class ZoneEvents:
         if new is not None:
             if old is None or old.migration_id != new.migration_id:
                 self._was_moving = True
-                self._tell(row.partition, Reason.MIGRATION_STARTED, _named(new))
+                self._tell(row.partition, Reason.MIGRATION_STARTED, _named(row))
             return
         if old is None or before is None:
             return
         if is_committed(before, row):
-            self._tell(row.partition, Reason.MIGRATION_SWITCHED, _named(old))
-            self._unfinished[row.partition] = _named(old)
+            self._tell(row.partition, Reason.MIGRATION_SWITCHED, _named(before))
+            self._unfinished[row.partition] = _named(before)
         else:
             told = f": {why.sentence}" if why is not None else ""
-            self._tell(row.partition, Reason.MIGRATION_REVERTED, f"{_named(old)}{told}")
+            self._tell(row.partition, Reason.MIGRATION_REVERTED, f"{_named(before)}{told}")
 
     def causes_of_changes(self, causes: Mapping[Why, Sequence[int]]) -> None:
         """Report why rows of partitions changed, unless other events tell it."""
@@ -82,7 +82,7 @@ class ZoneEvents:
         """Report once that the destination holds everything that was answered."""
         active = part.row.active
         if active is not None and not part.caught_up:
-            self._tell(part.row.partition, Reason.MIGRATION_CAUGHT_UP, _named(active))
+            self._tell(part.row.partition, Reason.MIGRATION_CAUGHT_UP, _named(part.row))
 
     def given_up(self, partition: int, message: str, is_cancelled: bool) -> None:
         """Report a reverted migration: its target changed, or one of its ends failed."""
@@ -152,7 +152,14 @@ def _may_lose(record: ZoneRecord, before: PartitionRow | None, row: PartitionRow
     return record.sync_writes is SyncWrites.INTERVAL and before.primary != row.primary
 
 
-def _named(migration: Migration) -> str:
+def _named(row: PartitionRow) -> str:
+    """Return the active migration of the row in words."""
+    migration = row.active
+    assert migration is not None
+    source = migration.source
+    if migration.kind is MigrationKind.DROP:
+        staying = {voter.node for voter in migration.voters}
+        source = ", ".join(node for node in row.voter_nodes if node not in staying)
     to = migration.destination.node if migration.destination is not None else None
-    road = " > ".join(node for node in (migration.source, to) if node)
+    road = " > ".join(node for node in (source, to) if node)
     return f"{migration.kind.value} {road} ({migration.migration_id})"
