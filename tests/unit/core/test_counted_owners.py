@@ -2,14 +2,28 @@
 
 import msgspec
 
+from quorate.facts.lineage import Lineage
 from quorate.facts.partition_row import PartitionRow
-from quorate.facts.topology import Holder, Voter
+from quorate.facts.time import Now
+from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ConsistencyMode, ZoneRecord
-from quorate.protocol.messages.master import CopyReady
+from quorate.protocol.agent.replicas import Replicas
+from quorate.protocol.copies.leases import Leases
+from quorate.protocol.copies.outbox import MASTER
+from quorate.protocol.messages.master import Activated, CopyReady, RowsStored
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.replication import Acks, FenceAck, HeartbeatAck
 from quorate.protocol.settings import DEFAULTS
-from quorate.protocol.zone_master.decide_partition import PartitionState, decide
+from quorate.protocol.zone_master.decide_partition import (
+    BEHIND,
+    UNHEARD,
+    PartitionState,
+    adopt_row,
+    decide,
+)
 from quorate_lone_master.agents import Agents
 from quorate_lone_master.world import LoneMaster, placed_master
+from quorate_sim.disk import Image, SimStorage
 
 ZONE = ZoneRecord("uid-1", "books", 1, 3, mode=ConsistencyMode.HIGH_AVAILABILITY, reset_ms=1_000)
 
@@ -81,6 +95,71 @@ def test_a_new_master_learns_it_from_the_primary() -> None:
     assert "it was an owner" in said_of_the_loss(world, primary, other)
 
 
+def followed(behind: str = "") -> LoneMaster:
+    """Another master begins, and the primary says which owner is behind: the last, or none."""
+    world = placed_master(ZONE)
+    row = world.rows(ZONE)[0]
+    nodes = (behind,) if behind else ()
+    world.same_processes = True
+    world.stores = lambda node: node != row.owners[0]
+    world.follow()
+    world.connect(*row.owners)
+    world.pass_time(1_000)
+    stored = RowsStored(ZONE.uid, ((0, row.version),), ((0, nodes),))
+    world.master.receive(row.owners[0], stored, world.now)
+    return world
+
+
+def test_a_primary_that_serves_may_not_have_the_row_that_a_new_master_found() -> None:
+    """An owner may have restarted before, as only the master knew that wrote the row."""
+    world = placed_master(ZONE)
+    row = world.rows(ZONE)[0]
+    world.same_processes = True
+    world.stores = lambda node: node != row.owners[0]
+    world.follow()
+    world.connect(*row.owners)
+    world.pass_time(1_000)
+    assert world.master.zones[ZONE.uid].parts[0].has_served
+
+    assert "in 1 of them it was no owner" in said_of_the_loss(world, *row.owners[:2])
+    assert "it was an owner" in said_of_the_loss(followed(), *row.owners[:2])
+
+
+def test_an_owner_that_is_behind_has_everything_once_the_primary_says_so() -> None:
+    primary, other, behind = placed_master(ZONE).rows(ZONE)[0].owners
+    world = followed(behind)
+    assert "in 1 of them it was no owner" in said_of_the_loss(world, primary, other)
+
+    world = followed(behind)
+    term = world.rows(ZONE)[0].term
+    ready = CopyReady(ZONE.uid, 0, term, behind, f"store-{behind}", 1)
+    world.master.receive(primary, ready, world.now)
+    assert "it was an owner" in said_of_the_loss(world, primary, other)
+
+
+def test_a_primary_that_does_not_serve_yet_has_acknowledged_nothing_with_the_owners() -> None:
+    """It has the row, and says which of them are behind when it serves."""
+    row = placed_master(ZONE).rows(ZONE)[0]
+    for behind in ((), (row.owners[2],)):
+        world = placed_master(ZONE)
+        world.same_processes = True
+        world.serves = lambda node: False
+        world.follow()
+        world.connect(*row.owners)
+        world.pass_time(1_000)
+        part = world.master.zones[ZONE.uid].parts[0]
+        assert {each.incarnation for each in part.uncounted} == {BEHIND}
+
+        activated = Activated(ZONE.uid, 0, row.term, 0, behind)
+        world.master.receive(row.owners[0], activated, world.now)
+
+        part = world.master.zones[ZONE.uid].parts[0]
+        assert tuple(each.node for each in part.uncounted) == behind
+        after = msgspec.structs.replace(row, version=9, term=9)
+        uncounted = adopt_row(part, after, 0).uncounted
+        assert [each.incarnation for each in uncounted] == [UNHEARD] * len(behind)
+
+
 def test_one_that_restarted_while_its_row_was_being_written_is_no_owner() -> None:
     """Until it has caught up and is ready again."""
     voters = tuple(Voter(node, f"store-{node}") for node in "abc")
@@ -116,3 +195,67 @@ def test_a_report_about_an_earlier_process_makes_no_owner() -> None:
     world.master.receive(primary, ready, world.now)
     world.pass_time(500)
     assert back in world.rows(ZONE)[0].owners
+
+
+# --- what a primary says of owners ---------------------------------------------------------------
+
+NOW = Now(100_000, 100_000)
+A = Holder("a", "store-a", 1)
+ROW = PartitionRow(0, 3, 3, A, ("a", "b"), (Voter("a", "store-a"), Voter("b", "store-b")))
+
+
+def turn_of(replicas: Replicas) -> list[Message]:
+    """What the agent tells the master in this turn once it is durable, as far as it is tested."""
+    sent = replicas.synced(replicas.flush(NOW), NOW)
+    kinds = RowsStored | Activated | CopyReady
+    return [message for node, message in sent if node == MASTER and isinstance(message, kinds)]
+
+
+def promises(replicas: Replicas) -> None:
+    replicas.receive("b", FenceAck("uid-1", 0, 3, "store-b", Lineage(), 0, (), 0, False), NOW)
+
+
+def adopts(replicas: Replicas) -> None:
+    replicas.receive("b", Acks("uid-1", ((0, 3, 0),)), NOW)
+
+
+def serving(record: ZoneRecord) -> Replicas:
+    """Agent "a", primary of a partition of which "b" is an owner, too."""
+    leases = Leases(DEFAULTS, 1, 0)
+    replicas = Replicas(record, A, SimStorage(Image()), leases, DEFAULTS, NOW)
+    replicas.set_members([NodeRecord(n, f"store-{n}", 1, n, 1, n) for n in "ab"])
+    replicas.set_rows([ROW], NOW)
+    assert turn_of(replicas) == [RowsStored("uid-1", ((0, 3),))]  # it does not serve yet
+    promises(replicas)
+    assert turn_of(replicas) == []
+    adopts(replicas)
+    assert turn_of(replicas) == [Activated("uid-1", 0, 3, 0)]
+    leases.granted("b", HeartbeatAck(leases.heartbeat("b", NOW).sent_ms, 2000, 1, ()))
+    replicas.renew_own_leases()
+    return replicas
+
+
+def test_a_primary_names_owners_that_are_behind_until_they_have_caught_up() -> None:
+    replicas = serving(msgspec.structs.replace(ZONE, replicas=2))
+    later = msgspec.structs.replace(ROW, version=4)
+    replicas.set_rows([later], NOW)
+    assert turn_of(replicas) == [RowsStored("uid-1", ((0, 4),))]
+
+    replicas.peer_started("b", NOW)
+    replicas.set_rows([later], NOW)  # as another master tells it
+    assert turn_of(replicas) == [RowsStored("uid-1", ((0, 4),), ((0, ("b",)),))]
+    replicas.repeat_reports()
+    promises(replicas)
+    assert turn_of(replicas) == [Activated("uid-1", 0, 3, 0, ("b",))]
+
+    adopts(replicas)
+    assert turn_of(replicas) == [CopyReady("uid-1", 0, 3, "b", "store-b", 1)]
+    adopts(replicas)
+    assert turn_of(replicas) == []
+
+
+def test_where_a_quorum_is_enough_nobody_is_behind() -> None:
+    replicas = serving(ZoneRecord("uid-1", "books", 1, 2))
+    replicas.peer_started("b", NOW)
+    replicas.set_rows([ROW], NOW)
+    assert turn_of(replicas) == [RowsStored("uid-1", ((0, 3),))]

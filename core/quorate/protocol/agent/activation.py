@@ -234,8 +234,28 @@ def _send_sync(zone: ZoneCopies, role: Primary, lineage: Lineage, node: str) -> 
 def _report_activated(zone: ZoneCopies, role: Primary) -> None:
     if not role.has_reported:
         role.has_reported = True
-        message = Activated(zone.uid, role.copy.partition, role.term, role.copy.lwm)
+        message = Activated(
+            zone.uid, role.copy.partition, role.term, role.copy.lwm, owners_behind(role)
+        )
         zone.out.send_durable(MASTER, message)
+
+
+def owners_behind(role: Primary) -> tuple[str, ...]:
+    """Return the owners that may lack acknowledged updates; CopyReady is sent when they do not.
+
+    From now on nothing is acknowledged without them.  Only with FULL_SYNC; else none.
+    """
+    if not role.is_full_sync or role.stage is not Stage.SERVING:
+        return ()
+    behind = [node for node in role.row.owners if node in role.peers]
+    behind = [node for node in behind if not _has_acknowledged(role, role.peers[node])]
+    for node in behind:
+        role.peers[node].is_behind, role.peers[node].ready = True, False
+    return tuple(behind)
+
+
+def _has_acknowledged(role: Primary, peer: Peer) -> bool:
+    return peer.adopted and peer.lwm >= role.acked
 
 
 def _do_without_away(zone: ZoneCopies, role: Primary) -> None:
@@ -247,30 +267,34 @@ def _do_without_away(zone: ZoneCopies, role: Primary) -> None:
 
 
 def _report_ready(zone: ZoneCopies, role: Primary, now: Now) -> None:
-    """Report voters that adopted and hold what was answered, but are no online owners."""
+    """Report voters that adopted and hold what was answered, but are no online owners.
+
+    And owners that the master was told are behind, once.
+    """
     voters = role.row.voter_nodes
     for node, peer in role.peers.items():
         is_away = role.is_full_sync and node not in zone.online
         if not peer.adopted:
             role.set_ready(peer, -1)
         if node in role.row.replicas:
-            peer.ready = True
+            peer.ready = not peer.is_behind
+            if peer.is_behind and _has_acknowledged(role, peer):
+                peer.is_behind, peer.ready = False, True
+                zone.out.send_durable(MASTER, _copy_ready(zone, role, node))  # behind that report
             continue
-        peer.ready = node not in voters
-        ready = node in voters and peer.adopted and peer.lwm >= role.acked and not is_away
+        peer.ready, peer.is_behind = node not in voters, False
+        ready = node in voters and _has_acknowledged(role, peer) and not is_away
         if ready and now.boot_ms >= ready_due_ms(zone, role, node, peer):
             role.retries.note_sent(Retry.READY, now.boot_ms, node)
             if peer.ready_ms < 0:
                 role.set_ready(peer, now.boot_ms)
-            message = CopyReady(
-                zone.uid,
-                role.copy.partition,
-                role.term,
-                node,
-                role.stores[node],
-                zone.registered.get(node, 0),
-            )
-            zone.out.send(MASTER, message)
+            zone.out.send(MASTER, _copy_ready(zone, role, node))
+
+
+def _copy_ready(zone: ZoneCopies, role: Primary, node: str) -> CopyReady:
+    incarnation = zone.registered.get(node, 0)
+    partition, store = role.copy.partition, role.stores[node]
+    return CopyReady(zone.uid, partition, role.term, node, store, incarnation)
 
 
 def ready_due_ms(zone: ZoneCopies, role: Primary, node: str, peer: Peer) -> int:

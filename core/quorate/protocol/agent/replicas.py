@@ -147,12 +147,16 @@ class Replicas(ZoneCopies):
         self.now = now
         self.wake()
         stored: list[tuple[int, int]] = []
+        behind: list[tuple[int, tuple[str, ...]]] = []
         for row in rows:
             committed_rows.take(self, row, now)
             known = self.table[row.partition]
             stored.append((row.partition, known.version if known else row.version))
+            role = self.roles.get(row.partition)
+            if role is not None and (nodes := activation.owners_behind(role)):
+                behind.append((row.partition, nodes))
         if stored:
-            self.out.send_durable(MASTER, RowsStored(self.uid, tuple(stored)))
+            self.out.send_durable(MASTER, RowsStored(self.uid, tuple(stored), tuple(behind)))
 
     # --- messages --------------------------------------------------------------------------------
 

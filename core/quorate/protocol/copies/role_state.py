@@ -113,6 +113,7 @@ class Peer:
     - `lease_until`: the boot time, in ms, at which every lease is over that the copy granted to
       earlier primaries; -1 until it has reported
     - `ready`: no CopyReady is due, because it is an owner or no voter
+    - `is_behind`: the master was told that it is an owner and lacks what was acknowledged
     - `ready_ms`: the boot time at which it was first reported as ready; -1: not, or it is an owner
     """
 
@@ -120,6 +121,7 @@ class Peer:
         "adopted",
         "answer",
         "asked_ms",
+        "is_behind",
         "lease_until",
         "lwm",
         "progress_ms",
@@ -133,6 +135,7 @@ class Peer:
         self.promised = False
         self.adopted = False
         self.ready = False
+        self.is_behind = False
         self.ready_ms = -1
         self.lwm = -1
         self.answer: FenceAck | None = None

@@ -170,10 +170,15 @@ class ZoneReady(msgspec.Struct, frozen=True, array_like=True, tag=21):
 
 
 class RowsStored(msgspec.Struct, frozen=True, array_like=True, tag=22):
-    """The agent has these (partition, version), or newer ones."""
+    """The agent has these (partition, version), or newer ones.
+
+    `behind`, of partitions that wait for every owner: owners of that row that do not have all that
+    was acknowledged, as far as the primary, which sends this, knows.  CopyReady follows for each.
+    """
 
     zone: str
     versions: tuple[tuple[int, int], ...]
+    behind: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
 
 class TroubleKind(enum.StrEnum):
@@ -267,12 +272,13 @@ class Prepared(msgspec.Struct, frozen=True, array_like=True, tag=26):
 
 
 class Activated(msgspec.Struct, frozen=True, array_like=True, tag=27):
-    """The primary reports that it serves in this term."""
+    """The primary reports that it serves in this term.  `behind`: as in RowsStored."""
 
     zone: str
     partition: int
     term: int
     hwm: int
+    behind: tuple[str, ...] = ()
 
 
 class ActivationBlocked(msgspec.Struct, frozen=True, array_like=True, tag=28):

@@ -67,7 +67,8 @@ class PartitionState(msgspec.Struct, frozen=True):
     - `never_serves`: it has reported that it will not, or not any more.
     - `ready`: copies that may become owners, as the primary reported.
     - `uncounted`: owners of which the primary has not reported that it counts them: with FULL_SYNC,
-      updates may have been acknowledged without them. Incarnation 0: an earlier master's row.
+      updates may have been acknowledged without them. Incarnation UNHEARD: an earlier master's row;
+      BEHIND: the primary counts it by now, but has not reported that it has what was acknowledged.
     - `stored`: voters that have reported that they have this row, or a newer one, durably.
     - `unheard`: a new master has read the row and not yet heard which rows its voters have.
     - `progress_ms`: when the destination last had more than before.
@@ -138,6 +139,8 @@ class RowDecision(NamedTuple):
 
 
 NOTHING = RowDecision()
+UNHEARD, BEHIND = 0, -1
+"""Incarnations of `PartitionState.uncounted` that are not known."""
 NO_OWNER = 99
 """Index of a voter that is no owner, behind every owner's."""
 WAITING_TIMES = 24
@@ -147,7 +150,7 @@ WAITING_TIMES = 24
 def read_part(row: PartitionRow, now_ms: int, *, unheard: bool = True) -> PartitionState:
     """Return the part of a row that another process wrote; `unheard`: see PartitionState."""
     resolved = row.active is None
-    owners = tuple(Holder(v.node, v.store, 0) for v in row.voters if v.node in row.owners)
+    owners = tuple(Holder(v.node, v.store, UNHEARD) for v in row.voters if v.node in row.owners)
     return PartitionState(row, now_ms, resolved=resolved, unheard=unheard, uncounted=owners)
 
 
@@ -165,6 +168,11 @@ def adopt_row(part: PartitionState, row: PartitionRow, now_ms: int) -> Partition
         }.values()
     )
     if row.term != before.term:
+        # What an earlier primary has counted counts for nothing.
+        unheard = {each.node: Holder(each.node, each.store, UNHEARD) for each in uncounted}
+        uncounted = tuple(
+            unheard[each.node] if each.incarnation == BEHIND else each for each in uncounted
+        )
         return PartitionState(
             row,
             now_ms,
@@ -247,7 +255,7 @@ def _restarted(part: PartitionState, nodes: Nodes) -> frozenset[str]:
     return frozenset(
         each.node
         for each in part.uncounted
-        if each.incarnation
+        if each.incarnation > 0
         and each.node != part.row.replicas[0]
         and nodes.holder(each.node) not in (each, None)
     )

@@ -1,8 +1,11 @@
 """Take agents' messages about single partitions, as far as they agree with the newest rows."""
 
+from collections.abc import Collection
+
 import msgspec
 
 from quorate.facts.time import Now
+from quorate.facts.topology import Holder
 from quorate.protocol.messages.master import (
     Activated,
     ActivationBlocked,
@@ -14,7 +17,7 @@ from quorate.protocol.messages.master import (
     Trouble,
     TroubleKind,
 )
-from quorate.protocol.zone_master.decide_partition import PartitionState
+from quorate.protocol.zone_master.decide_partition import BEHIND, PartitionState
 from quorate.protocol.zone_master.view.events import ZoneEvents
 from quorate.protocol.zone_master.zone import Zone
 
@@ -42,13 +45,14 @@ class PartitionReports:
 
     def stored(self, node: str, message: RowsStored) -> None:
         """Note that the agent has these rows durably: the primary counts their owners."""
+        behind = dict(message.behind)
         for partition, version in message.versions:
             part = self._parts.get(partition)
             if part is None or version < part.row.version:
                 continue
             holder = self._nodes.holder(node)
             if part.uncounted and holder is not None and holder == part.row.primary:
-                part = self._counted(part)
+                part = self._counted(part, behind.get(partition, ()))
             if part.row.active is None:
                 continue
             voter = next((v for v in part.row.voters if v.node == node), None)
@@ -57,14 +61,21 @@ class PartitionReports:
             if voter not in part.stored:
                 self.note(partition, stored=(*part.stored, voter))
 
-    def _counted(self, part: PartitionState) -> PartitionState:
-        """Note that the primary counts the owners, but for those that restarted before it did."""
-        left = tuple(
-            each
-            for each in part.uncounted
-            if each.incarnation and self._nodes.holder(each.node) != each
-        )
-        counted = msgspec.structs.replace(part, uncounted=left)
+    def _counted(self, part: PartitionState, behind: Collection[str]) -> PartitionState:
+        """Note that the primary, which has this row, counts the owners.
+
+        But for those that restarted before it did, and those that are `behind`. Of the owners of an
+        earlier master's row it is not known whether they restarted: a primary that does not serve
+        yet says nothing of them.
+        """
+        left: list[Holder] = []
+        for each in part.uncounted:
+            if each.incarnation > 0:
+                if self._nodes.holder(each.node) != each:
+                    left.append(each)
+            elif each.node in behind or not part.has_served:
+                left.append(Holder(each.node, each.store, BEHIND))
+        counted = msgspec.structs.replace(part, uncounted=tuple(left))
         self._parts[part.row.partition] = counted
         return counted
 
@@ -72,10 +83,14 @@ class PartitionReports:
         """Note that the primary serves."""
         part = self._of_term(node, message.partition, message.term)
         if part is not None and not part.is_activation_over:
-            self._counted(part)
+            uncounted = tuple(
+                each
+                for each in part.uncounted
+                if each.incarnation != BEHIND or each.node in message.behind
+            )
             self.note(
                 message.partition, has_served=True, tried=(), better="", stuck="",
-                since_ms=now.boot_ms,
+                since_ms=now.boot_ms, uncounted=uncounted,
             )  # fmt: skip
 
     def blocked(self, node: str, message: ActivationBlocked) -> None:
@@ -111,13 +126,21 @@ class PartitionReports:
             self.note(message.partition, prepared=message.accepted)
 
     def copy_ready(self, node: str, message: CopyReady) -> None:
-        """Note that a voter that is not among the owners holds everything."""
+        """Note that a voter holds everything that was acknowledged.
+
+        It is not among the owners, or is one that was reported as behind.
+        """
         part = self._of_term(node, message.partition, message.term)
         holder = self._nodes.holder(message.node)
         if part is None or holder is None or holder.store != message.store:
             return
         if message.incarnation not in (0, holder.incarnation):
             return  # it restarted since
+        if message.node in part.row.owners:
+            was_behind = Holder(message.node, message.store, BEHIND)
+            left = tuple(each for each in part.uncounted if each != was_behind)
+            self._parts[message.partition] = msgspec.structs.replace(part, uncounted=left)
+            return
         ready = tuple(each for each in part.ready if each.node != message.node)
         if holder not in part.ready:
             self.note(message.partition, ready=(*ready, holder))
