@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from quorate.facts.keyspace import key_partition
 from quorate.facts.time import Now
+from quorate.protocol.agent.repairs.restore_rows import restore_rows
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.reports import tell_digest, tell_state
@@ -16,6 +17,7 @@ from quorate.protocol.messages.tools import (
     AskCopies,
     AskDigests,
     AskRows,
+    AskUpdates,
     AskValues,
     Buckets,
     Copies,
@@ -30,12 +32,17 @@ from quorate.protocol.messages.tools import (
     Refill,
     Refilling,
     RepairKey,
+    RestoreRows,
+    RowsRestored,
+    UpdatesTold,
 )
 from quorate.protocol.storage import Row
 from quorate_agent.process.values_told import is_readable, tell_set_aside, tell_values
 
 ROWS_MAX = 20_000
 CHUNK_BYTES_MAX = 8 * 1024 * 1024
+UPDATES_BYTES_MAX = 2 * 1024 * 1024
+"""Updates of a log in one answer."""
 COUNTED_ROWS_MAX = 50_000
 """Rows counted for one question about digests: some 50 ms."""
 
@@ -85,6 +92,16 @@ def answer_tool(
                 if zone is None
                 else zone.repairs.hand_over(message, now)
             )
+        case RestoreRows():
+            if zone is None:
+                return RowsRestored(problem=problem)
+            for key, value, _ in message.rows:
+                if not is_readable(value):
+                    why = f"the value of {key!r} is none that clients can read"
+                    return RowsRestored(problem=why)
+            return restore_rows(zone, message, now)
+        case AskUpdates():
+            return _updates(message, node, zone, problem)
         case Damage():
             if not debug_commands:
                 problem = f"agent {node}: started without --debug-commands"
@@ -109,6 +126,24 @@ def _rows(ask: AskRows, node: str, zone: Replicas | None, problem: str) -> CopyR
         chunk[-1][0] if chunk else None,
         copy.lwm,
         tuple([(key, r.counter, r.term, r.expires_at, r.value) for key, r in rows]),
+    )
+
+
+def _updates(ask: AskUpdates, node: str, zone: Replicas | None, problem: str) -> UpdatesTold:
+    copy = _copy(zone, ask.partition)
+    if copy is None:
+        missing = problem or _no_copy(ask.partition, node)
+        return UpdatesTold(ask.zone_name, ask.partition, None, 0, 0, (), missing)
+    last = min(ask.upto, copy.lwm)
+    found = copy.storage.log_read(ask.partition, ask.after + 1, last, UPDATES_BYTES_MAX)
+    is_divergent = copy.lineage.is_divergent
+    return UpdatesTold(
+        ask.zone_name,
+        ask.partition,
+        found[-1][0] if found and found[-1][0] < last else None,
+        copy.lwm,
+        copy.log_from,
+        tuple([raw for counter, term, raw in found if not is_divergent(term, counter)]),
     )
 
 

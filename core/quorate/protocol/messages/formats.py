@@ -12,12 +12,16 @@ from quorate.protocol.messages.handshake import FORMAT_LOWEST, FORMAT_VERSION
 from quorate.protocol.messages.master import CopySummaries
 from quorate.protocol.messages.tools import (
     AskAside,
+    AskUpdates,
     AskValues,
     HandedOver,
     HandOver,
     KeyRepaired,
     RepairKey,
+    RestoreRows,
+    RowsRestored,
     SetAside,
+    UpdatesTold,
     Values,
 )
 
@@ -52,6 +56,10 @@ SINCE: Final[Mapping[type, int]] = {
     KeyRepaired: 5,
     HandOver: 5,
     HandedOver: 5,
+    AskUpdates: 6,
+    UpdatesTold: 6,
+    RestoreRows: 6,
+    RowsRestored: 6,
 }
 """Message -> the format that introduced it.  Messages that are not listed exist since
 FORMAT_LOWEST.  A message is sent only to sides that speak its format."""

@@ -301,6 +301,58 @@ class HandedOver(msgspec.Struct, frozen=True, array_like=True, tag=79):
     problem: str = ""
 
 
+class AskUpdates(msgspec.Struct, frozen=True, array_like=True, tag=90):
+    """Reads updates of a copy's log, with after < counter <= upto."""
+
+    zone_name: str
+    partition: int
+    after: int
+    upto: int
+
+
+class UpdatesTold(msgspec.Struct, frozen=True, array_like=True, tag=91):
+    """Reply to AskUpdates: encoded updates of the copy's history, in order of their counters.
+
+    - `lwm`: the copy's; no update above it is told
+    - `reaches_from`: the log has everything above this counter
+    - `next`: go on after this counter; None: these are the last ones
+    """
+
+    zone_name: str
+    partition: int
+    next: int | None
+    lwm: int
+    reaches_from: int
+    updates: tuple[bytes, ...]
+    problem: str = ""
+
+
+class RestoreRows(msgspec.Struct, frozen=True, array_like=True, tag=92):
+    """Asks the primary to write these rows (key, value as stored, expires_at), in one update.
+
+    A key that has a row is left alone.  The tool repeats the request until it is done.
+    """
+
+    zone_name: str
+    partition: int
+    rows: tuple[tuple[bytes, bytes, int], ...]
+
+
+class RowsRestored(msgspec.Struct, frozen=True, array_like=True, tag=93):
+    """Reply to RestoreRows.
+
+    - `done`: a quorum has the rows
+    - `kept`: keys that have another row than the one asked for
+    - `waits_for`: what it waits for; the request is to be repeated
+    - `problem`: why nothing is written
+    """
+
+    done: bool = False
+    kept: tuple[bytes, ...] = ()
+    waits_for: str = ""
+    problem: str = ""
+
+
 FromTool = (
     AskCopies
     | AskRows
@@ -312,6 +364,8 @@ FromTool = (
     | AskValues
     | RepairKey
     | HandOver
+    | AskUpdates
+    | RestoreRows
 )
 ToTool = (
     Copies
@@ -324,4 +378,6 @@ ToTool = (
     | Values
     | KeyRepaired
     | HandedOver
+    | UpdatesTold
+    | RowsRestored
 )

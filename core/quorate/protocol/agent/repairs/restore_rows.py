@@ -1,0 +1,51 @@
+"""Writes rows of an export at a tool's request, where their keys have no row.
+
+The primary writes the rows as one ordinary update, so every copy gets them, and a client may
+overwrite them at any time.  A key that has a row is left alone: what a client wrote is never
+replaced.  A repeated request therefore writes nothing, and says whether a quorum has the rows.
+Source: docs/protocol.md, section 5.
+"""
+
+from quorate.facts.keyspace import is_reserved, key_partition
+from quorate.facts.time import Now
+from quorate.protocol.copies.waiters import Clientless
+from quorate.protocol.copies.zone_copies import ZoneCopies
+from quorate.protocol.messages.tools import RestoreRows, RowsRestored
+from quorate.protocol.storage import Operation, Row
+
+
+def restore_rows(zone: ZoneCopies, ask: RestoreRows, now: Now) -> RowsRestored:
+    """Write the rows that are missing, or say what that waits for, or why it is not done."""
+    partitions = zone.record.partitions
+    for key, _, _ in ask.rows:
+        if is_reserved(key) or key_partition(key, partitions) != ask.partition:
+            return RowsRestored(problem=f"{key!r} is no client's key of partition {ask.partition}")
+    role = zone.roles.get(ask.partition)
+    if role is None or not role.serves(now.boot_ms):
+        return RowsRestored(waits_for=f"agent {zone.me.node} to serve as its primary")
+    missing: list[Operation] = []
+    kept: list[bytes] = []
+    counter = 0
+    for key, value, expires_at in ask.rows:
+        if key in role.locks:
+            return RowsRestored(waits_for="a transaction that has locked a key")
+        row = role.copy.get(key)
+        if row is None or _is_gone(row, now):
+            missing.append((key, value, expires_at))
+        elif (row.value, row.expires_at) == (value, expires_at):
+            counter = max(counter, row.counter)
+        else:
+            kept.append(key)
+    if missing:
+        if zone.why_full:
+            return RowsRestored(problem=f"no room on agent {zone.me.node}: {zone.why_full}")
+        counter = role.write(tuple(missing))
+        role.wait(Clientless(tuple([key for key, _, _ in missing])))
+        zone.commands_wrote(role)
+    if role.acked < counter:
+        return RowsRestored(kept=tuple(kept), waits_for="a quorum of the copies")
+    return RowsRestored(done=True, kept=tuple(kept))
+
+
+def _is_gone(row: Row, now: Now) -> bool:
+    return row.value is None or 0 < row.expires_at <= now.wall_ms
