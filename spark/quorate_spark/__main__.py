@@ -8,6 +8,8 @@ code 0 or 1.
 `python -m quorate_spark repair ZONE --agents … --strategy … --plan FILE` validates and writes a
 plan, with the exit code of the validation.  `… --execute FILE` executes a plan: 0 if every key of
 it is repaired, 1 if not, 2 if it could not begin.
+
+`… export ZONE`, `… verify TARGET` and `… import ZONE`: see export_commands.
 """
 
 import argparse
@@ -28,6 +30,7 @@ from rich.console import Console
 
 from quorate.facts.errors import QuorateError
 from quorate.wire.validation_result import encode_result
+from quorate_spark import export_commands
 from quorate_spark.reading.agent_link import parse_addresses, read_cluster
 from quorate_spark.repair import Zone, execute_plan, make_plan, why_incomplete
 from quorate_spark.repairing.decide import Strategy
@@ -49,6 +52,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     if options.command == "repair":
         return _repair(options)
+    if options.command in export_commands.NAMES:
+        return _export(options)
     level = Level(options.level)
     if options.report is not None and (problem := _unwritable(options.report)):
         print(f"--report {options.report}: {problem}", file=sys.stderr)
@@ -88,6 +93,14 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"{option} {path}: cannot be written: {error.strerror}", file=sys.stderr)
             return Outcome.UNKNOWN.exit_code
     return verdict.exit_code
+
+
+def _export(options: argparse.Namespace) -> int:
+    """Export, verify or import; return the exit code."""
+    try:
+        return export_commands.run(options)
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
 
 
 def _repair(options: argparse.Namespace) -> int:
@@ -246,6 +259,7 @@ def _parser() -> argparse.ArgumentParser:
         settle_s, answer_s = Settings().settle_timeout_s, Settings().answer_timeout_s
         command.add_argument("--settle-seconds", type=float, default=settle_s)
         command.add_argument("--answer-seconds", type=float, default=answer_s)
+    export_commands.add_commands(commands)
     return parser
 
 

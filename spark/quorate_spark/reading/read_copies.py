@@ -49,6 +49,36 @@ def read_copies(zone: str, agents: Sequence[str], cluster: Cluster, settings: Se
     return Reading(by_index, tuple(strays), tuple(sorted(address_of)))
 
 
+def read_answering(
+    zone: str, agents: Sequence[str], cluster: Cluster, settings: Settings
+) -> Reading:
+    """Ask the agents for their copies, and leave out those that do not answer for the zone.
+
+    Raises Unreadable if none does.
+    """
+    readings: list[Reading] = []
+    problems: list[str] = []
+    for address in agents:
+        try:
+            readings.append(read_copies(zone, (address,), cluster, settings))
+        except Unreadable as error:
+            problems.append(str(error))
+    if not readings:
+        raise Unreadable(problems[0])
+    owned: dict[int, list[CopySeen]] = {}
+    for reading in readings:
+        for partition, copies in reading.owned.items():
+            owned.setdefault(partition, []).extend(copies)
+    return Reading(
+        {
+            partition: tuple(sorted(copies, key=lambda c: (c.state.replica_index, c.node)))
+            for partition, copies in sorted(owned.items())
+        },
+        tuple(stray for reading in readings for stray in reading.strays),
+        tuple(sorted({node for reading in readings for node in reading.nodes})),
+    )
+
+
 def read_rows(
     copy: CopySeen, zone: str, cluster: Cluster, settings: Settings, buckets: tuple[int, ...] = ()
 ) -> Iterator[list[StoredRow]]:
@@ -73,7 +103,7 @@ def read_rows(
             if answer.next is None:
                 break
             after = answer.next
-        _check_same_copy(link, copy, zone)
+        check_same_copy(link, copy, zone)
 
 
 def read_key(
@@ -169,7 +199,8 @@ def check_process(link: AgentLink, copy: CopySeen) -> None:
         )
 
 
-def _check_same_copy(link: AgentLink, copy: CopySeen, zone: str) -> None:
+def check_same_copy(link: AgentLink, copy: CopySeen, zone: str) -> None:
+    """Raise Unreadable unless `copy` still has its owner, row version, term and process."""
     partition = copy.state.partition
     for found in copies_of(link, copy.address, zone, partition):
         if found.state.partition != partition:

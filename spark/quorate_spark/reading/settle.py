@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from quorate_spark.comparing.compare_counters import CounterWatch, Judgement, Settled, Unsettled
 from quorate_spark.copies import Reading, absence
 from quorate_spark.reading.agent_link import Cluster, Unreadable
-from quorate_spark.reading.read_copies import read_copies
+from quorate_spark.reading.read_copies import read_answering, read_copies
 from quorate_spark.settings import Settings
 
 
@@ -28,6 +28,10 @@ class ZoneCopies:
     def read(self, settings: Settings) -> Reading:
         """Read all copies now.  Raises Unreadable if an agent does not answer."""
         return read_copies(self.zone, self.agents, self.cluster, settings)
+
+    def read_answering(self, settings: Settings) -> Reading:
+        """Read the copies of the agents that answer.  Raises Unreadable if none does."""
+        return read_answering(self.zone, self.agents, self.cluster, settings)
 
     def absence(self, reading: Reading) -> str:
         """Return which copies are missing; empty if none is known to be."""

@@ -1,0 +1,285 @@
+"""The commands `export`, `verify` and `import` of `python -m quorate_spark`.
+
+Exit codes: 0 if it was done; 1 if what was found is not what was exported, or if an import has
+begun and is not whole; 2 if nothing was done.
+"""
+
+import argparse
+import contextlib
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from quorate.facts.errors import QuorateError
+from quorate_spark.exports.export_zone import export_zone
+from quorate_spark.exports.import_zone import (
+    Imported,
+    NotEmpty,
+    check_empty,
+    import_zone,
+)
+from quorate_spark.exports.manifest import Manifest, read_manifest
+from quorate_spark.exports.target import Target, TargetRefused
+from quorate_spark.exports.verify import verify
+from quorate_spark.reading.agent_link import parse_addresses, read_cluster
+from quorate_spark.reading.settle import ZoneCopies
+from quorate_spark.settings import Settings
+
+WAIT_S = 60.0
+"""How long one batch of rows may take to be written; a primary may have to be replaced."""
+
+NAMES = ("export", "import", "verify")
+
+Told = Callable[[str, int, int], None]
+
+
+def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the parsers of the commands."""
+    of_zone = argparse.ArgumentParser(add_help=False)
+    of_zone.add_argument("zone", metavar="ZONE")
+    of_zone.add_argument("--target", required=True, help="folder, or URI: s3://bucket/prefix")
+    of_zone.add_argument("--agents", required=True, help="peer ports of all agents: host:port,…")
+    of_zone.add_argument("--cluster", required=True, help="its name, as the agents know it")
+    of_zone.add_argument("--secret-file", required=True, help="the cluster's secret")
+    of_zone.add_argument("--partitions", type=int, required=True, help="as the zone declares them")
+    of_zone.add_argument("--replicas", type=int, required=True, help="as the zone declares them")
+    of_zone.add_argument("--work-dir", type=Path, help="folder for temporary files")
+    settings = Settings()
+    of_zone.add_argument("--settle-seconds", type=float, default=settings.settle_timeout_s)
+    of_zone.add_argument("--answer-seconds", type=float, default=settings.answer_timeout_s)
+    of_all = argparse.ArgumentParser(add_help=False)
+    of_all.add_argument("--json", action="store_true", help="print the result as JSON")
+
+    exporting = commands.add_parser(
+        "export", parents=[of_zone, of_all], help="write a zone's rows to files"
+    )
+    exporting.add_argument("--zone-uid", default="", help="as the zone declares it")
+    exporting.add_argument("--zone-spec", default="{}", help="as declared, in JSON")
+    exporting.add_argument("--verify", action="store_true", help="read the export back")
+    importing = commands.add_parser(
+        "import", parents=[of_zone, of_all], help="write the rows of an export into a zone"
+    )
+    importing.add_argument(
+        "--check",
+        action="store_true",
+        help="only say whether it may begin; the exit code is 0 or 2",
+    )
+    importing.add_argument(
+        "--continue",
+        dest="continues",
+        action="store_true",
+        help="an import of this export has begun before",
+    )
+    importing.add_argument("--wait-seconds", type=float, default=WAIT_S, help="for each batch")
+    importing.add_argument(
+        "--into-non-empty", action="store_true", help="also if the zone has keys: these stay"
+    )
+    verifying = commands.add_parser("verify", parents=[of_all], help="read an export back")
+    verifying.add_argument("target", metavar="TARGET")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run one of the commands; return the exit code.  Interrupts pass through."""
+    try:
+        with _told(options) as told:
+            match options.command:
+                case "export":
+                    return _export(options, told)
+                case "verify":
+                    return _verify(options, told)
+                case _:
+                    return _import(options, told)
+    except QuorateError as error:
+        print(_failed(options, error), file=sys.stderr)
+        return 2
+
+
+def _failed(options: argparse.Namespace, error: QuorateError) -> str:
+    what = {
+        "export": lambda: f"zone {options.zone} is not exported",
+        "verify": lambda: f"{options.target} is not verified",
+        "import": lambda: f"zone {options.zone} is not imported into",
+    }
+    return f"{what[options.command]()}: {error}"
+
+
+def _export(options: argparse.Namespace, told: Told) -> int:
+    target = Target(options.target)
+    try:
+        spec = msgspec.json.decode(options.zone_spec, type=dict)
+    except msgspec.MsgspecError as error:
+        raise TargetRefused(f"--zone-spec is no JSON object: {error}") from error
+    with _temporary(options.work_dir) as folder:
+        manifest = export_zone(
+            target,
+            _copies(options),
+            options.zone_uid,
+            spec,
+            _settings(options),
+            str(folder),
+            lambda done, total: told("export", done, total),
+        )
+    if options.verify:
+        return _verify(options, told)
+    _tell_manifest(options, manifest, f"Zone {options.zone} is exported to {options.target}")
+    return 0
+
+
+def _verify(options: argparse.Namespace, told: Told) -> int:
+    target = Target(options.target)
+    read_manifest(target)  # without one, the exit code is 2
+    try:
+        manifest = verify(target, lambda done, total: told("verify", done, total))
+    except TargetRefused as error:
+        print(f"{options.target} is not as it was exported: {error}", file=sys.stderr)
+        return 1
+    _tell_manifest(options, manifest, f"{options.target} is as it was exported")
+    return 0
+
+
+def _import(options: argparse.Namespace, told: Told) -> int:
+    target = Target(options.target)
+    manifest = read_manifest(target)
+    may_have_keys = options.into_non_empty or options.continues
+    if options.check:
+        if not may_have_keys:
+            check_empty(_copies(options), _settings(options))
+        return 0
+    began = False
+
+    def progress(what: str, done: int, total: int) -> None:
+        nonlocal began
+        began = True
+        told(what, done, total)
+
+    try:
+        imported = import_zone(
+            target,
+            manifest,
+            _copies(options),
+            _settings(options),
+            may_have_keys=may_have_keys,
+            wait_s=options.wait_seconds,
+            progress=progress,
+        )
+    except NotEmpty:
+        raise
+    except QuorateError as error:
+        if not began:
+            raise
+        print(
+            f"zone {options.zone} has only a part of the export: {error}.  Import again, and it"
+            " goes on",
+            file=sys.stderr,
+        )
+        return 1
+    if options.json:
+        _print_json({**msgspec.to_builtins(imported), "exit_code": imported.exit_code})
+    else:
+        _tell_imported(imported, options.target)
+    return imported.exit_code
+
+
+def _copies(options: argparse.Namespace) -> ZoneCopies:
+    return ZoneCopies(
+        options.zone,
+        parse_addresses(options.agents),
+        read_cluster(options.cluster, options.secret_file),
+        options.partitions,
+        options.replicas,
+    )
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    return Settings(
+        answer_timeout_s=options.answer_seconds, settle_timeout_s=options.settle_seconds
+    )
+
+
+def _tell_manifest(options: argparse.Namespace, manifest: Manifest, sentence: str) -> None:
+    if options.json:
+        _print_json({"target": options.target, **msgspec.to_builtins(manifest)})
+        return
+    console = Console(highlight=False)
+    console.print(
+        Text(f"{sentence}: {manifest.rows:,} rows, {manifest.bytes:,} bytes of keys and values."),
+        soft_wrap=True,
+    )
+    console.print(Text(f"digest {manifest.digest}"), soft_wrap=True)
+    if options.command == "export":
+        console.print(Text("It is imported into an empty zone by:"))
+        console.print(Text(f"  quorate import {options.target} ZONE"), soft_wrap=True)
+
+
+def _tell_imported(imported: Imported, target: str) -> None:
+    console = Console(highlight=False)
+    zone = imported.zone
+    if imported.is_whole:
+        text = f"Zone {zone} has all rows of {target}: {imported.rows:,} compared one by one."
+        console.print(Text(text, "green"), soft_wrap=True)
+        if imported.digest == imported.exported_digest:
+            console.print(Text(f"digest {imported.digest}, as exported"), soft_wrap=True)
+    else:
+        text = f"Zone {zone} is not as {target}: {imported.rows:,} rows are equal."
+        console.print(Text(text, "red"), soft_wrap=True)
+    for count, what in (
+        (imported.expired, "rows have expired since the export"),
+        (imported.kept, "keys had another row already, which was left as it was"),
+        (imported.missing, "rows are missing: deleted meanwhile, or lost"),
+        (imported.differing, "keys have another row than in the export"),
+        (imported.others, "keys of the zone are not in the export"),
+    ):
+        if count:
+            console.print(Text(f"{count:,} {what}"), soft_wrap=True)
+    for key in imported.keys:
+        console.print(Text(f"  {key}"), soft_wrap=True)
+
+
+def _print_json(whole: object) -> None:
+    print(msgspec.json.format(msgspec.json.encode(whole), indent=2).decode())
+
+
+@contextlib.contextmanager
+def _temporary(parent: Path | None) -> Iterator[Path]:
+    if parent is not None:
+        parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="export-", dir=parent) as name:
+        yield Path(name)
+
+
+@contextlib.contextmanager
+def _told(options: argparse.Namespace) -> Iterator[Told]:
+    """Show a progress bar on a terminal."""
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal or options.json:
+        yield lambda what, done, total: None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("rows"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def tell(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=None)
+            bar.update(tasks[what], completed=done, total=max(total, done))
+
+        yield tell

@@ -1,0 +1,187 @@
+"""A consistent cut of one partition: exactly the rows of one copy at one counter, while it changes.
+
+1. Note the copy's LWM, then read all its rows (`Scan`).  Rows are read chunk by chunk while updates
+   go on, so some are newer than others: all updates up to the noted LWM are in them.
+2. A counter c at which all copies told their digests is the cut (`watch_digests`).  It is above all
+   that was read.
+3. Read the copy's updates above the noted LWM up to c from its log, and apply them to the rows
+   (`Changes`).  This is exact: per key the last update wins, and one that was in the rows already
+   changes nothing.
+4. The rows at c must have the digest that most copies told.  So a cut is proven row by row: a copy
+   that is out-voted, or that was damaged behind its agent, makes none.
+"""
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from operator import itemgetter
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from quorate.facts.keyspace import is_reserved
+from quorate.protocol.copies.totals import row_digest
+from quorate.protocol.messages.replication import Update
+from quorate.protocol.messages.tools import AskUpdates, UpdatesTold
+from quorate.protocol.storage import Row
+from quorate_spark.copies import CopySeen
+from quorate_spark.exports.part_file import LiveRow
+from quorate_spark.reading.agent_link import Cluster, Unreadable
+from quorate_spark.reading.read_copies import (
+    StoredRow,
+    check_same_copy,
+    copies_of,
+    open_link,
+    read_rows,
+)
+from quorate_spark.settings import Settings
+
+SPOOL_BYTES_MAX = 32 * 1024 * 1024
+"""More rows of a scan than this are kept in a temporary file."""
+_MASK = (1 << 128) - 1
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_rows = msgspec.msgpack.Decoder(list[StoredRow]).decode
+_decode_update = msgspec.msgpack.Decoder(Update).decode
+
+
+class Scan:
+    """All rows of a copy, as they were read; `copy` is the copy before that."""
+
+    def __init__(self, copy: CopySeen, work_dir: str | None = None) -> None:
+        self.copy = copy
+        self._spool = tempfile.SpooledTemporaryFile(SPOOL_BYTES_MAX, dir=work_dir)  # noqa: SIM115
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Drop the rows; idempotent."""
+        self._spool.close()
+
+    def add(self, rows: list[StoredRow]) -> None:
+        """Keep a chunk of rows."""
+        data = _encode(rows)
+        self._spool.write(len(data).to_bytes(8))
+        self._spool.write(data)
+
+    def rows(self) -> Iterator[StoredRow]:
+        """Yield all rows, in order of key."""
+        self._spool.seek(0)
+        while head := self._spool.read(8):
+            yield from _decode_rows(self._spool.read(int.from_bytes(head)))
+
+
+class Changes:
+    """Updates, folded: the last row of each key.
+
+    `flushed`: the counter of the last update that deleted every key; 0: there was none.
+    """
+
+    def __init__(self) -> None:
+        self.rows: dict[bytes, StoredRow] = {}
+        self.flushed = 0
+
+    def add(self, update: Update) -> None:
+        """Apply the next update."""
+        for key, value, expires_at in update.operations:
+            if key is None:
+                self.flushed = update.counter
+                self.rows = {key: row for key, row in self.rows.items() if is_reserved(key)}
+            else:
+                self.rows[key] = (key, update.counter, update.term, expires_at, value)
+
+    def applied_to(self, rows: Iterable[StoredRow]) -> Iterator[StoredRow]:
+        """Yield the rows after the updates, in order of key; tombstones may be among them."""
+        changed = self.rows
+        kept = (
+            row
+            for row in rows
+            if row[0] not in changed and (row[1] > self.flushed or is_reserved(row[0]))
+        )
+        return merge(kept, sorted(changed.values(), key=itemgetter(0)), key=itemgetter(0))
+
+
+class DigestWatched:
+    """Yields rows that clients see, and adds up the digest of all, as an agent does."""
+
+    def __init__(self, rows: Iterable[StoredRow]) -> None:
+        self._rows = rows
+        self._digest = 0
+
+    def __iter__(self) -> Iterator[LiveRow]:
+        for key, counter, term, expires_at, value in self._rows:
+            if value is None:
+                continue
+            self._digest += row_digest(key, Row(counter, term, expires_at, value))
+            if not is_reserved(key):
+                yield LiveRow(key, value, counter, term, expires_at)
+
+    @property
+    def digest(self) -> int:
+        """The digest of the rows so far."""
+        return self._digest & _MASK
+
+
+def scan_copy(
+    copy: CopySeen, zone: str, cluster: Cluster, settings: Settings, work_dir: str | None
+) -> Scan:
+    """Read all rows of a copy.  Raises Unreadable."""
+    scan = Scan(_now(copy, zone, cluster, settings), work_dir)
+    try:
+        for rows in read_rows(scan.copy, zone, cluster, settings):
+            scan.add(rows)
+    except BaseException:
+        scan.close()
+        raise
+    return scan
+
+
+def read_changes(
+    copy: CopySeen, upto: int, zone: str, cluster: Cluster, settings: Settings
+) -> Changes:
+    """Return the updates of a copy above its LWM of then, up to counter `upto`.
+
+    Raises Unreadable if the log does not reach back so far, or the copy is another one.
+    """
+    changes = Changes()
+    partition, after = copy.state.partition, copy.state.lwm
+    with open_link(copy.address, cluster, settings) as link:
+        while after < upto:
+            told = link.ask(AskUpdates(zone, partition, after, upto), UpdatesTold)
+            if told.problem:
+                raise Unreadable(f"partition {partition}: {link.name}: {told.problem}")
+            if told.reaches_from > after or told.lwm < upto:
+                raise Unreadable(
+                    f"partition {partition}: the log of {copy.node} has {told.reaches_from + 1} to"
+                    f" {told.lwm}, and {after + 1} to {upto} are needed: too much was written while"
+                    " its rows were read"
+                )
+            for raw in told.updates:
+                changes.add(_decode_update(raw))
+            if told.next is None:
+                break
+            if told.next <= after:
+                raise Unreadable(f"partition {partition}: {link.name} tells its log in circles")
+            after = told.next
+        check_same_copy(link, copy, zone)
+    return changes
+
+
+def _now(copy: CopySeen, zone: str, cluster: Cluster, settings: Settings) -> CopySeen:
+    """Return the copy as it is now."""
+    partition = copy.state.partition
+    with open_link(copy.address, cluster, settings) as link:
+        for found in copies_of(link, copy.address, zone, partition):
+            if found.state.partition == partition and found.state.adopted:
+                return found
+    raise Unreadable(f"partition {partition}: {copy.node} has no copy that may be read now")

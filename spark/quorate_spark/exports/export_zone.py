@@ -1,0 +1,277 @@
+"""Exports a zone: one consistent cut of each partition, then the manifest.
+
+Partitions are read in groups, each from one copy, backups first.  A partition whose copy cannot be
+read, or is not what most copies say, is read from another copy.  At any end but the good one the
+files that were written are deleted; after a loss of the process the next export into the same
+target deletes them.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from secrets import token_hex
+from typing import Any
+
+from quorate_spark.comparing.compare_digests import DigestsTold
+from quorate_spark.copies import CopySeen
+from quorate_spark.exports.cut import DigestWatched, Scan, read_changes, scan_copy
+from quorate_spark.exports.manifest import (
+    FORMAT,
+    MANIFEST,
+    Manifest,
+    PartTold,
+    ZoneTold,
+    content_of,
+    write_manifest,
+)
+from quorate_spark.exports.part_file import PartWriter, file_name, is_file_name
+from quorate_spark.exports.target import Target, TargetRefused
+from quorate_spark.reading.agent_link import Unreadable
+from quorate_spark.reading.settle import ZoneCopies
+from quorate_spark.reading.watch_digests import watch_digests
+from quorate_spark.settings import Settings
+
+GROUP_PARTITIONS_MAX = 16
+GROUP_BYTES_MAX = 64 * 1024 * 1024
+"""Partitions are read together until they have so many bytes: digests are then asked for once."""
+ATTEMPTS_MAX = 6
+"""How often a partition is read, from one copy after the other."""
+
+Progress = Callable[[int, int], None]
+"""Called with the rows that are exported, and how many there are in all by the last count."""
+
+
+@dataclass(slots=True)
+class Group:
+    """Partitions that are exported together; `problems`: why the last attempt failed."""
+
+    partitions: tuple[int, ...]
+    problems: dict[int, str] = field(default_factory=dict)
+
+
+def export_zone(
+    target: Target,
+    copies: ZoneCopies,
+    uid: str,
+    spec: Mapping[str, Any],
+    settings: Settings,
+    work_dir: str | None,
+    progress: Progress = lambda done, total: None,
+) -> Manifest:
+    """Export the zone into `target`.  Raises Unreadable or TargetRefused: then there is none."""
+    return _Export(target, copies, settings, work_dir, progress).run(uid, spec)
+
+
+def clear(target: Target) -> None:
+    """Delete what an export without an end left.  Raises TargetRefused if anything else is there.
+
+    A manifest that is there is never touched.
+    """
+    found = [each.name for each in target.files()]
+    if MANIFEST in found:
+        raise TargetRefused(
+            f"{target.text} has an export already: name another place, or delete that one first"
+        )
+    ours = [name for name in found if is_file_name(name) or name == f"{MANIFEST}.half"]
+    if others := sorted(set(found) - set(ours)):
+        raise TargetRefused(
+            f"{target.text} has {others[0]}, which is of no export: name an empty or a new place"
+        )
+    target.delete(ours)
+
+
+class _Export:
+    """One run."""
+
+    def __init__(
+        self,
+        target: Target,
+        copies: ZoneCopies,
+        settings: Settings,
+        work_dir: str | None,
+        progress: Progress,
+    ) -> None:
+        self._target = target
+        self._copies = copies
+        self._settings = settings
+        self._work_dir = work_dir
+        self._progress = progress
+        self._id = token_hex(4)
+        self._parts: dict[int, PartTold] = {}
+        self._rows_done = self._rows_total = 0
+
+    def run(self, uid: str, spec: Mapping[str, Any]) -> Manifest:
+        started_at = _now()
+        clear(self._target)
+        reading = self._copies.read_answering(self._settings)
+        count = self._copies.partitions
+        missing = [each for each in range(count) if each not in reading.owned]
+        if missing:
+            raise Unreadable(
+                f"{len(missing)} partitions have no copy on an agent that answers (the first is"
+                f" {missing[0]}): wait until the zone is available"
+            )
+        self._rows_total = sum(owned[0].state.rows for owned in reading.owned.values())
+        self._target.make()
+        try:
+            for group in _groups(reading.owned):
+                self._export_group(group)
+            self._check_files()
+            whole = content_of(tuple(self._parts.values()))
+            manifest = Manifest(
+                FORMAT,
+                self._id,
+                ZoneTold(self._copies.zone, uid, self._copies.cluster.name, count, dict(spec)),
+                started_at,
+                _now(),
+                whole.rows,
+                whole.bytes,
+                whole.hex,
+                tuple(part for _, part in sorted(self._parts.items())),
+            )
+            write_manifest(self._target, manifest)
+        except BaseException:
+            with suppress(TargetRefused):  # the next export deletes what is left
+                files = [file_name(each, self._id) for each in range(count)]
+                self._target.delete([MANIFEST, f"{MANIFEST}.half", *files])
+            raise
+        return manifest
+
+    def _export_group(self, group: Group) -> None:
+        left: Sequence[int] = group.partitions
+        for attempt in range(ATTEMPTS_MAX):
+            left = self._try(left, attempt, group.problems)
+            if not left:
+                return
+        raise Unreadable(
+            "; ".join(group.problems[partition] for partition in left[:3])
+            + (f"; and {len(left) - 3} more partitions" if len(left) > 3 else "")
+        )
+
+    def _try(
+        self, partitions: Sequence[int], attempt: int, problems: dict[int, str]
+    ) -> Sequence[int]:
+        """Export these partitions; return those that it failed for."""
+        try:
+            owned = self._copies.read_answering(self._settings).owned
+        except Unreadable as error:
+            problems.update(dict.fromkeys(partitions, str(error)))
+            return partitions
+        failed: list[int] = []
+        scans: dict[int, Scan] = {}
+        with ExitStack() as stack:
+            for partition in partitions:
+                found = owned.get(partition, ())
+                try:
+                    copy = self._choose(partition, found, attempt)
+                    scans[partition] = stack.enter_context(self._scan(copy))
+                except Unreadable as error:
+                    problems[partition] = str(error)
+                    failed.append(partition)
+            watched = {partition: owned[partition] for partition in scans}
+            zone, cluster = self._copies.zone, self._copies.cluster
+            told = watch_digests(watched, zone, cluster, self._settings)
+            for partition, scan in scans.items():
+                try:
+                    self._write(scan, watched[partition], told[partition])
+                except Unreadable as error:
+                    problems[partition] = str(error)
+                    failed.append(partition)
+        return sorted(failed)
+
+    def _choose(self, partition: int, copies: tuple[CopySeen, ...], attempt: int) -> CopySeen:
+        """Return the copy to be read: backups in turn, so that each agent has its share."""
+        if not copies:
+            raise Unreadable(f"partition {partition}: no agent owns a copy")
+        backups = copies[1:]
+        start = partition % len(backups) if backups else 0
+        order = (*backups[start:], *backups[:start], copies[0])
+        return order[attempt % len(order)]
+
+    def _scan(self, copy: CopySeen) -> Scan:
+        zone, cluster = self._copies.zone, self._copies.cluster
+        return scan_copy(copy, zone, cluster, self._settings, self._work_dir)
+
+    def _write(self, scan: Scan, copies: tuple[CopySeen, ...], told: DigestsTold | str) -> None:
+        """Write the file of one partition.  Raises Unreadable if its rows are not proven."""
+        if isinstance(told, str):
+            raise Unreadable(told)
+        copy = scan.copy
+        partition, node = copy.state.partition, copy.node
+        digest, agree = Counter(told.digests).most_common(1)[0]
+        if agree * 2 <= max(self._copies.replicas, len(copies)):
+            raise Unreadable(
+                f"partition {partition}: {agree} of {max(self._copies.replicas, len(copies))}"
+                f" copies agree at counter {told.counter}, which is no majority: see `quorate"
+                f" validate {self._copies.zone} --level digest`"
+            )
+        own = next((d for c, d in zip(copies, told.digests, strict=True) if c.node == node), None)
+        if own != digest:
+            raise Unreadable(
+                f"partition {partition}: the copy on {node} is out-voted at counter {told.counter}"
+            )
+        zone, cluster = self._copies.zone, self._copies.cluster
+        changes = read_changes(copy, told.counter, zone, cluster, self._settings)
+        rows = DigestWatched(changes.applied_to(scan.rows()))
+        name = file_name(partition, self._id)
+        before = self._rows_done
+        with self._target.writing(name) as file:
+            writer = PartWriter(file, partition)
+            for row in rows:
+                writer.add(row)
+                self._rows_done += 1
+                if not self._rows_done % 1000:
+                    self._progress(self._rows_done, self._rows_total)
+            writer.close()
+            size = file.tell()
+        if rows.digest != int.from_bytes(digest):
+            self._rows_done = before
+            raise Unreadable(
+                f"partition {partition}: the rows of the copy on {node} are not those of its digest"
+                f" at counter {told.counter}: see `quorate validate {zone} --level rows`"
+            )
+        content = writer.content
+        self._progress(self._rows_done, self._rows_total)
+        self._parts[partition] = PartTold(
+            partition,
+            name,
+            told.counter,
+            copy.state.term,
+            node,
+            agree,
+            content.rows,
+            content.bytes,
+            size,
+            content.hex,
+        )
+
+    def _check_files(self) -> None:
+        """Raise TargetRefused unless every file is there: another export may run into it."""
+        there = {each.name: each.bytes for each in self._target.files()}
+        for part in self._parts.values():
+            if there.get(part.file) != part.file_bytes:
+                raise TargetRefused(
+                    f"{self._target.text}: {part.file} is not as it was written: does another"
+                    " export write there?"
+                )
+
+
+def _groups(owned: Mapping[int, tuple[CopySeen, ...]]) -> Iterator[Group]:
+    partitions: list[int] = []
+    size = 0
+    for partition, copies in owned.items():
+        more = copies[0].state.bytes
+        if partitions and (
+            len(partitions) == GROUP_PARTITIONS_MAX or size + more > GROUP_BYTES_MAX
+        ):
+            yield Group(tuple(partitions))
+            partitions, size = [], 0
+        partitions.append(partition)
+        size += more
+    yield Group(tuple(partitions))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

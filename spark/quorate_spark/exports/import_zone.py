@@ -1,0 +1,293 @@
+"""Imports an export into a zone, of any number of partitions: through its primaries.
+
+1. Refuse a zone that has keys, unless told otherwise, or unless an interrupted import is continued.
+2. Write the rows, batch by batch, each as one update of the primary.  A key that has a row is left
+   alone, so rows that are there already are not written twice, and a client's are not overwritten.
+   Rows that have expired since the export are left out.
+3. Read the zone back and compare it with the export, row by row.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from heapq import merge
+from operator import itemgetter
+from typing import NamedTuple
+
+import msgspec
+from xxhash import xxh3_64_intdigest
+
+from quorate.facts.keyspace import is_reserved, key_partition, printable
+from quorate.protocol.messages.tools import RestoreRows
+from quorate_spark.copies import CopySeen
+from quorate_spark.exports.manifest import Content, Manifest
+from quorate_spark.exports.part_file import LiveRow, read_part
+from quorate_spark.exports.primaries import Primaries
+from quorate_spark.exports.target import Target
+from quorate_spark.reading.agent_link import Unreadable
+from quorate_spark.reading.agent_links import AgentLinks
+from quorate_spark.reading.read_copies import StoredRow, read_rows
+from quorate_spark.reading.settle import ZoneCopies
+from quorate_spark.settings import Settings
+
+BATCH_ROWS_MAX = 500
+BATCH_BYTES_MAX = 512 * 1024
+"""Rows of one update; one row may be larger."""
+KEYS_TOLD_MAX = 20
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is done (write, compare), the rows so far and the rows in all."""
+
+
+class NotEmpty(Unreadable):
+    """The zone has keys, and nothing was written."""
+
+
+class Imported(msgspec.Struct, frozen=True):
+    """The result of an import.
+
+    - `rows`, `digest`: of the rows that are in the zone as they were exported
+    - `expired`: rows whose time was over; `kept`: keys that had another row, which was left alone
+    - `missing`, `differing`: rows that were written, and are not in the zone any more as exported
+    - `others`: keys of the zone that are not in the export
+    - `keys`: some of the keys that are missing or differ, escaped
+    """
+
+    export_id: str
+    zone: str
+    rows: int
+    bytes: int
+    digest: str
+    expired: int
+    kept: int
+    missing: int
+    differing: int
+    others: int
+    keys: tuple[str, ...]
+    exported_rows: int
+    exported_digest: str
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every row of the export has expired, is in the zone, or was kept out of it."""
+        return not self.missing and not self.differing
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code: 0 if it is whole."""
+        return 0 if self.is_whole else 1
+
+
+def import_zone(
+    target: Target,
+    manifest: Manifest,
+    copies: ZoneCopies,
+    settings: Settings,
+    *,
+    may_have_keys: bool,
+    wait_s: float,
+    progress: Progress = lambda what, done, total: None,
+) -> Imported:
+    """Import the export into the zone.
+
+    Raises NotEmpty, or Unreadable or TargetRefused if it cannot go on: it is continued by running
+    it again.
+    """
+    if not may_have_keys:
+        check_empty(copies, settings)
+    with AgentLinks(copies.cluster, settings) as links:
+        primaries = Primaries(copies, links, wait_s)
+        kept = _write(target, manifest, copies, primaries, progress)
+    return _compare(target, manifest, copies, settings, kept, progress)
+
+
+def check_empty(copies: ZoneCopies, settings: Settings) -> None:
+    """Raise NotEmpty if clients see a key of the zone, or Unreadable if that cannot be told."""
+    now_ms = time.time() * 1000
+    for copy in _read_primaries(copies, settings).values():
+        if not copy.state.rows:
+            continue
+        for key, _, _, expires_at, value in _rows(copy, copies, settings):
+            if value is None or is_reserved(key) or 0 < expires_at <= now_ms:
+                continue
+            raise NotEmpty(
+                f"zone {copies.zone} is not empty, it has the key {printable(key)}: nothing is"
+                " written.  Name another zone, or write --into-non-empty: keys that the zone has"
+                " already then stay as they are"
+            )
+
+
+def _read_primaries(copies: ZoneCopies, settings: Settings) -> dict[int, CopySeen]:
+    """Return the primary's copy of each partition.  Raises Unreadable if one does not answer."""
+    owned = copies.read_answering(settings).owned
+    found: dict[int, CopySeen] = {}
+    for partition in range(copies.partitions):
+        first = owned[partition][0] if partition in owned else None
+        if first is None or first.state.replica_index or not first.state.adopted:
+            raise Unreadable(
+                f"partition {partition} has no primary that answers: wait until zone"
+                f" {copies.zone} is available"
+            )
+        found[partition] = first
+    return found
+
+
+def _write(
+    target: Target,
+    manifest: Manifest,
+    copies: ZoneCopies,
+    primaries: Primaries,
+    progress: Progress,
+) -> set[int]:
+    """Write all rows that have not expired; return hashes of the keys that had another row."""
+    kept: set[int] = set()
+    done = 0
+    zone = copies.zone
+    progress("write", 0, manifest.rows)
+    for part in manifest.partitions:
+        batches: dict[int, _Batch] = {}
+        for row in read_part(target, part):
+            done += 1
+            if not done % 1000:
+                progress("write", done, manifest.rows)
+            if _is_over(row):
+                continue
+            to = key_partition(row.key, copies.partitions)
+            batch = batches.setdefault(to, _Batch([]))
+            if batch.is_full(row):
+                kept |= batch.write(primaries, zone, to)
+                batch = batches[to] = _Batch([])
+            batch.add(row)
+        for to, batch in sorted(batches.items()):
+            kept |= batch.write(primaries, zone, to)
+        progress("write", done, manifest.rows)
+    return kept
+
+
+class _Batch:
+    def __init__(self, rows: list[tuple[bytes, bytes, int]]) -> None:
+        self.rows = rows
+        self._bytes = 0
+
+    def is_full(self, row: LiveRow) -> bool:
+        size = self._bytes + len(row.key) + len(row.value)
+        return bool(self.rows) and (len(self.rows) >= BATCH_ROWS_MAX or size > BATCH_BYTES_MAX)
+
+    def add(self, row: LiveRow) -> None:
+        self.rows.append((row.key, row.value, row.expires_at))
+        self._bytes += len(row.key) + len(row.value)
+
+    def write(self, primaries: Primaries, zone: str, partition: int) -> set[int]:
+        """Write the rows; return hashes of the keys that had another row."""
+        done = primaries.restore(RestoreRows(zone, partition, tuple(self.rows)))
+        return {xxh3_64_intdigest(key) for key in done.kept}
+
+
+class _Compared(NamedTuple):
+    """One key: its row in the export and in the zone; None where there is none."""
+
+    exported: LiveRow | None
+    present: StoredRow | None
+
+
+def _compare(
+    target: Target,
+    manifest: Manifest,
+    copies: ZoneCopies,
+    settings: Settings,
+    kept_hashes: set[int],
+    progress: Progress,
+) -> Imported:
+    primaries = _read_primaries(copies, settings)
+    equal = Content()
+    missing = differing = kept = others = done = expired = 0
+    keys: list[str] = []
+    for pair in _pairs(target, manifest, primaries, copies, settings):
+        exported, present = pair
+        if exported is None:
+            others += 1
+            continue
+        done += 1
+        if not done % 1000:
+            progress("compare", done, manifest.rows)
+        if present is not None and (present[4], present[3]) == (
+            exported.value,
+            exported.expires_at,
+        ):
+            equal.add(exported.key, exported.value, exported.expires_at)
+        elif _is_over(exported):
+            expired += 1
+        elif present is not None and xxh3_64_intdigest(exported.key) in kept_hashes:
+            kept += 1
+        else:
+            missing += present is None
+            differing += present is not None
+            if len(keys) < KEYS_TOLD_MAX:
+                keys.append(printable(exported.key))
+    progress("compare", done, manifest.rows)
+    return Imported(
+        manifest.export_id,
+        copies.zone,
+        equal.rows,
+        equal.bytes,
+        equal.hex,
+        expired,
+        kept,
+        missing,
+        differing,
+        others,
+        tuple(keys),
+        manifest.rows,
+        manifest.digest,
+    )
+
+
+def _pairs(
+    target: Target,
+    manifest: Manifest,
+    primaries: Mapping[int, CopySeen],
+    copies: ZoneCopies,
+    settings: Settings,
+) -> Iterator[_Compared]:
+    """Yield all keys of the export and of the zone, part by part.
+
+    A part is as many slots as one partition of the coarser side has.
+    """
+    theirs, ours = manifest.zone.partitions, copies.partitions
+    for number in range(min(theirs, ours)):
+        files = manifest.partitions[_span(number, theirs, min(theirs, ours))]
+        exported = merge(*(read_part(target, part) for part in files), key=itemgetter(0))
+        owned = range(ours)[_span(number, ours, min(theirs, ours))]
+        streams = [_live(_rows(primaries[each], copies, settings)) for each in owned]
+        yield from _side_by_side(exported, merge(*streams, key=itemgetter(0)))
+
+
+def _span(number: int, partitions: int, parts: int) -> slice:
+    each = partitions // parts
+    return slice(number * each, (number + 1) * each)
+
+
+def _side_by_side(exported: Iterator[LiveRow], present: Iterator[StoredRow]) -> Iterator[_Compared]:
+    mine, other = next(exported, None), next(present, None)
+    while mine is not None or other is not None:
+        if other is None or (mine is not None and mine.key < other[0]):
+            yield _Compared(mine, None)
+            mine = next(exported, None)
+        elif mine is None or other[0] < mine.key:
+            yield _Compared(None, other)
+            other = next(present, None)
+        else:
+            yield _Compared(mine, other)
+            mine, other = next(exported, None), next(present, None)
+
+
+def _live(rows: Iterator[StoredRow]) -> Iterator[StoredRow]:
+    return (row for row in rows if row[4] is not None and not is_reserved(row[0]))
+
+
+def _rows(copy: CopySeen, copies: ZoneCopies, settings: Settings) -> Iterator[StoredRow]:
+    for chunk in read_rows(copy, copies.zone, copies.cluster, settings):
+        yield from chunk
+
+
+def _is_over(row: LiveRow) -> bool:
+    return 0 < row.expires_at <= time.time() * 1000

@@ -1,0 +1,120 @@
+"""Parquet files with the rows of one partition, in key order.
+
+Columns: `partition`, `key`, `value` (as stored: docs/commands.md), `counter` and `term` of the
+update that wrote the row, `expires_at` (wall milliseconds, 0 never).
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from quorate_spark.exports.manifest import Content, PartTold
+from quorate_spark.exports.target import Target, TargetRefused
+
+GROUP_ROWS_MAX = 100_000
+GROUP_BYTES_MAX = 32 * 1024 * 1024
+"""A row group ends with whichever comes first: it is held in memory."""
+_NAME = re.compile(r"partition-\d{5}-[0-9a-f]{8}\.parquet")
+
+
+class LiveRow(NamedTuple):
+    """A row that clients see."""
+
+    key: bytes
+    value: bytes
+    counter: int
+    term: int
+    expires_at: int
+
+
+def file_name(partition: int, export_id: str) -> str:
+    """Return the name of a partition's file."""
+    return f"partition-{partition:05}-{export_id}.parquet"
+
+
+def is_file_name(name: str) -> bool:
+    """Return whether some export could have written a file of this name."""
+    return _NAME.fullmatch(name) is not None
+
+
+class PartWriter:
+    """Writes the rows of one partition."""
+
+    def __init__(self, file: Any, partition: int) -> None:
+        import pyarrow.parquet as pq
+
+        self.content = Content()
+        self._partition = partition
+        self._schema = _schema()
+        self._writer = pq.ParquetWriter(file, self._schema, compression="zstd")
+        self._rows: list[LiveRow] = []
+        self._bytes = 0
+
+    def add(self, row: LiveRow) -> None:
+        """Add a row; keys rise."""
+        self.content.add(row.key, row.value, row.expires_at)
+        self._rows.append(row)
+        self._bytes += len(row.key) + len(row.value)
+        if len(self._rows) >= GROUP_ROWS_MAX or self._bytes >= GROUP_BYTES_MAX:
+            self._write_group()
+
+    def close(self) -> None:
+        """Write what is left, and the end of the file."""
+        if self._rows:
+            self._write_group()
+        self._writer.close()
+
+    def _write_group(self) -> None:
+        import pyarrow as pa
+
+        keys, values, counters, terms, expiries = zip(*self._rows, strict=True)
+        columns = ([self._partition] * len(keys), keys, values, counters, terms, expiries)
+        arrays = [pa.array(column, f.type) for column, f in zip(columns, self._schema, strict=True)]
+        self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
+        self._rows, self._bytes = [], 0
+
+
+def read_part(target: Target, part: PartTold) -> Iterator[LiveRow]:
+    """Yield the rows of a partition, and check at the end that they are those of the manifest.
+
+    Raises TargetRefused.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    content = Content()
+    with target.reading(part.file) as file:
+        try:
+            parquet = pq.ParquetFile(file)
+            for batch in parquet.iter_batches(16_384, columns=_schema().names[1:]):
+                for row in map(LiveRow._make, zip(*map(_values, batch.columns), strict=True)):
+                    content.add(row.key, row.value, row.expires_at)
+                    yield row
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise TargetRefused(
+                f"{target.text}: {part.file} is damaged: {str(error).splitlines()[0]}"
+            ) from error
+    if (content.rows, content.bytes, content.hex) != (part.rows, part.bytes, part.digest):
+        raise TargetRefused(
+            f"{target.text}: {part.file} is damaged: it has {content.rows} rows with the digest"
+            f" {content.hex}, its manifest says {part.rows} with {part.digest}"
+        )
+
+
+def _values(column: Any) -> Any:
+    return column.to_pylist()
+
+
+def _schema() -> Any:
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            pa.field("partition", pa.int32(), nullable=False),
+            pa.field("key", pa.binary(), nullable=False),
+            pa.field("value", pa.binary(), nullable=False),
+            pa.field("counter", pa.int64(), nullable=False),
+            pa.field("term", pa.int64(), nullable=False),
+            pa.field("expires_at", pa.int64(), nullable=False),
+        ]
+    )

@@ -1,0 +1,92 @@
+"""The primaries of a zone's partitions, found again when they change."""
+
+import time
+from collections.abc import Callable
+
+from quorate.protocol.messages.tools import RestoreRows, RowsRestored
+from quorate_spark.copies import CopySeen
+from quorate_spark.reading.agent_link import Unreadable
+from quorate_spark.reading.agent_links import AgentLinks
+from quorate_spark.reading.read_copies import copies_of
+from quorate_spark.reading.settle import ZoneCopies
+
+FIRST_POLL_S = 0.001
+POLL_S_MAX = 0.3
+FIND_AGAIN_S = 0.03
+"""After a pause of this length the primary is looked for again: it may be another one."""
+
+
+class Primaries:
+    """Asks the primary of a partition, whichever agent that is at the moment.
+
+    `wait_s`: how long one request may take, with all its repetitions.
+    """
+
+    def __init__(
+        self,
+        copies: ZoneCopies,
+        links: AgentLinks,
+        wait_s: float,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._copies = copies
+        self._links = links
+        self._wait_s = wait_s
+        self._sleep = sleep
+        self._found: dict[int, CopySeen] = {}
+
+    def restore(self, ask: RestoreRows) -> RowsRestored:
+        """Have the rows written; return the answer once a quorum has them.  Raises Unreadable."""
+        deadline = time.monotonic() + self._wait_s
+        pause_s = FIRST_POLL_S
+        while True:
+            answer, waits_for = self._try(ask)
+            if answer is not None and answer.problem:
+                raise Unreadable(f"partition {ask.partition}: {answer.problem}")
+            if answer is not None and answer.done:
+                return answer
+            if time.monotonic() > deadline:
+                raise Unreadable(
+                    f"partition {ask.partition}: rows are not written within {self._wait_s:g} s: it"
+                    f" waits for {waits_for}"
+                )
+            self._sleep(pause_s)
+            if pause_s >= FIND_AGAIN_S:
+                self._found.pop(ask.partition, None)
+            pause_s = min(2 * pause_s, POLL_S_MAX)
+
+    def _try(self, ask: RestoreRows) -> tuple[RowsRestored | None, str]:
+        """Ask once; return the answer, and what is waited for."""
+        partition = ask.partition
+        primary = self._found.get(partition) or self._find(partition)
+        if primary is None:
+            return None, "a primary that answers"
+        try:
+            answer = self._links.to(primary.address).ask(ask, RowsRestored)
+        except Unreadable as error:
+            self._links.drop(primary.address)
+            self._found.pop(partition, None)
+            if "upgrade the agent" in str(error):
+                raise
+            return None, str(error)
+        return answer, answer.waits_for
+
+    def _find(self, partition: int) -> CopySeen | None:
+        """Return the primary's copy; an agent that does not answer is left out."""
+        leading: list[CopySeen] = []
+        for address in self._copies.agents:
+            try:
+                link = self._links.to(address)
+                leading += [
+                    copy
+                    for copy in copies_of(link, address, self._copies.zone, partition)
+                    if copy.state.partition == partition
+                    and copy.state.replica_index == 0
+                    and copy.state.adopted
+                ]
+            except Unreadable:
+                self._links.drop(address)
+        if not leading:
+            return None
+        found = self._found[partition] = max(leading, key=lambda copy: copy.state.term)
+        return found

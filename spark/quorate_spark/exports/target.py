@@ -1,0 +1,184 @@
+"""The place of an export: a folder, or a prefix of a bucket, by pyarrow's file systems.
+
+`TARGET` is a path or a URI:
+
+    /backups/library
+    file:///backups/library
+    s3://bucket/library?region=eu-central-1&endpoint_override=minio:9000&scheme=http
+
+Credentials are never in it: a URI that has some is refused.  They come from the environment or the
+files that the provider's own tools read (AWS_ACCESS_KEY_ID, ~/.aws/credentials, …).
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, urlsplit
+
+from quorate.facts.errors import QuorateError
+
+SCHEMES = ("file", "s3", "gs", "abfs", "abfss")
+S3_OPTIONS = ("region", "endpoint_override", "scheme")
+REQUEST_S, CONNECT_S = 60.0, 10.0
+
+
+class TargetRefused(QuorateError):
+    """The place cannot be used; the message is a sentence with the way out."""
+
+
+class FileThere(NamedTuple):
+    """A file of the target: its name within it, and its size."""
+
+    name: str
+    bytes: int
+
+
+class Target:
+    """A folder of files without subfolders.  All errors of storage are TargetRefused."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._fs, self._path = _opened(text)
+
+    def files(self) -> list[FileThere]:
+        """Return all files, sorted by name; a folder in it counts as a file named with a slash."""
+        from pyarrow.fs import FileSelector, FileType
+
+        with self._named("cannot be listed"):
+            found = self._fs.get_file_info(FileSelector(self._path, allow_not_found=True))
+        return sorted(
+            FileThere(each.base_name + ("" if each.type == FileType.File else "/"), each.size or 0)
+            for each in found
+        )
+
+    def make(self) -> None:
+        """Make the folder, where there are folders."""
+        if self._is_local:
+            with self._named("cannot be made"):
+                self._fs.create_dir(self._path, recursive=True)
+
+    def delete(self, names: list[str]) -> None:
+        """Delete these files, if they are there."""
+        there = {each.name for each in self.files()}
+        with self._named("has files that cannot be deleted"):
+            for name in names:
+                if name in there:
+                    self._fs.delete_file(self._at(name))
+
+    def read(self, name: str) -> bytes | None:
+        """Return the contents of a file; None if there is none."""
+        try:
+            with (
+                self._named(f"{name} cannot be read"),
+                self._fs.open_input_stream(self._at(name)) as file,
+            ):
+                return bytes(file.read())
+        except _NotThere:
+            return None
+
+    def write_last(self, name: str, data: bytes) -> None:
+        """Write a small file that is there whole or not at all, also after a loss of power."""
+        with self._named(f"{name} cannot be written"):
+            if self._is_local:
+                half = self._at(f"{name}.half")
+                Path(half).write_bytes(data)
+                _sync(half)
+                self._fs.move(half, self._at(name))
+                _sync(self._path)
+            else:
+                # Object stores show an object when it is complete.
+                with self._fs.open_output_stream(self._at(name)) as file:
+                    file.write(data)
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[Any]:
+        """Yield a file to write to; it is durable at the end."""
+        with self._named(f"{name} cannot be written"):
+            with self._fs.open_output_stream(self._at(name)) as file:
+                yield file
+            if self._is_local:
+                _sync(self._at(name))
+
+    @contextmanager
+    def reading(self, name: str) -> Iterator[Any]:
+        """Yield a file to read at any position.  Raises TargetRefused if there is none."""
+        try:
+            with (
+                self._named(f"{name} cannot be read"),
+                self._fs.open_input_file(self._at(name)) as file,
+            ):
+                yield file
+        except _NotThere as error:
+            raise TargetRefused(f"{self.text}: {name} is missing") from error
+
+    @property
+    def _is_local(self) -> bool:
+        return bool(self._fs.type_name == "local")
+
+    def _at(self, name: str) -> str:
+        return f"{self._path}/{name}"
+
+    @contextmanager
+    def _named(self, what: str) -> Iterator[None]:
+        import pyarrow as pa
+
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise _NotThere(f"{self.text}: {what}: it is not there") from error
+        except (OSError, pa.ArrowException) as error:
+            raise TargetRefused(f"{self.text}: {what}: {_words(error)}") from error
+
+
+class _NotThere(TargetRefused):
+    pass
+
+
+def _opened(text: str) -> tuple[Any, str]:
+    """Return pyarrow's file system for `text`, and the path in it."""
+    import pyarrow as pa
+    from pyarrow import fs
+
+    parts = urlsplit(text)
+    if "://" not in text:
+        return fs.LocalFileSystem(), os.path.abspath(text)
+    if parts.scheme not in SCHEMES:
+        raise TargetRefused(
+            f"{parts.scheme}://…: write a folder, or a URI that begins with"
+            f" {', '.join(f'{scheme}://' for scheme in SCHEMES)}"
+        )
+    if parts.password is not None or (parts.scheme == "s3" and parts.username is not None):
+        raise TargetRefused(
+            f"{parts.scheme}://…: there are credentials in the address, where others can read them:"
+            " give them in environment variables, or in the files that the provider's tools read"
+        )
+    options = dict(parse_qsl(parts.query))
+    known = S3_OPTIONS if parts.scheme == "s3" else ()
+    if unknown := sorted(set(options) - set(known)):
+        raise TargetRefused(
+            f"{parts.scheme}://{parts.netloc}{parts.path}: option {unknown[0]} is not known: write"
+            f" {', '.join(known) or 'none'}"
+        )
+    try:
+        if parts.scheme == "s3":
+            made = fs.S3FileSystem(**options, connect_timeout=CONNECT_S, request_timeout=REQUEST_S)
+            return made, f"{parts.netloc}{parts.path}".rstrip("/")
+        made, path = fs.FileSystem.from_uri(text)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise TargetRefused(f"{text}: {_words(error)}") from error
+    return made, path.rstrip("/")
+
+
+def _words(error: Exception) -> str:
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return str(text).strip().splitlines()[0]
+
+
+def _sync(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

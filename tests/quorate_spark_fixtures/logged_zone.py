@@ -1,0 +1,124 @@
+"""A scripted zone whose copies keep their updates, and whose primaries restore rows."""
+
+from collections.abc import Callable
+from functools import partial
+from types import EllipsisType
+
+import msgspec
+
+from quorate.facts.keyspace import key_partition
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.replication import Update
+from quorate.protocol.messages.tools import (
+    AskRows,
+    AskUpdates,
+    CopyRows,
+    RestoreRows,
+    RowsRestored,
+    UpdatesTold,
+)
+from quorate_spark_fixtures.scripted_agent import Answer, ScriptedAgent
+from quorate_spark_fixtures.scripted_zone import ScriptedZone
+
+
+class LoggedZone(ScriptedZone):
+    """Each update is in one log; every copy has it.
+
+    - `log_from`: of all copies
+    - `while_read`: called before each chunk of rows is told, with the number of chunks so far
+    - `refuses`: called for each request to restore; what it returns is the answer
+    """
+
+    def __init__(self, replicas: int = 3, partitions: int = 1) -> None:
+        super().__init__(replicas, partitions)
+        self.partitions = partitions
+        self.logs: dict[int, list[Update]] = {partition: [] for partition in range(partitions)}
+        self.log_from = 0
+        self.while_read: Callable[[int], None] = lambda number: None
+        self.refuses: Callable[[RestoreRows], RowsRestored | None] = lambda ask: None
+        self.restored: list[RestoreRows] = []
+        self._chunks = 0
+        self._waited: set[RestoreRows] = set()
+        for agent in self.agents:
+            agent.on_ask = partial(self._on_ask, agent)
+
+    def put(self, key: bytes, value: bytes | None, expires_at: int = 0) -> int:
+        """One update of one key, in its partition."""
+        return self.put_all([(key, value, expires_at)], key_partition(key, self.partitions))
+
+    def put_all(self, rows: list[tuple[bytes, bytes | None, int]], partition: int) -> int:
+        """One update of keys of one partition."""
+        counter = self._next[partition]
+        self._next[partition] += 1
+        self.logs[partition].append(Update(counter, 3, tuple(rows)))
+        for agent in range(len(self.agents)):
+            copy = self.copy(agent, partition)
+            for key, value, expires_at in rows:
+                copy.rows[key] = (counter, copy.term, expires_at, value)
+            copy.advance(counter)
+        return counter
+
+    def flush(self, partition: int = 0, on: object = None) -> int:
+        """As FLUSHALL does."""
+        counter = super().flush(partition)
+        self.logs[partition].append(Update(counter, 3, ((None, None, 0),)))
+        return counter
+
+    def rows(self) -> dict[bytes, tuple[bytes | None, int]]:
+        """Value and expiry of every key, as the primaries have them."""
+        return {
+            key: (row[3], row[2])
+            for partition in range(self.partitions)
+            for key, row in self.copy(0, partition).rows.items()
+            if row[3] is not None
+        }
+
+    def _on_ask(self, agent: ScriptedAgent, message: Message) -> Answer | EllipsisType:
+        match message:
+            case AskRows():
+                told = agent._rows(message)
+                self._chunks += 1
+                self.while_read(self._chunks)
+                return CopyRows(told.zone_name, told.partition, told.next, told.lwm, told.rows)
+            case AskUpdates():
+                return self._updates(agent, message)
+            case RestoreRows():
+                return self._restore(agent, message)
+            case _:
+                return ...
+
+    def _updates(self, agent: ScriptedAgent, ask: AskUpdates) -> UpdatesTold:
+        """Two updates at a time."""
+        found = [u for u in self.logs[ask.partition] if ask.after < u.counter <= ask.upto]
+        told = [u for u in found[:2] if u.counter > self.log_from]
+        return UpdatesTold(
+            ask.zone_name,
+            ask.partition,
+            found[1].counter if len(found) > 2 else None,
+            agent.copies[ask.partition].lwm,
+            self.log_from,
+            tuple(msgspec.msgpack.encode(update) for update in told),
+        )
+
+    def _restore(self, agent: ScriptedAgent, ask: RestoreRows) -> RowsRestored:
+        """Each request waits for a quorum once."""
+        refused = self.refuses(ask)
+        if refused is not None:
+            return refused
+        copy = agent.copies[ask.partition]
+        if copy.replica_index:
+            return RowsRestored(waits_for=f"agent {agent.name} to serve as its primary")
+        kept, missing = [], []
+        for key, value, expires_at in ask.rows:
+            row = copy.rows.get(key)
+            if row is None or row[3] is None:
+                missing.append((key, value, expires_at))
+            elif (row[3], row[2]) != (value, expires_at):
+                kept.append(key)
+        if missing:
+            self.put_all(list(missing), ask.partition)
+        if ask not in self._waited:
+            self._waited.add(ask)
+            return RowsRestored(kept=tuple(kept), waits_for="a quorum of the copies")
+        self.restored.append(ask)
+        return RowsRestored(done=True, kept=tuple(kept))

@@ -1,0 +1,110 @@
+"""The commands export, verify and import: what they print, and their exit codes."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quorate.protocol.messages.tools import RowsRestored
+from quorate_spark import __main__ as command
+from quorate_spark.exports.manifest import MANIFEST
+from quorate_spark_fixtures.logged_zone import LoggedZone
+from quorate_spark_fixtures.scripted_zone import listening
+
+
+@pytest.fixture
+def zone() -> Iterator[LoggedZone]:
+    zone = LoggedZone(partitions=2)
+    for number in range(20):
+        zone.put(b"key-%02d" % number, b"value-%d" % number)
+    with listening(zone):
+        yield zone
+
+
+@pytest.fixture
+def empty() -> Iterator[LoggedZone]:
+    zone = LoggedZone(partitions=1)
+    with listening(zone):
+        yield zone
+
+
+def run(what: str, zone: LoggedZone, target: Path, *options: str) -> int:
+    agents = ",".join(agent.address for agent in zone.agents)
+    words = [what, "z", "--target", str(target), "--agents", agents, "--settle-seconds", "0.3"]
+    words += ["--cluster", "c", "--secret-file", zone.secret_file, "--replicas", "3"]
+    words += ["--partitions", str(zone.partitions), "--work-dir", str(target.parent / "work")]
+    return command.main([*words, *options])
+
+
+def test_an_export_is_made_verified_and_imported(
+    zone: LoggedZone, empty: LoggedZone, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "export"
+
+    assert run("export", zone, target, "--zone-uid", "u", "--verify") == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"{target} is as it was exported: 20 rows" in said
+    assert f"quorate import {target} ZONE" in said
+    assert command.main(["verify", str(target), "--json"]) == 0
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert (told["rows"], told["zone"]["uid"], told["target"]) == (20, "u", str(target))
+    assert run("import", empty, target, "--check") == 0
+    assert empty.rows() == {}
+    assert run("import", empty, target) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"Zone z has all rows of {target}: 20 compared one by one." in said
+    assert f"digest {told['digest']}, as exported" in said
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_what_cannot_begin_has_exit_code_2(
+    zone: LoggedZone, empty: LoggedZone, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "export"
+
+    assert run("import", empty, target) == 2
+    assert f"{target} is no export" in capsys.readouterr().err
+    assert command.main(["verify", str(target)]) == 2
+    assert run("export", zone, target) == 0
+    assert run("export", zone, target) == 2
+    assert "zone z is not exported" in capsys.readouterr().err
+    assert run("import", zone, target) == run("import", zone, target, "--check") == 2
+    assert "is not empty" in capsys.readouterr().err
+    assert run("import", zone, target, "--into-non-empty") == 0
+    assert run("export", zone, tmp_path / "bad", "--zone-spec", "[") == 2
+    assert not (tmp_path / "bad" / MANIFEST).exists()
+
+
+def test_what_is_not_as_it_was_has_exit_code_1(
+    zone: LoggedZone, empty: LoggedZone, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "export"
+    assert run("export", zone, target) == 0
+    empty.refuses = lambda ask: RowsRestored(problem="no room on agent a")
+
+    assert run("import", empty, target) == 1
+    told = capsys.readouterr().err
+    assert "zone z has only a part of the export: partition 0: no room on agent a" in told
+    assert "Import again, and it goes on" in told
+    next(target.glob("partition-00001-*")).write_bytes(b"PAR1")
+    assert command.main(["verify", str(target)]) == 1
+    assert f"{target} is not as it was exported" in capsys.readouterr().err
+
+
+def test_counts_of_an_import_are_told(
+    zone: LoggedZone, empty: LoggedZone, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("export", zone, tmp_path / "export")
+    empty.put(b"key-03", b"newer")
+    empty.put(b"mine", b"1")
+    capsys.readouterr()
+
+    assert run("import", empty, tmp_path / "export", "--continue", "--json") == 0
+
+    told = json.loads(capsys.readouterr().out)
+    assert (told["rows"], told["kept"], told["others"], told["exit_code"]) == (19, 1, 1, 0)
+    assert run("import", empty, tmp_path / "export", "--continue") == 0
+    said = capsys.readouterr().out
+    assert "1 keys had another row already, which was left as it was" in said

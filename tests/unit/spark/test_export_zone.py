@@ -1,0 +1,304 @@
+"""An export is exactly the zone at one counter of each partition, whatever is written meanwhile."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from quorate.facts.keyspace import RESERVED, key_partition
+from quorate_spark.exports.export_zone import export_zone
+from quorate_spark.exports.manifest import MANIFEST, Content, Manifest, read_manifest
+from quorate_spark.exports.target import Target, TargetRefused
+from quorate_spark.exports.verify import verify
+from quorate_spark.reading.agent_link import Unreadable
+from quorate_spark.reading.settle import ZoneCopies
+from quorate_spark_fixtures.logged_zone import LoggedZone
+from quorate_spark_fixtures.scripted_zone import QUICK, listening
+
+KEYS = [b"key-%02d" % number for number in range(40)]
+
+
+@pytest.fixture
+def zone() -> Iterator[LoggedZone]:
+    """Four partitions with some keys, one of them deleted, and a row of the protocol's own."""
+    zone = LoggedZone(partitions=4)
+    for number, key in enumerate(KEYS):
+        zone.put(key, b"value-%d" % number, 1_999_999_999_999 if number % 2 else 0)
+    zone.put(KEYS[0], None)
+    zone.put_all([(RESERVED + b"part", b"in doubt", 0)], 0)
+    with listening(zone):
+        yield zone
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Target:
+    return Target(str(tmp_path / "export"))
+
+
+def copies_of(zone: LoggedZone) -> ZoneCopies:
+    agents = tuple(agent.address for agent in zone.agents)
+    return ZoneCopies("z", agents, zone.cluster, zone.partitions, len(zone.agents))
+
+
+def export(zone: LoggedZone, target: Target) -> Manifest:
+    return export_zone(target, copies_of(zone), "uid-1", {"partitions": 4}, QUICK, None)
+
+
+def rows_in(target: Target, manifest: Manifest) -> dict[bytes, tuple[bytes, int]]:
+    found: dict[bytes, tuple[bytes, int]] = {}
+    for part in manifest.partitions:
+        for row in pq.read_table(Path(target.text) / part.file).to_pylist():
+            assert row["partition"] == part.partition == key_partition(row["key"], 4)
+            assert row["counter"] <= part.counter
+            found[row["key"]] = (row["value"], row["expires_at"])
+    return found
+
+
+def clients_rows(zone: LoggedZone) -> dict[bytes, tuple[bytes | None, int]]:
+    return {key: row for key, row in zone.rows().items() if not key.startswith(RESERVED)}
+
+
+def names(target: Target) -> list[str]:
+    return [each.name for each in target.files()]
+
+
+def test_an_export_has_the_rows_of_clients_and_a_manifest(zone: LoggedZone, target: Target) -> None:
+    manifest = export(zone, target)
+
+    assert rows_in(target, manifest) == clients_rows(zone)
+    assert manifest == read_manifest(target) == verify(target, lambda done, total: None)
+    told = json.loads((Path(target.text) / MANIFEST).read_text())
+    assert told["zone"] == {
+        "name": "z",
+        "uid": "uid-1",
+        "cluster": "c",
+        "partitions": 4,
+        "spec": {"partitions": 4},
+    }
+    content = Content()
+    for key, (value, expires_at) in clients_rows(zone).items():
+        content.add(key, value or b"", expires_at)
+    assert (manifest.rows, manifest.bytes) == (39, content.bytes)
+    assert manifest.digest == content.hex == told["digest"]
+    assert {part.node for part in manifest.partitions} == {"agent-1", "agent-2"}, "no primary"
+    assert [part.counter for part in manifest.partitions] == [
+        zone.copy(0, partition).lwm for partition in range(4)
+    ]
+
+
+def test_what_is_written_meanwhile_is_in_it_up_to_the_counter_of_the_cut(
+    zone: LoggedZone, target: Target
+) -> None:
+    """Keys before and behind the place that is read are written, deleted and created."""
+
+    def write(number: int) -> None:
+        zone.put(KEYS[number % 40], b"meanwhile-%d" % number)
+        zone.put(KEYS[(number * 7) % 40], None)
+        zone.put(b"new-%d" % (number % 9), b"n%d" % number)
+        zone.put(KEYS[39], b"hot-%d" % number, 1_888_888_888_888)
+
+    zone.while_read = write
+
+    manifest = export(zone, target)
+
+    zone.while_read = lambda number: None
+    expected: dict[bytes, tuple[bytes, int]] = {}
+    for part in manifest.partitions:
+        for update in zone.logs[part.partition]:
+            if update.counter <= part.counter:
+                for key, value, expires_at in update.operations:
+                    assert key is not None
+                    expected.pop(key, None)
+                    if value is not None and not key.startswith(RESERVED):
+                        expected[key] = (value, expires_at)
+    assert rows_in(target, manifest) == expected
+    assert any(value.startswith(b"hot") for value, _ in expected.values())
+
+
+def test_a_flush_meanwhile_empties_what_was_read_before_it(
+    zone: LoggedZone, target: Target
+) -> None:
+    def write(number: int) -> None:
+        if number == 2:
+            zone.flush(0)
+            zone.put_all([(KEYS[1], b"after", 0)], key_partition(KEYS[1], 4))
+
+    zone.while_read = write
+
+    found = rows_in(target, export(zone, target))
+
+    left = {key for key in found if key_partition(key, 4) == 0}
+    assert left == {key for key in KEYS[1:2] if key_partition(key, 4) == 0}
+    assert found[KEYS[1]] == (b"after", 0)
+
+
+def test_a_copy_that_is_out_voted_is_not_exported(zone: LoggedZone, target: Target) -> None:
+    for partition in range(4):
+        rows = zone.copy(1, partition).rows
+        key = max(rows)
+        rows[key] = (*rows[key][:3], b"damaged")
+
+    manifest = export(zone, target)
+
+    assert {part.node for part in manifest.partitions} == {"agent-2"}
+    assert {part.copies_agree for part in manifest.partitions} == {2}
+    assert rows_in(target, manifest) == clients_rows(zone)
+
+
+def test_a_copy_whose_rows_are_not_those_of_its_digest_is_not_exported(
+    zone: LoggedZone, target: Target
+) -> None:
+    """As a row that was damaged on disk, behind the agent that keeps the digest."""
+    for partition in range(4):
+        copy = zone.copy(2, partition)
+        right = copy.row_sum()
+        copy.row_sum = lambda right=right: right  # type: ignore[method-assign, misc]
+        key = max(copy.rows)
+        copy.rows[key] = (*copy.rows[key][:3], b"damaged")
+
+    manifest = export(zone, target)
+
+    assert {part.node for part in manifest.partitions} == {"agent-1"}
+    assert rows_in(target, manifest) == clients_rows(zone)
+    assert len(names(target)) == 5, "the file of the damaged copy is gone"
+
+
+def test_where_no_majority_agrees_there_is_no_export(zone: LoggedZone, target: Target) -> None:
+    for agent in (0, 1):
+        rows = zone.copy(agent, 2).rows
+        key = max(rows)
+        rows[key] = (*rows[key][:3], b"damaged-%d" % agent)
+
+    with pytest.raises(Unreadable, match=r"partition 2: 1 of 3 copies agree .* no majority"):
+        export(zone, target)
+
+    assert names(target) == []
+
+
+def test_a_log_that_does_not_reach_back_makes_no_cut(zone: LoggedZone, target: Target) -> None:
+    def write(number: int) -> None:
+        zone.put(KEYS[3], b"%d" % number)
+        zone.log_from = zone.copy(0, key_partition(KEYS[3], 4)).lwm
+
+    zone.while_read = write
+
+    with pytest.raises(Unreadable, match="too much was written while its rows were read"):
+        export(zone, target)
+
+    assert names(target) == []
+
+
+@pytest.mark.parametrize("ending", [KeyboardInterrupt, SystemExit, MemoryError])
+def test_an_interrupted_export_leaves_nothing(
+    zone: LoggedZone, target: Target, ending: type[BaseException]
+) -> None:
+    seen: list[list[str]] = []
+
+    def progress(done: int, total: int) -> None:
+        seen.append(names(target))
+        if len(seen) == 4:
+            raise ending
+
+    with pytest.raises(ending):
+        export_zone(target, copies_of(zone), "", {}, QUICK, None, progress)
+
+    assert len(seen[-1]) == 4
+    assert names(target) == []
+
+
+def test_what_a_lost_process_left_is_replaced_and_nothing_else(
+    zone: LoggedZone, target: Target
+) -> None:
+    target.make()
+    folder = Path(target.text)
+    (folder / "partition-00001-0123abcd.parquet").write_bytes(b"half")
+    (folder / f"{MANIFEST}.half").write_bytes(b"{")
+    export(zone, target)
+    assert len(names(target)) == 5
+
+    with pytest.raises(TargetRefused, match="has an export already"):
+        export(zone, target)
+    verify(target, lambda done, total: None)
+    (folder / MANIFEST).unlink()
+    (folder / "mine.txt").touch()
+    with pytest.raises(TargetRefused, match=r"has mine\.txt, which is of no export"):
+        export(zone, target)
+    assert len(names(target)) == 5
+
+
+def test_another_export_into_the_same_place_is_noticed(zone: LoggedZone, target: Target) -> None:
+    def progress(done: int, total: int) -> None:
+        for path in Path(target.text).glob("partition-00000*"):
+            path.unlink()
+
+    with pytest.raises(TargetRefused, match="does another export write there"):
+        export_zone(target, copies_of(zone), "", {}, QUICK, None, progress)
+
+    assert names(target) == []
+
+
+@pytest.mark.parametrize("damage", ["value", "cut", "gone", "swapped"])
+def test_verify_finds_what_is_not_as_it_was_exported(
+    zone: LoggedZone, target: Target, damage: str
+) -> None:
+    manifest = export(zone, target)
+    first, second = (Path(target.text) / part.file for part in manifest.partitions[:2])
+    if damage == "value":
+        table = pq.read_table(first)
+        values = table["value"].to_pylist()
+        values[0] = b"x" * len(values[0])
+        pq.write_table(table.set_column(2, table.schema.field(2), [values]), first)
+    elif damage == "cut":
+        first.write_bytes(first.read_bytes()[:-9])
+    elif damage == "gone":
+        first.unlink()
+    else:
+        whole = first.read_bytes()
+        first.write_bytes(second.read_bytes())
+        second.write_bytes(whole)
+
+    with pytest.raises(TargetRefused, match="partition-00000"):
+        verify(target, lambda done, total: None)
+
+
+def test_a_manifest_that_was_changed_is_refused(zone: LoggedZone, target: Target) -> None:
+    export(zone, target)
+    path = Path(target.text) / MANIFEST
+    told = json.loads(path.read_text())
+    told["partitions"][1]["digest"] = "00" * 16
+    path.write_text(json.dumps(told))
+    with pytest.raises(TargetRefused, match="contradicts itself"):
+        read_manifest(target)
+    path.write_text(json.dumps({**told, "format": 2}))
+    with pytest.raises(TargetRefused, match="has format 2"):
+        read_manifest(target)
+    path.write_text("{")
+    with pytest.raises(TargetRefused, match="not as an export has it"):
+        read_manifest(target)
+    path.unlink()
+    with pytest.raises(TargetRefused, match="is no export"):
+        read_manifest(target)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("s3://key:secret@bucket/x", "credentials in the address"),
+        ("s3://key@bucket/x", "credentials in the address"),
+        ("s3://bucket/x?access_key=k&secret_key=hidden", "option access_key is not known"),
+        ("ftp://host/x", "begins with file://, s3://"),
+    ],
+)
+def test_a_place_that_cannot_be_used_is_refused_without_its_secrets(text: str, why: str) -> None:
+    with pytest.raises(TargetRefused) as refused:
+        Target(text)
+    assert why in str(refused.value)
+    assert "secret@" not in str(refused.value)
+    assert "hidden" not in str(refused.value)
+
+
+def test_a_folder_and_its_uri_are_the_same_place(zone: LoggedZone, tmp_path: Path) -> None:
+    manifest = export(zone, Target(f"file://{tmp_path}/a/b"))
+    assert read_manifest(Target(str(tmp_path / "a" / "b"))) == manifest

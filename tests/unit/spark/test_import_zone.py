@@ -1,0 +1,205 @@
+"""An import writes what is missing, goes on after an interruption, and compares the result."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from quorate.facts.keyspace import RESERVED, key_partition
+from quorate.protocol.messages.tools import RestoreRows, RowsRestored
+from quorate_spark.exports import import_zone as module
+from quorate_spark.exports.export_zone import export_zone
+from quorate_spark.exports.import_zone import Imported, NotEmpty, import_zone
+from quorate_spark.exports.manifest import read_manifest
+from quorate_spark.exports.target import Target
+from quorate_spark.reading.agent_link import Unreadable
+from quorate_spark.reading.settle import ZoneCopies
+from quorate_spark_fixtures.logged_zone import LoggedZone
+from quorate_spark_fixtures.scripted_zone import QUICK, listening
+
+KEYS = [b"key-%02d" % number for number in range(60)]
+LATER_MS = 1_999_999_999_999
+
+
+@contextmanager
+def zone_of(partitions: int) -> Iterator[LoggedZone]:
+    zone = LoggedZone(partitions=partitions)
+    with listening(zone):
+        yield zone
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Target:
+    """An export of four partitions: 60 keys, half of them with an expiry."""
+    target = Target(str(tmp_path / "export"))
+    with zone_of(4) as zone:
+        for number, key in enumerate(KEYS):
+            zone.put(key, b"value-%d" % number, LATER_MS if number % 2 else 0)
+        export_zone(target, copies_of(zone), "", {}, QUICK, None)
+    return target
+
+
+@pytest.fixture
+def zone() -> Iterator[LoggedZone]:
+    """An empty zone of two partitions, but for a row of the protocol's own and a deleted key."""
+    with zone_of(2) as zone:
+        zone.put_all([(RESERVED + b"part", b"in doubt", 0)], 0)
+        zone.put(KEYS[0], None)
+        yield zone
+
+
+def copies_of(zone: LoggedZone) -> ZoneCopies:
+    agents = tuple(agent.address for agent in zone.agents)
+    return ZoneCopies("z", agents, zone.cluster, zone.partitions, len(zone.agents))
+
+
+def run(
+    target: Target, zone: LoggedZone, *, may_have_keys: bool = False, wait_s: float = 5
+) -> Imported:
+    return import_zone(
+        target,
+        read_manifest(target),
+        copies_of(zone),
+        QUICK,
+        may_have_keys=may_have_keys,
+        wait_s=wait_s,
+    )
+
+
+def expected() -> dict[bytes, tuple[bytes, int]]:
+    return {k: (b"value-%d" % n, LATER_MS if n % 2 else 0) for n, k in enumerate(KEYS)}
+
+
+def clients_rows(zone: LoggedZone) -> dict[bytes, tuple[bytes | None, int]]:
+    return {key: row for key, row in zone.rows().items() if not key.startswith(RESERVED)}
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 4, 16])
+def test_a_zone_of_any_number_of_partitions_gets_the_same_rows(
+    target: Target, partitions: int
+) -> None:
+    with zone_of(partitions) as zone:
+        imported = run(target, zone)
+
+        assert clients_rows(zone) == expected()
+        for ask in zone.restored:
+            assert {key_partition(key, partitions) for key, _, _ in ask.rows} == {ask.partition}
+    assert (imported.rows, imported.exit_code) == (60, 0)
+    assert imported.digest == imported.exported_digest == read_manifest(target).digest
+    assert imported.missing == imported.differing == imported.others == imported.expired == 0
+
+
+def test_a_zone_with_keys_is_refused_and_not_touched(target: Target, zone: LoggedZone) -> None:
+    zone.put(b"mine", b"1")
+    lwms = [zone.copy(0, partition).lwm for partition in range(2)]
+
+    with pytest.raises(NotEmpty, match="is not empty, it has the key mine"):
+        run(target, zone)
+
+    assert [zone.copy(0, partition).lwm for partition in range(2)] == lwms
+
+
+def test_keys_that_are_there_stay_as_they_are(target: Target, zone: LoggedZone) -> None:
+    zone.put(b"mine", b"1")
+    zone.put(KEYS[7], b"newer")
+    zone.put(KEYS[8], b"value-8")
+
+    imported = run(target, zone, may_have_keys=True)
+
+    assert clients_rows(zone) == {**expected(), b"mine": (b"1", 0), KEYS[7]: (b"newer", 0)}
+    assert (imported.kept, imported.differing, imported.others) == (1, 0, 1)
+    assert (imported.rows, imported.exit_code, imported.keys) == (59, 0, ())
+
+
+def test_an_interrupted_import_goes_on_where_it_was(
+    target: Target, zone: LoggedZone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BATCH_ROWS_MAX", 5)
+
+    def refuse(ask: RestoreRows) -> RowsRestored | None:
+        if len(zone.restored) == 6:
+            raise OSError  # the connection is over
+        return None
+
+    zone.refuses = refuse
+    with pytest.raises(Unreadable, match=r"not within|not written within"):
+        run(target, zone, wait_s=0.05)
+    assert 0 < len(clients_rows(zone)) < 60
+    zone.refuses = lambda ask: None
+    with pytest.raises(NotEmpty):
+        run(target, zone)
+    lwms = sum(zone.copy(0, partition).lwm for partition in range(2))
+
+    imported = run(target, zone, may_have_keys=True)
+
+    assert clients_rows(zone) == expected()
+    assert (imported.rows, imported.kept, imported.exit_code) == (60, 0, 0)
+    updates = sum(zone.copy(0, partition).lwm for partition in range(2)) - lwms
+    assert updates <= 12 - 5, "what was there is not written again"
+
+
+def test_rows_that_have_expired_are_left_out(
+    target: Target, zone: LoggedZone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module.time, "time", lambda: LATER_MS / 1000 + 1)
+
+    imported = run(target, zone)
+
+    assert set(clients_rows(zone)) == set(KEYS[::2])
+    assert (imported.rows, imported.expired, imported.exit_code) == (30, 30, 0)
+
+
+def test_a_primary_that_changes_is_found_again(target: Target, zone: LoggedZone) -> None:
+    def refuse(ask: RestoreRows) -> RowsRestored | None:
+        if len(zone.restored) == 3:
+            zone.copy(0, 0).replica_index, zone.copy(1, 0).replica_index = 1, 0
+        return None
+
+    zone.refuses = refuse
+
+    assert run(target, zone).exit_code == 0
+    assert clients_rows(zone) == expected()
+
+
+def test_what_is_lost_behind_an_import_is_found(target: Target, zone: LoggedZone) -> None:
+    wrong = KEYS[3:7]
+
+    def lose(what: str, done: int, total: int) -> None:
+        if (what, done) != ("write", total):
+            return
+        for key in wrong:
+            for agent in range(3):
+                rows = zone.copy(agent, key_partition(key, 2)).rows
+                rows[key] = (*rows[key][:3], None if key == wrong[0] else b"no")
+
+    manifest, copies = read_manifest(target), copies_of(zone)
+    imported = import_zone(
+        target, manifest, copies, QUICK, may_have_keys=False, wait_s=5, progress=lose
+    )
+
+    assert (imported.rows, imported.missing, imported.differing, imported.kept) == (56, 1, 3, 0)
+    assert set(imported.keys) == {key.decode() for key in wrong}
+    assert imported.exit_code == 1
+    assert imported.digest != imported.exported_digest
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        RowsRestored(problem="no room on agent a: its disk is full"),
+        RowsRestored(waits_for="agent a to serve as its primary"),
+    ],
+)
+def test_what_the_primary_says_is_told(
+    target: Target, zone: LoggedZone, answer: RowsRestored
+) -> None:
+    zone.refuses = lambda ask: answer
+    started = time.monotonic()
+
+    with pytest.raises(Unreadable) as ended:
+        run(target, zone, wait_s=0.05)
+
+    assert (answer.problem or answer.waits_for) in str(ended.value)
+    assert time.monotonic() - started < 5
