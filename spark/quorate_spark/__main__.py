@@ -1,9 +1,9 @@
 """`python -m quorate_spark validate ZONE --agents host:port,… --level counters|digest|rows`.
 
-Prints the verdict as a table, or as JSON with --json; --report writes the JSON to a file, and
---termination-message the verdict in short, as the operator reads it from a pod's status.  The exit
-code is 0 if all copies agree, 1 if they differ, 2 if that could not be told.  No other end has the
-code 0 or 1.
+Prints the verdict as a table, or as JSON with --json; --report writes the JSON to a file, or JSON
+and a page to a folder, and --termination-message the verdict in short, as the operator reads it
+from a pod's status.  The exit code is 0 if all copies agree, 1 if they differ, 2 if that could not
+be told.  No other end has the code 0 or 1.
 
 `python -m quorate_spark repair ZONE --agents … --strategy … --plan FILE` validates and writes a
 plan, with the exit code of the validation.  `… --execute FILE` executes a plan: 0 if every key of
@@ -19,8 +19,9 @@ import os
 import signal
 import sys
 import tempfile
+import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -31,6 +32,8 @@ from rich.console import Console
 from quorate.facts.errors import QuorateError
 from quorate.wire.validation_result import encode_result
 from quorate_spark import export_commands
+from quorate_spark.pages.folder import Report, earlier_runs, report_of
+from quorate_spark.pages.page import page_of
 from quorate_spark.reading.agent_link import parse_addresses, read_cluster
 from quorate_spark.repair import Zone, execute_plan, make_plan, why_incomplete
 from quorate_spark.repairing.decide import Strategy
@@ -39,7 +42,7 @@ from quorate_spark.repairing.tell import print_executed, print_plan
 from quorate_spark.report import print_report, report_json, result_of
 from quorate_spark.settings import Settings
 from quorate_spark.validate import run_validation
-from quorate_spark.verdict import Level, Outcome, Verdict, could_not_tell
+from quorate_spark.verdict import Level, Outcome, Verdict, could_not_tell, with_hashed_keys
 
 KEYS_MAX = 10_000
 """Keys in one plan: each is read again on every copy to be confirmed."""
@@ -55,7 +58,9 @@ def main(arguments: list[str] | None = None) -> int:
     if options.command in export_commands.NAMES:
         return _export(options)
     level = Level(options.level)
-    if options.report is not None and (problem := _unwritable(options.report)):
+    started_ms = time.time_ns() // 1_000_000
+    report = report_of(options.report, options.zone, started_ms) if options.report else None
+    if report is not None and (problem := _unwritable(report)):
         print(f"--report {options.report}: {problem}", file=sys.stderr)
         return Outcome.UNKNOWN.exit_code
     try:
@@ -77,22 +82,43 @@ def main(arguments: list[str] | None = None) -> int:
         # An interrupted validation may have raised anything on its way out: py4j takes the rest of
         # the last answer for the next one.  None of that is a verdict.
         return 128 + _asked_to_end[0]
+    verdict = msgspec.structs.replace(verdict, started_ms=started_ms)
+    if options.keys == "hashed":
+        verdict = with_hashed_keys(verdict)
     if options.json:
         print(report_json(verdict).decode(), end="")
     else:
         print_report(verdict, Console())
-    for option, path, content in (
-        ("--report", options.report, report_json(verdict)),
-        ("--termination-message", options.termination_message, encode_result(result_of(verdict))),
+    message = encode_result(result_of(verdict))
+    if options.termination_message is not None and not _write(
+        "--termination-message", {options.termination_message: message}
     ):
-        if path is None:
-            continue
+        return Outcome.UNKNOWN.exit_code
+    if report is not None:
+        if not _write("--report", _files(verdict, report)):
+            return Outcome.UNKNOWN.exit_code
+        if report.page is not None:
+            print(f"report: {report.page}", file=sys.stderr if options.json else sys.stdout)
+    return verdict.exit_code
+
+
+def _files(verdict: Verdict, report: Report) -> dict[Path, bytes]:
+    """Return the files of a report and their contents."""
+    files = {report.json: report_json(verdict)}
+    if report.page is not None:
+        files[report.page] = _page(verdict, report)
+    return files
+
+
+def _write(option: str, files: Mapping[Path, bytes]) -> bool:
+    """Write files; print why one cannot be written."""
+    for path, content in files.items():
         try:
             path.write_bytes(content)
         except OSError as error:
             print(f"{option} {path}: cannot be written: {error.strerror}", file=sys.stderr)
-            return Outcome.UNKNOWN.exit_code
-    return verdict.exit_code
+            return False
+    return True
 
 
 def _export(options: argparse.Namespace) -> int:
@@ -119,7 +145,7 @@ def _repair(options: argparse.Namespace) -> int:
 def _plan(options: argparse.Namespace) -> int:
     if options.strategy is None:
         raise PlanRefused(f"write --strategy and one of {', '.join(Strategy)}")
-    if problem := _unwritable(options.plan):
+    if problem := _unwritable_file(options.plan):
         raise PlanRefused(f"--plan {options.plan}: {problem}")
     with _work_folder(options.work_dir, "repair-") as folder:
         dry_run = make_plan(
@@ -198,11 +224,35 @@ def _words(error: Exception) -> str:
         return type(error).__name__
 
 
-def _unwritable(report: Path) -> str:
-    """Return why the report could not be written to this path later; empty if it could.
+def _page(verdict: Verdict, report: Report) -> bytes:
+    """Return the page; a defect of ours in it must not hide the verdict."""
+    try:
+        return page_of(verdict, earlier_runs(report, verdict))
+    except Exception as error:
+        return (
+            f"The page failed by itself: {_words(error)}: please report it. The JSON of the"
+            " same name is whole.".encode()
+        )
 
-    A validation takes minutes, so this is checked before it begins, without making a file.
+
+def _unwritable(report: Report) -> str:
+    """Return why the report could not be written later; empty if it could.
+
+    A validation takes minutes, so this is checked before it begins.  Of a report in a folder the
+    folder is made.
     """
+    if report.page is None:
+        return _unwritable_file(report.json)
+    folder = report.json.parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        return f"folder {folder} cannot be made: {error.strerror}; name another one"
+    return _unwritable_file(report.json)
+
+
+def _unwritable_file(report: Path) -> str:
+    """Return why a file could not be written to this path; empty if it could."""
     if report.is_dir():
         return "is a folder: name a file"
     if not report.parent.is_dir():
@@ -231,7 +281,17 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="quorate_spark", description="Checks copies of a zone.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     validate = commands.add_parser("validate", help="do all copies of a zone agree?")
-    validate.add_argument("--report", type=Path, help="write the verdict to this file as JSON")
+    validate.add_argument(
+        "--report",
+        help="write the verdict to this file as JSON; or to a folder (it is there, or ends in /) as"
+        " JSON and as a page",
+    )
+    validate.add_argument(
+        "--keys",
+        choices=["escaped", "hashed"],
+        default="escaped",
+        help="how keys are named in the verdict",
+    )
     validate.add_argument(
         "--termination-message", type=Path, help="write the verdict in short, at most 4 KiB"
     )

@@ -225,6 +225,7 @@ class Validation:
             outvoted=votes.outvoted,
             undecided=votes.undecided,
             duration_ms=round(seconds * 1000),
+            rows_compared=sum(finding.rows for finding in findings),
         )
 
     def _notes(self) -> tuple[str, ...]:
@@ -278,6 +279,13 @@ class Finding:
     def differing(self) -> int:
         """How many keys differed at first and were not found to be alike since."""
         return self.tally.differing + self.never_given_out - self.gone
+
+    @property
+    def rows(self) -> int:
+        """How many rows were compared: keys times copies."""
+        tally = self.tally
+        keys = tally.settled + tally.unsettled + tally.differing
+        return keys * len(tally.baseline.nodes)
 
     @property
     def reason(self) -> str:

@@ -5,6 +5,7 @@ could be told.
 """
 
 import enum
+import hashlib
 
 import msgspec
 
@@ -148,7 +149,9 @@ class Verdict(msgspec.Struct, frozen=True):
     `reasons`: why it could not be told (for some part, if the outcome is differ).  `notes`: what a
     reader should know that does not change the outcome.  `differing_keys`: all keys seen to differ;
     `confirmed_keys`: those that were read again and differed in the same way;
-    `differing_partitions`: those with differing counters.  `classes`: how many differ or were not
+    `differing_partitions`: those with differing counters.  `started_ms`: wall milliseconds.
+    `rows_compared`: compared keys times their copies.  `keys_hashed`: see with_hashed_keys.
+    `classes`: how many differ or were not
     judged, by DifferenceClass.  `digests`: only at level digest.
     `outvoted` copies can be refilled; in `undecided` partitions no majority agrees.  The lists are
     bounded, the counts are not.
@@ -174,11 +177,42 @@ class Verdict(msgspec.Struct, frozen=True):
     outvoted: tuple[OutvotedCopy, ...] = ()
     undecided: tuple[int, ...] = ()
     duration_ms: int = 0
+    started_ms: int = 0
+    rows_compared: int = 0
+    keys_hashed: bool = False
 
     @property
     def exit_code(self) -> int:
         """The exit code: 0 agree, 1 differ, 2 could not tell."""
         return self.outcome.exit_code
+
+
+def with_hashed_keys(verdict: Verdict) -> Verdict:
+    """Return the verdict with a hash in place of each key, so that it names no data.
+
+    Equal keys have equal hashes: so a reader who knows a key finds it.
+    """
+
+    def hashed(difference: KeyDifference) -> KeyDifference:
+        name = _hash(bytes.fromhex(difference.key_hex))
+        return msgspec.structs.replace(difference, key=name, key_hex="")
+
+    named: dict[int, list[str]] = {}
+    keys = tuple(hashed(each) for each in verdict.key_differences)
+    for each in keys:
+        named.setdefault(each.partition, []).append(each.key)
+    digests = verdict.digests
+    if digests is not None:
+        differing = tuple(
+            msgspec.structs.replace(each, keys=tuple(named.get(each.partition, ())))
+            for each in digests.differing
+        )
+        digests = msgspec.structs.replace(digests, differing=differing)
+    return msgspec.structs.replace(verdict, key_differences=keys, digests=digests, keys_hashed=True)
+
+
+def _hash(key: bytes) -> str:
+    return f"sha256:{hashlib.sha256(key).hexdigest()[:16]}"
 
 
 def could_not_tell(zone: str, level: Level, *reasons: str) -> Verdict:

@@ -33,7 +33,16 @@ from quorate_cli.objects.resources import STORAGE_CLUSTER, ZONE, Kind, Whole, fi
 from quorate_cli.objects.serving import how_to_connect
 from quorate_cli.objects.status_view import StatusView, show
 from quorate_cli.processes.cluster_folder import DEFAULT_FOLDER, ClusterFolder
-from quorate_cli.terminal.options import JsonOption, KindArgument, WatchOption, ZoneArgument
+from quorate_cli.terminal.options import (
+    JsonOption,
+    KeyNames,
+    KeyNamesOption,
+    KindArgument,
+    LevelOption,
+    ValidationLevel,
+    WatchOption,
+    ZoneArgument,
+)
 from quorate_cli.terminal.problem import Problem
 
 console = Console(highlight=False)
@@ -58,14 +67,6 @@ class Form(enum.StrEnum):
 
     YAML = "yaml"
     JSON = "json"
-
-
-class ValidationLevel(enum.StrEnum):
-    """How deeply copies are compared."""
-
-    COUNTERS = "counters"
-    DIGEST = "digest"
-    ROWS = "rows"
 
 
 def _api(server: str | None, folder: Path) -> OperatorApi:
@@ -218,12 +219,15 @@ def status(
 
 def validate(
     zone: ZoneArgument,
-    level: Annotated[ValidationLevel, typer.Option(help="How deeply copies are compared.")] = (
-        ValidationLevel.ROWS
-    ),
+    level: LevelOption = ValidationLevel.ROWS,
     report: Annotated[
-        Path | None, typer.Option(help="File to which the verdict is written as JSON.")
+        str | None,
+        typer.Option(
+            metavar="FILE|FOLDER/",
+            help="File to which the verdict is written as JSON; or a folder, for JSON and a page.",
+        ),
     ] = None,
+    keys: KeyNamesOption = KeyNames.ESCAPED,
     server: ServerOption = None,
     folder: FolderOption = DEFAULT_FOLDER,
     as_json: JsonOption = False,
@@ -236,6 +240,7 @@ def validate(
         if server is None:  # elsewhere, stopped agents are found only by asking them in vain
             check_all_run(ClusterFolder(folder))
         command = zone_validation(_api(server, folder), zone, level.value, folder, report)
+        command += ["--keys", keys.value]
         if as_json:
             command.append("--json")
         elif console.is_terminal and level is ValidationLevel.ROWS:
@@ -284,7 +289,7 @@ def check_all_run(folder: ClusterFolder) -> None:
 
 
 def zone_validation(
-    api: OperatorApi, zone: str, level: str, folder: Path, report: Path | None
+    api: OperatorApi, zone: str, level: str, folder: Path, report: Path | str | None
 ) -> list[str]:
     """Return the command line that validates a declared zone."""
     spec = resources.zone(resources.fetch(api, ZONE, zone)).spec

@@ -16,7 +16,7 @@ def validation_command(
     agents: Sequence[str],
     level: str,
     work_dir: Path,
-    report: Path | None = None,
+    report: Path | str | None = None,
     partitions: int = 0,
     replicas: int = 0,
 ) -> list[str]:

@@ -1,8 +1,25 @@
 """Arguments and options that `quorate` and `kubectl quorate` have in common."""
 
+import enum
 from typing import Annotated
 
 import typer
+
+
+class ValidationLevel(enum.StrEnum):
+    """How deeply copies are compared."""
+
+    COUNTERS = "counters"
+    DIGEST = "digest"
+    ROWS = "rows"
+
+
+class KeyNames(enum.StrEnum):
+    """How a verdict names keys."""
+
+    ESCAPED = "escaped"
+    HASHED = "hashed"
+
 
 ZoneArgument = Annotated[str, typer.Argument(metavar="ZONE")]
 ZoneFilter = Annotated[
@@ -11,6 +28,10 @@ ZoneFilter = Annotated[
 ]
 KindArgument = Annotated[
     str, typer.Argument(metavar="KIND", help="zones (zn) or storageclusters (stc).")
+]
+LevelOption = Annotated[ValidationLevel, typer.Option(help="How deeply copies are compared.")]
+KeyNamesOption = Annotated[
+    KeyNames, typer.Option("--keys", help="Name keys as they are, or by a hash.")
 ]
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print JSON; docs/json.md describes the keys.")

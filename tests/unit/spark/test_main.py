@@ -1,11 +1,13 @@
 """The command: its exit codes, its report, and what it says where Spark cannot run."""
 
+import hashlib
 import importlib.util
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -82,19 +84,22 @@ def test_the_termination_message_is_the_verdict_in_short(tmp_path: Path) -> None
     ("report", "said"),
     [
         ("none/report.json", "folder {tmp}/none does not exist: make it, or name a file elsewhere"),
-        ("work", "is a folder: name a file"),
+        (
+            "file/reports/",
+            "folder {tmp}/file/reports cannot be made: Not a directory; name another one",
+        ),
     ],
 )
 def test_a_report_that_cannot_be_written_is_refused_before_anything_is_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], report: str, said: str
 ) -> None:
-    (tmp_path / "work").mkdir()
+    (tmp_path / "file").touch()
 
-    code = command.main([*VALIDATE, "--agents", "127.0.0.1:1", "--report", str(tmp_path / report)])
+    code = command.main([*VALIDATE, "--agents", "127.0.0.1:1", "--report", f"{tmp_path}/{report}"])
 
     assert code == 2
     printed = capsys.readouterr()
-    assert printed.err == f"--report {tmp_path / report}: {said.format(tmp=tmp_path)}\n"
+    assert printed.err == f"--report {tmp_path}/{report}: {said.format(tmp=tmp_path)}\n"
     assert printed.out == ""
 
 
@@ -130,6 +135,51 @@ def test_the_verdict_is_printed_as_it_is_reported(
 
     assert code == 0
     assert json.loads(capsys.readouterr().out) == report
+
+
+def in_folder(zone: ScriptedZone, tmp_path: Path, *options: str) -> int:
+    agents = ["--agents", ",".join(zone.copies.agents), "--settle-seconds", "0.3"]
+    agents += ["--cluster", "c", "--secret-file", zone.secret_file, "--level", "digest"]
+    files = ["--report", f"{tmp_path}/reports/", "--work-dir", str(tmp_path / "work")]
+    return command.main(["validate", "z", *agents, *files, *options])
+
+
+def test_a_report_in_a_folder_is_json_and_a_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    zone = filled()
+    zone.copy(1).rows[b"key"] = (1, 3, 0, b"other")
+    with listening(zone):
+        code = in_folder(zone, tmp_path, "--keys", "hashed", "--json")
+
+    printed = capsys.readouterr()
+    [page, report] = sorted((tmp_path / "reports").iterdir())
+    assert code == 1
+    assert (report.stem, report.suffix, page.suffix) == (page.stem, ".json", ".html")
+    assert printed.err == f"report: {page}\n"
+    assert report.read_text() == printed.out
+    told = json.loads(printed.out)
+    name = f"sha256:{hashlib.sha256(b'key').hexdigest()[:16]}"
+    assert told["key_differences"][0]["key"] == name
+    assert told["digests"]["differing"][0]["keys"] == [name]
+    assert (told["keys_hashed"], told["rows_compared"]) == (True, 3)
+    assert abs(told["started_ms"] / 1000 - time.time()) < 60
+    assert name in page.read_text()
+
+
+def test_a_defect_of_the_page_does_not_hide_the_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise ZeroDivisionError("x")
+
+    monkeypatch.setattr(command, "page_of", fail)
+    with listening(filled()) as zone:
+        code = in_folder(zone, tmp_path)
+
+    [page, report] = sorted((tmp_path / "reports").iterdir())
+    assert (code, json.loads(report.read_bytes())["outcome"]) == (0, "agree")
+    assert "The page failed by itself: ZeroDivisionError: x" in page.read_text()
 
 
 def test_differing_counters_end_with_1_and_a_table(

@@ -1,0 +1,304 @@
+"""The page of a report: what it says, that nothing in it is markup of a key, that it is whole."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from quorate_spark.pages.change import change_since
+from quorate_spark.pages.folder import earlier_runs, report_of
+from quorate_spark.pages.markup import Markup, escaped, tag
+from quorate_spark.pages.page import page_of, sentence
+from quorate_spark.pages.plots import Bar, Share, bars, shares
+from quorate_spark.report import report_json
+from quorate_spark.verdict import (
+    CopyCounters,
+    CopyRow,
+    CounterDifference,
+    KeyDifference,
+    Level,
+    Outcome,
+    OutvotedCopy,
+    Verdict,
+    could_not_tell,
+    with_hashed_keys,
+)
+from quorate_spark_fixtures.read_page import PageRead, read_page
+
+START = 1_795_000_000_000
+HOUR = 3_600_000
+NASTY = "<script>alert('x')</script>&amp;\"\u202etxt"
+
+
+def row(node: str, index: int, sha: str = "aa" * 32, **more: int | bool) -> CopyRow:
+    return CopyRow(node, index, True, 7, 3, value_bytes=5, value_sha256=sha, **more)  # type: ignore[arg-type]
+
+
+def differing(key: str = "cart:1", partition: int = 5, bad: str = "agent-3") -> KeyDifference:
+    nodes = ("agent-1", "agent-2", "agent-3")
+    copies = tuple(
+        row(node, index, ("bb" if node == bad else "aa") * 32) for index, node in enumerate(nodes)
+    )
+    return KeyDifference(partition, key, key.encode().hex(), ("value",), copies, 40)
+
+
+def verdict(*keys: KeyDifference, **more: object) -> Verdict:
+    """64 partitions of three copies; these keys are confirmed to differ."""
+    made = Verdict(
+        "library",
+        Level.ROWS,
+        Outcome.DIFFER if keys else Outcome.AGREE,
+        nodes=("agent-1", "agent-2", "agent-3"),
+        partitions=64,
+        copies=192,
+        settled_keys=1_100_000,
+        differing_keys=len(keys),
+        confirmed_keys=len(keys),
+        classes={"value": len(keys)} if keys else {},
+        key_differences=keys,
+        outvoted=tuple(
+            OutvotedCopy(each.partition, "agent-3", ("agent-1", "agent-2")) for each in keys
+        ),
+        duration_ms=20_000,
+        started_ms=START,
+        rows_compared=3_300_000,
+    )
+    return msgspec.structs.replace(made, **more)
+
+
+def page(made: Verdict, *earlier: Verdict) -> PageRead:
+    return read_page(page_of(made, earlier))
+
+
+def test_the_verdict_is_first_in_one_sentence() -> None:
+    read = page(verdict())
+
+    assert read.headings[0] == ("All 192 copies of 64 partitions agree: 1,100,000 keys compared.")
+    assert read.text.index("agree") < read.text.index("Not proven") < read.text.index("Differences")
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (
+            verdict(differing()),
+            "Copies differ: 1 key confirmed to differ, among 192 copies of 64 partitions.",
+        ),
+        (
+            verdict(outcome=Outcome.DIFFER, differing_partitions=2, copies=1, partitions=1),
+            "Copies differ: 2 partitions with differing counters, among 1 copy of 1 partition.",
+        ),
+        (
+            verdict(level=Level.COUNTERS),
+            "All 192 copies of 64 partitions agree in their counters.",
+        ),
+        (
+            could_not_tell("library", Level.ROWS, "agent-2 is silent"),
+            "Could not tell whether all copies agree: agent-2 is silent.",
+        ),
+    ],
+)
+def test_the_sentence(made: Verdict, said: str) -> None:
+    assert sentence(made) == said
+
+
+def test_a_page_loads_nothing_and_runs_nothing() -> None:
+    read = page(verdict(differing(NASTY)), verdict(started_ms=START - HOUR))
+
+    assert read.tags.isdisjoint({"script", "link", "img", "iframe", "object", "a", "form", "base"})
+    assert read.attributes.isdisjoint({"src", "href", "style", "onclick", "onload"})
+    assert "default-src 'none'" in read.policy
+    assert "url(" not in read.style
+    assert "@import" not in read.style
+
+
+def test_every_text_of_a_zone_is_escaped() -> None:
+    key = msgspec.structs.replace(
+        differing(NASTY), copies=tuple(row(f"{NASTY}{i}", i) for i in range(3)), what=(NASTY,)
+    )
+    counters = CopyCounters(NASTY, 0, 1, 1, 1, 1, (), (0, 0), ())
+    made = verdict(
+        key,
+        zone=NASTY,
+        nodes=(NASTY,),
+        reasons=(NASTY,),
+        notes=(NASTY,),
+        outvoted=(OutvotedCopy(1, NASTY, (NASTY,)),),
+        counter_differences=(CounterDifference(1, NASTY, NASTY, (counters,)),),
+        differing_partitions=1,
+    )
+    whole = page_of(made, [verdict(started_ms=START - HOUR)])
+    read = read_page(whole)
+
+    assert b"<script" not in whole
+    assert "\u202e" not in whole.decode()
+    seen = NASTY.replace("\u202e", "\\u202e")
+    assert read.codes[0] == seen
+    assert read.text.count(seen) >= 12
+
+
+def test_what_was_not_proven_is_told_with_its_reasons() -> None:
+    read = page(
+        verdict(
+            outcome=Outcome.UNKNOWN,
+            unsettled_keys=1234,
+            differing_keys=3,
+            classes={"skipped": 2},
+            reasons=("partition 7: agent-2 cannot be reached",),
+        )
+    )
+
+    part = read.section("Not proven")
+    assert "Keys unsettled 1,234" in part
+    assert "Keys not confirmed 3" in part
+    assert "Partitions not judged 2" in part
+    assert "partition 7: agent-2 cannot be reached" in part
+
+
+def test_each_level_says_what_it_cannot_see() -> None:
+    seen = [page(verdict(level=level)).section("Not proven") for level in Level]
+
+    assert "No row was compared" in seen[0]
+    assert "changed on disk behind their agent" in seen[1]
+    assert all("damaged in the same way in every copy" in each for each in seen)
+    assert "Every partition was judged" in seen[2]
+
+
+def test_a_confirmed_key_is_shown_copy_by_copy() -> None:
+    part = page(verdict(differing("cart:1"))).section("Differences")
+
+    assert "cart:1 partition 5, differs in value" in part
+    assert "agent-1 primary 7 3 never 5 B, aaaaaaaa agent-2" in part
+    assert "agent-3 backup 2 7 3 never 5 B, bbbbbbbb contradicted" in part
+    assert "1 keys with different values of one length" in part
+
+
+def test_no_copy_is_contradicted_without_a_majority() -> None:
+    copies = tuple(row(f"agent-{i}", i, f"{i}{i}" * 32) for i in range(3))
+    made = msgspec.structs.replace(differing(), copies=copies)
+
+    part = page(verdict(made, outvoted=(), undecided=(5,))).section("Differences")
+
+    assert "contradicted" not in part
+    assert "no majority of its copies agrees" in part
+
+
+def test_the_commands_to_look_and_to_repair() -> None:
+    lines = page(verdict(differing())).commands
+
+    assert "quorate debug refill library 5 --agent agent-3 --from agent-1 --from agent-2" in lines
+    assert "quorate repair library --strategy RELATIVE_MAJORITY" in lines
+    assert "quorate repair library --execute repair-library.parquet" in lines
+    restart = "kubectl quorate recover restart library --partitions 5 --node agent-3 --erase"
+    assert restart in lines
+    assert f"{restart} --versions VERSION --yes" in lines
+    assert "kubectl quorate describe zone library" in lines
+
+
+def test_without_a_difference_nothing_is_to_be_repaired() -> None:
+    assert not [line for line in page(verdict()).commands if "repair" in line or "refill" in line]
+
+
+def test_coverage_and_cost() -> None:
+    part = page(verdict(unsettled_keys=5)).section("Coverage and cost")
+
+    assert "seconds 20.0" in part
+    assert "rows per second 165,000" in part
+    assert "equal: 1,100,000" in part
+    assert "unsettled: 5" in part
+
+
+def test_what_changed_since_the_last_run() -> None:
+    before = verdict(differing("old"), differing("same"), started_ms=START - HOUR)
+    part = page(verdict(differing("same"), differing("new")), before).section("Since the last run")
+
+    assert "Newly confirmed keys: 1 new in partition 5" in part
+    assert "are not now: 1 old in partition 5" in part
+    assert "Confirmed in both runs: 1 key." in part
+    assert "Compare with care" not in part
+
+
+def test_a_list_that_was_cut_proves_no_change() -> None:
+    before = verdict(differing(), confirmed_keys=500, level=Level.DIGEST)
+
+    limits = change_since(before, verdict()).limits
+
+    assert limits == (
+        "the last run was at level digest, this one at level rows",
+        "the last run lists 1 of 500 keys",
+    )
+
+
+def test_trends_have_a_bar_for_each_run() -> None:
+    runs = [verdict(started_ms=START - n * HOUR, unsettled_keys=n) for n in range(5, 0, -1)]
+    read = page(verdict(differing()), *runs)
+
+    assert "The last 6 runs" in read.headings
+    assert "✓✓✓✓✓✗" in read.section("The last 6 runs").replace(" ", "")
+    assert read.labels["Keys unsettled"] == "Keys unsettled: 5, 4, 3, 2, 1, 0"
+
+
+def test_hashed_keys_name_no_data() -> None:
+    made = with_hashed_keys(verdict(differing("secret:1")))
+    whole = page_of(made) + report_json(made)
+
+    assert b"secret:1" not in whole
+    assert b"secret:1".hex().encode() not in whole
+    # coreutils: printf secret:1 | sha256sum
+    assert made.key_differences[0].key == "sha256:808d0577d711dd91"
+    limits = change_since(verdict(differing("secret:1")), made).limits
+    assert limits == ("one of the two runs has hashes in place of keys",)
+
+
+def test_a_folder_is_one_that_is_there_or_ends_in_a_slash(tmp_path: Path) -> None:
+    assert report_of(f"{tmp_path}/new/", "a/b", START).page is not None
+    report = report_of(str(tmp_path), "a/b", START)
+
+    assert report.json.name == "a_b-20261118T110640Z.json"
+    assert report.page == report.json.with_suffix(".html")
+    assert report_of(f"{tmp_path}/verdict.json", "z", START) == (tmp_path / "verdict.json", None)
+
+
+def test_earlier_runs_are_those_of_the_zone_before_this_one(tmp_path: Path) -> None:
+    def store(made: Verdict) -> None:
+        report_of(str(tmp_path), made.zone, made.started_ms).json.write_bytes(report_json(made))
+
+    for hours in (1, 3, 2, 40, -1):
+        store(verdict(differing(), started_ms=START - hours * HOUR))
+    store(verdict(zone="other", started_ms=START - HOUR))
+    store(verdict(zone="library-20261118T110640Z", started_ms=START - HOUR))
+    report = report_of(str(tmp_path), "library", START)
+    report.json.with_name("library-20200101T000000Z.json").write_bytes(b"{")
+
+    found = earlier_runs(report, verdict())
+
+    assert [(START - run.started_ms) // HOUR for run in found] == [40, 3, 2, 1]
+    assert found[0] == verdict(differing(), started_ms=START - 40 * HOUR)
+    store(verdict(zone="a/b", started_ms=START - HOUR))
+    alike = verdict(zone="a_b")
+    assert earlier_runs(report_of(str(tmp_path), "a_b", START), alike) == []
+
+
+def test_no_more_than_thirty_runs_are_read(tmp_path: Path) -> None:
+    for hours in range(1, 40):
+        made = verdict(started_ms=START - hours * HOUR)
+        report_of(str(tmp_path), "library", made.started_ms).json.write_bytes(report_json(made))
+
+    found = earlier_runs(report_of(str(tmp_path), "library", START), verdict())
+
+    assert [(START - run.started_ms) // HOUR for run in found] == list(range(29, 0, -1))
+
+
+def test_markup_escapes_all_that_it_has_not_made() -> None:
+    made = tag("p", "<b>", tag("b", "&"), Markup("<i>"), title='"')
+
+    assert made == '<p title="&quot;">&lt;b&gt;<b>&amp;</b><i></p>'
+    assert escaped("a\x00\u200b") == "a\\x00\\u200b"
+
+
+def test_what_is_above_0_is_seen_in_a_plot() -> None:
+    drawn = shares("Keys", (Share("equal", 10_000_000, "agree"), Share("differing", 1, "differ")))
+    flat = bars("Keys", [Bar("now", 0.0), Bar("then", 1e9), Bar("last", 1.0)])
+
+    assert 'class="differ" width="2.' in drawn
+    assert [part.split('"')[0] for part in flat.split('height="')[1:]] == ["0.0", "76.0", "3.0"]
