@@ -34,6 +34,7 @@ from quorate.wire.validation_result import encode_result
 from quorate_spark import export_commands
 from quorate_spark.pages.folder import Report, earlier_runs, report_of
 from quorate_spark.pages.page import page_of
+from quorate_spark.progress import Progress
 from quorate_spark.reading.agent_link import parse_addresses, read_cluster
 from quorate_spark.repair import Zone, execute_plan, make_plan, why_incomplete
 from quorate_spark.repairing.decide import Strategy
@@ -41,6 +42,7 @@ from quorate_spark.repairing.plan import PlanRefused
 from quorate_spark.repairing.tell import print_executed, print_plan
 from quorate_spark.report import print_report, report_json, result_of
 from quorate_spark.settings import Settings
+from quorate_spark.tell_progress import progress_bar, progress_port
 from quorate_spark.validate import run_validation
 from quorate_spark.verdict import Level, Outcome, Verdict, could_not_tell, with_hashed_keys
 
@@ -264,7 +266,7 @@ def _unwritable_file(report: Path) -> str:
 
 def _validate(options: argparse.Namespace, level: Level) -> Verdict:
     cluster = read_cluster(options.cluster, options.secret_file)
-    with _work_folder(options.work_dir, "validate-") as folder:
+    with _progress(options) as progress, _work_folder(options.work_dir, "validate-") as folder:
         return run_validation(
             options.zone,
             parse_addresses(options.agents),
@@ -274,7 +276,21 @@ def _validate(options: argparse.Namespace, level: Level) -> Verdict:
             partitions=options.partitions,
             replicas=options.replicas,
             settings=_settings(options),
+            progress=progress,
         )
+
+
+@contextlib.contextmanager
+def _progress(options: argparse.Namespace) -> Iterator[Progress]:
+    """Yield the progress of a validation, told where the options want it."""
+    if options.progress_port is not None:
+        with progress_port(options.progress_port) as progress:
+            yield progress
+    elif sys.stderr.isatty() and not options.json:
+        with progress_bar(options.zone, sys.stderr) as progress:
+            yield progress
+    else:
+        yield Progress()
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -294,6 +310,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     validate.add_argument(
         "--termination-message", type=Path, help="write the verdict in short, at most 4 KiB"
+    )
+    validate.add_argument(
+        "--progress-port", type=int, help="answer GET at this port by the percentage that is done"
     )
     repair = commands.add_parser("repair", help="repair the keys whose copies differ")
     repair.add_argument("--strategy", choices=[each.value for each in Strategy])

@@ -24,6 +24,7 @@ from quorate_spark.copies import CopySeen, Reading
 from quorate_spark.passes.digest_scan import DigestScan
 from quorate_spark.passes.scan_rows import RowScan, ScannedPartition, SparkRowScan
 from quorate_spark.passes.spark_session import SparkMissing, local_spark
+from quorate_spark.progress import Progress
 from quorate_spark.reading.agent_link import Cluster, Unreadable, parse_addresses
 from quorate_spark.reading.recheck import recheck
 from quorate_spark.reading.settle import ZoneCopies, settle
@@ -50,6 +51,7 @@ def run_validation(
     partitions: int = 0,
     replicas: int = 0,
     settings: Settings,
+    progress: Progress | None = None,
 ) -> Verdict:
     """Validate `zone` through the peer ports `agents`, with its own Spark for level rows.
 
@@ -60,12 +62,12 @@ def run_validation(
     try:
         copies = ZoneCopies(zone, parse_addresses(",".join(agents)), cluster, partitions, replicas)
         if level is Level.COUNTERS:
-            return Validation(copies, settings).run(None)
+            return Validation(copies, settings, progress).run(None)
         if level is Level.DIGEST:
-            digests = DigestScan(copies, settings)
+            digests = DigestScan(copies, settings, progress)
             return digests.figures_added(Validation(copies, settings).run(digests, level))
         with local_spark(work_dir) as session:
-            scan = SparkRowScan(session, zone, copies.agents, cluster, settings)
+            scan = SparkRowScan(session, zone, copies.agents, cluster, settings, progress)
             return Validation(copies, settings).run(scan)
     except (Unreadable, SparkMissing) as error:
         return could_not_tell(zone, level, str(error))
@@ -74,7 +76,11 @@ def run_validation(
 class Validation:
     """One run; `run` is called once."""
 
-    def __init__(self, copies: ZoneCopies, settings: Settings) -> None:
+    def __init__(
+        self, copies: ZoneCopies, settings: Settings, progress: Progress | None = None
+    ) -> None:
+        """`progress`: of level counters; with rows, it is the scan that tells it."""
+        self._progress = progress
         self._copies = copies
         self._settings = settings
         self._reading = Reading({}, (), ())
@@ -99,7 +105,7 @@ class Validation:
 
     def _settle(self, before: Mapping[int, Settled] | None) -> dict[int, Settled]:
         """Return the settled partitions; keep the reason or the difference of the others."""
-        self._reading, judgements = settle(self._copies, self._settings, before)
+        self._reading, judgements = settle(self._copies, self._settings, before, self._progress)
         settled: dict[int, Settled] = {}
         for partition, judgement in sorted(judgements.items()):
             self._take_in(partition, judgement)

@@ -26,6 +26,13 @@ class ValidationLevel(enum.StrEnum):
     ROWS = "Rows"
 
 
+class KeyNames(enum.StrEnum):
+    """How the report names keys."""
+
+    ESCAPED = "Escaped"
+    HASHED = "Hashed"
+
+
 class ValidationPhase(enum.StrEnum):
     """How far the run of a DataValidation is."""
 
@@ -52,6 +59,9 @@ class ValidationRun(Part):
     level: ValidationLevel = ValidationLevel.ROWS
     """Counters: positions and lineages, no rows.  Digest: digests that agents keep, and rows where
     they differ.  Rows: every row of every copy, by Spark in the pod."""
+    keys: KeyNames = KeyNames.ESCAPED
+    """How the report, which is the log of the pod, names keys that differ.  Escaped: as they are,
+    unprintable bytes escaped.  Hashed: the first 16 hex digits of their SHA-256."""
     deadline_seconds: Annotated[Integer, Field(ge=10, le=DEADLINE_MAX_S)] = DEADLINE_S
     """How long the run may take; then it is ended, and the verdict is CouldNotTell."""
     ttl_seconds_after_finished: Annotated[Integer, Field(ge=TTL_MIN_S, le=TTL_MAX_S)] = TTL_S
@@ -103,6 +113,8 @@ class DataValidationStatus(Part):
     """When the Job was made, RFC 3339."""
     completion_time: Text = ""
     """When the result was read, RFC 3339."""
+    percent: Integer | None = None
+    """While it runs: how much of the copies is read.  Absent until its pod tells it."""
     job: Text = ""
     """The Job, in the same namespace.  The log of its pod is the whole report, as JSON."""
     classes: dict[str, Integer] = Field(default_factory=dict)
@@ -137,6 +149,7 @@ class DataValidation(Resource):
         ("Zone", "string", ".spec.zoneRef.name"),
         ("Level", "string", ".spec.level"),
         ("Phase", "string", ".status.phase"),
+        ("Percent", "integer", ".status.percent"),
         ("Verdict", "string", ".status.verdict"),
         ("Finished", "date", ".status.completionTime"),
         ("Age", "date", ".metadata.creationTimestamp"),

@@ -24,6 +24,8 @@ MORE_PODS = 1
 MESSAGE = "/dev/termination-log"
 SECRET = "/secret"
 WORK = "/work"
+PROGRESS_PORT = 8080
+"""Where the pod tells how far it is."""
 GRACE_S = 30
 
 Json = dict[str, Any]
@@ -150,12 +152,15 @@ def _container(validation: DataValidation, copies: Copies, image: str, more: Pod
             f"--secret-file={SECRET}",
             f"--agents={','.join(copies.addresses)}",
             f"--level={spec.level.lower()}",
+            f"--keys={spec.keys.lower()}",
             f"--partitions={copies.partitions}",
             f"--replicas={copies.replicas}",
             f"--work-dir={WORK}",
             f"--termination-message={MESSAGE}",
+            f"--progress-port={PROGRESS_PORT}",
             "--json",
         ],
+        "ports": [{"name": "progress", "containerPort": PROGRESS_PORT}],
         "terminationMessagePath": MESSAGE,
         # The last lines of the log, where it ended without a message: no memory, a defect.
         "terminationMessagePolicy": "FallbackToLogsOnError",

@@ -13,6 +13,7 @@ from quorate_spark.comparing.compare_rows import Baseline, PartitionTally
 from quorate_spark.comparing.outvoted import votes_by_digest
 from quorate_spark.copies import CopySeen
 from quorate_spark.passes.scan_rows import ScannedPartition
+from quorate_spark.progress import Progress
 from quorate_spark.reading.agent_link import Unreadable
 from quorate_spark.reading.descend import descend
 from quorate_spark.reading.settle import ZoneCopies
@@ -24,9 +25,12 @@ from quorate_spark.verdict import CopyDigestTold, DigestDifference, DigestFigure
 class DigestScan:
     """A RowScan by digests.  A later pass over a partition replaces earlier findings."""
 
-    def __init__(self, copies: ZoneCopies, settings: Settings) -> None:
+    def __init__(
+        self, copies: ZoneCopies, settings: Settings, progress: Progress | None = None
+    ) -> None:
         self._copies = copies
         self._settings = settings
+        self._progress = progress or Progress()
         self._unread: dict[int, int] = {}
         self._rows_read = 0
         self._differences: dict[int, DigestDifference] = {}
@@ -47,7 +51,8 @@ class DigestScan:
                     baseline,
                     f"partition {partition}: its copies moved while digests were to be compared",
                 )
-        told = watch_digests(owned, self._copies.zone, self._copies.cluster, self._settings)
+        zone, cluster = self._copies.zone, self._copies.cluster
+        told = watch_digests(owned, zone, cluster, self._settings, self._progress)
         for partition, found in sorted(told.items()):
             scanned[partition] = (
                 _not_scanned(baselines[partition], found)

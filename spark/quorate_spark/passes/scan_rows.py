@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from quorate_spark.comparing.compare_rows import Baseline, Candidate, PartitionTally, RowSeen
+from quorate_spark.passes.follow_tasks import followed
+from quorate_spark.progress import Progress
 from quorate_spark.reading.agent_link import Cluster, Unreadable
 
 if TYPE_CHECKING:
@@ -67,7 +69,9 @@ class SparkRowScan:
         agents: tuple[str, ...],
         cluster: Cluster,
         settings: "Settings",
+        progress: Progress | None = None,
     ) -> None:
+        self._progress = progress or Progress()
         self._session = session
         self._zone = zone
         self._agents = agents
@@ -96,7 +100,10 @@ class SparkRowScan:
         def compare(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
             return compare_batches(batches, baselines, candidates_max)
 
-        found = self._grouped(baselines).mapInArrow(compare, "part binary").collect()
+        grouped = self._grouped(baselines)
+        copies = sum(len(baseline.nodes) for baseline in baselines.values())
+        with followed(self._session, copies, self._progress):
+            found = grouped.mapInArrow(compare, "part binary").collect()
         return [_decoder.decode(bytes(row[0])) for row in found]
 
     def _grouped(self, baselines: Mapping[int, Baseline]) -> "DataFrame":

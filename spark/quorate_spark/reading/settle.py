@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from quorate_spark.comparing.compare_counters import CounterWatch, Judgement, Settled, Unsettled
 from quorate_spark.copies import Reading, absence
+from quorate_spark.progress import Progress
 from quorate_spark.reading.agent_link import Cluster, Unreadable
 from quorate_spark.reading.read_copies import read_answering, read_copies
 from quorate_spark.settings import Settings
@@ -39,7 +40,10 @@ class ZoneCopies:
 
 
 def settle(
-    copies: ZoneCopies, settings: Settings, only: Iterable[int] | None = None
+    copies: ZoneCopies,
+    settings: Settings,
+    only: Iterable[int] | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Reading, dict[int, Judgement]]:
     """Return the last reading, and a judgement of each partition (of `only`, if given).
 
@@ -63,7 +67,9 @@ def settle(
             for partition, watch in watches.items():
                 if not isinstance(judgements.get(partition), Settled):
                     judgements[partition] = watch.observe(reading.owned.get(partition, ()))
-            open_ones = any(isinstance(judgement, Unsettled) for judgement in judgements.values())
+            open_ones = sum(isinstance(judgement, Unsettled) for judgement in judgements.values())
+            if progress is not None:
+                progress.reached(len(judgements) - open_ones, len(judgements))
             if not open_ones and not copies.absence(reading):
                 return reading, judgements
             if time.monotonic() >= deadline:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from quorate.protocol.messages.tools import DIGESTS_ASKED_MAX, CopyDigest
 from quorate_spark.comparing.compare_digests import DigestsTold, DigestWatch
 from quorate_spark.copies import CopySeen
+from quorate_spark.progress import Progress
 from quorate_spark.reading.agent_link import AgentLink, Cluster, Unreadable
 from quorate_spark.reading.agent_links import AgentLinks
 from quorate_spark.reading.read_copies import check_process
@@ -18,19 +19,28 @@ from quorate_spark.settings import Settings
 
 
 def watch_digests(
-    owned: Mapping[int, tuple[CopySeen, ...]], zone: str, cluster: Cluster, settings: Settings
+    owned: Mapping[int, tuple[CopySeen, ...]],
+    zone: str,
+    cluster: Cluster,
+    settings: Settings,
+    progress: Progress | None = None,
 ) -> dict[int, DigestsTold | str]:
     """Return by partition the digests of its copies, or a sentence why there are none."""
     with AgentLinks(cluster, settings) as links:
-        return _Sweeps(owned, zone, links).run(settings)
+        return _Sweeps(owned, zone, links, progress or Progress()).run(settings)
 
 
 class _Sweeps:
     """Repeated questions to agents.  `_problems`: address -> why the last sweep failed."""
 
     def __init__(
-        self, owned: Mapping[int, tuple[CopySeen, ...]], zone: str, links: AgentLinks
+        self,
+        owned: Mapping[int, tuple[CopySeen, ...]],
+        zone: str,
+        links: AgentLinks,
+        progress: Progress,
     ) -> None:
+        self._progress = progress
         self._owned = owned
         self._zone = zone
         self._links = links
@@ -71,6 +81,7 @@ class _Sweeps:
                 told = self._watches[partition].judge()
                 if told is not None:
                     self._told.setdefault(partition, told)
+            self._progress.reached(len(self._told), len(self._owned))
 
     def _ask(self, address: str, copies: Sequence[CopySeen]) -> None:
         """Ask one agent once.

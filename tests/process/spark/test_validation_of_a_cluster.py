@@ -17,7 +17,9 @@ from quorate_cluster.cluster import Cluster
 from quorate_cluster.fixtures import StartCluster
 from quorate_cluster.meanwhile import meanwhile
 from quorate_cluster.processes import environment
+from quorate_spark.passes import follow_tasks
 from quorate_spark.passes.scan_rows import SparkRowScan
+from quorate_spark.progress import Progress
 from quorate_spark.reading.agent_link import AgentLink
 from quorate_spark.reading.settle import ZoneCopies
 from quorate_spark.settings import Settings
@@ -61,8 +63,13 @@ def writing(client: Any) -> AbstractContextManager[None]:
     return meanwhile(write)
 
 
-def validate_rows(spark: "SparkSession", copies: ZoneCopies, settings: Settings) -> Verdict:
-    scan = SparkRowScan(spark, copies.zone, copies.agents, copies.cluster, settings)
+def validate_rows(
+    spark: "SparkSession",
+    copies: ZoneCopies,
+    settings: Settings,
+    progress: Progress | None = None,
+) -> Verdict:
+    scan = SparkRowScan(spark, copies.zone, copies.agents, copies.cluster, settings, progress)
     return Validation(copies, settings).run(scan)
 
 
@@ -71,15 +78,21 @@ def damage(copies: ZoneCopies, agent: int, key: bytes) -> None:
         assert link.ask(Damage(copies.zone, key, b"damaged"), Damaged).problem == ""
 
 
-def test_all_copies_agree_while_clients_write(spark: "SparkSession", cluster: Cluster) -> None:
+def test_all_copies_agree_while_clients_write(
+    spark: "SparkSession", cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow_tasks, "POLL_S", 0.02)
+    told: list[int] = []
     cluster.apply_zone("written", partitions=PARTITIONS)
     client = cluster.client("written")
     fill(client)
 
     with writing(client):
-        verdict = validate_rows(spark, copies_of(cluster, "written"), Settings())
+        copies = copies_of(cluster, "written")
+        verdict = validate_rows(spark, copies, Settings(), Progress(told.append))
 
     assert verdict.outcome is Outcome.AGREE, verdict
+    assert told, "24 copies were read, and nothing was told of it"
     assert (verdict.partitions, verdict.copies) == (PARTITIONS, 3 * PARTITIONS)
     assert verdict.settled_keys >= KEY_COUNT * 9 // 10
 

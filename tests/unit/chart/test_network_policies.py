@@ -11,6 +11,7 @@ from quorate_network_policies.evaluator import End, Policies
 from quorate_operator.owned.agent_names import PEER_PORT
 from quorate_operator.owned.agent_pod import ADMIN_PORT
 from quorate_operator.owned.children import labels
+from quorate_operator.owned.validation_job import PROGRESS_PORT
 
 pytestmark = pytest.mark.needs("helm")
 
@@ -84,6 +85,7 @@ def test_what_belongs_to_the_system_is_allowed(rendered: str) -> None:
         (its.operator, ONE, PEER_PORT),
         (its.operator, AGENT_OUTSIDE, PEER_PORT),
         (VALIDATION, ONE, PEER_PORT),
+        (its.operator, VALIDATION, PROGRESS_PORT),
         (its.operator, API_SERVER, API_PORT),
         (ONE, TWO, PEER_PORT),
         (ONE, AGENT_OUTSIDE, PEER_PORT),
@@ -110,6 +112,8 @@ def test_everything_else_is_denied(rendered: str) -> None:
         (its.operator, ONE, ADMIN_PORT),
         (its.operator, OUTSIDE, 443),
         (its.operator, OTHER, PEER_PORT),
+        (its.operator, OTHER, PROGRESS_PORT),
+        (its.operator, VALIDATION, PEER_PORT),
         (its.test, ONE, PEER_PORT),
         (ONE, API_SERVER, API_PORT),
         (ONE, its.operator, HEALTH_PORT),

@@ -47,9 +47,16 @@ def test_the_program_takes_its_arguments() -> None:
         options = validation._parser().parse_args(container(level=level)["args"])
 
         assert (options.zone, options.cluster, options.level) == ("books", "main", level.lower())
+        assert options.keys == "escaped"
         assert options.agents == "10.0.0.1:7100,[fd00::2]:7100"
         assert (options.partitions, options.replicas) == (64, 3)
+        [port] = container()["ports"]
+        assert (port["name"], port["containerPort"]) == ("progress", options.progress_port)
         assert str(options.termination_message) == container()["terminationMessagePath"]
+
+
+def test_keys_may_be_hashed() -> None:
+    assert validation._parser().parse_args(container(keys="Hashed")["args"]).keys == "hashed"
 
 
 def test_a_proven_difference_ends_it_and_only_that() -> None:

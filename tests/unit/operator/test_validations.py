@@ -330,6 +330,43 @@ async def test_without_an_image_it_says_what_to_set(declared: Namespace) -> None
     assert "validation.image.repository" in waiting["message"]
 
 
+def runs_at(led: Namespace, name: str, index: int, address: str) -> None:
+    """Play the kubelet and the Job's controller: a pod of the Job runs there."""
+    pod_ended(led, name, index, {})
+    path = f"/api/v1/namespaces/default/pods/{name}-validation-{index}"
+    running = {"phase": "Running", "podIP": address}
+    led.api.put(path, {**led.api.objects[path], "status": running})
+    made = job(led, name)
+    metadata = {**made["metadata"], "uid": f"uid-of-job-{name}"}
+    led.api.put(job_path(name), {**made, "metadata": metadata, "status": {"ready": 1}})
+
+
+async def test_its_pod_is_asked_how_far_it_is(
+    led: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: dict[str, int | None] = {"10.0.0.1": 12, "10.0.0.2": 80}
+
+    async def percent_at(address: str) -> int | None:
+        return answers[address]
+
+    monkeypatch.setattr(validations, "percent_at", percent_at)
+    declare(led, "first")
+    await until_phase(led, "first", "Running")
+    assert "percent" not in status(led, "first")
+
+    runs_at(led, "first", 0, "10.0.0.1")
+    await until(lambda: status(led, "first").get("percent") == 12, "the percentage")
+    answers["10.0.0.1"] = 50
+    await until(lambda: status(led, "first").get("percent") == 50, "a later percentage")
+    pod_ended(led, "first", 0, {"exitCode": 2})  # another one takes over
+    answers["10.0.0.1"] = None
+    runs_at(led, "first", 1, "10.0.0.2")
+    await until(lambda: status(led, "first").get("percent") == 80, "that of the second pod")
+
+    finish(led, "first", AGREE)
+    assert "percent" not in await until_phase(led, "first", "Finished")
+
+
 async def test_one_that_cannot_be_read_is_refused(led: Namespace) -> None:
     declare(led, "first", level="Tea")
     refused = await until_phase(led, "first", "Refused")

@@ -4,8 +4,7 @@
                      --> Refused: it cannot be read
 
 The Job has the object's name, so of two operators that make it one gets a conflict and follows the
-Job of the other.  A Job is asked for every FOLLOW_S while it runs; its pod says nothing until it
-ends, so there is no percentage.
+Job of the other.  A Job is asked for every FOLLOW_S while it runs, and its pod for how far it is.
 """
 
 import logging
@@ -37,6 +36,7 @@ from quorate_operator.owned.apply import is_owned
 from quorate_operator.owned.pod_states import trouble
 from quorate_operator.owned.validation_end import has_ended, result_of, unproven
 from quorate_operator.owned.validation_job import Copies, job_name, job_of
+from quorate_operator.owned.validation_progress import percent_at, running_at
 from quorate_operator.process.clock import rfc3339
 
 _log = logging.getLogger("quorate.validations")
@@ -134,6 +134,8 @@ class Validations:
         self._on_result = on_result
         self._bodies: dict[str, Body] = {}
         """Those that are not finished."""
+        self._addresses: dict[str, tuple[str, str]] = {}
+        """By name of one that runs: the uid of its Job, and where its pod tells how far it is."""
         self._verdicts: dict[str, tuple[str, ZoneVerdict]] = {}
         """By name of a finished one: its zone's name, and its result."""
         self._runs: dict[str, ScheduledRun] = {}
@@ -164,6 +166,7 @@ class Validations:
         Not that it has proven a difference.
         """
         self._bodies.pop(name, None)
+        self._addresses.pop(name, None)
         self._runs.pop(name, None)
         zone, told = self._verdicts.get(name, ("", None))
         if told is not None and told.verdict is not ValidationVerdict.DIFFER:
@@ -277,8 +280,20 @@ class Validations:
             await self._finish(body, status, result_of(job, pods))
             return None
         message = "its pod reads the copies" if runs else _waiting(pods)
-        await self._tell(body, status.model_copy(update={"message": message}))
+        percent = await self._percent(metadata["name"], job) if runs else None
+        await self._tell(body, status.model_copy(update={"message": message, "percent": percent}))
         return FOLLOW_S
+
+    async def _percent(self, name: str, job: Body) -> int | None:
+        """Return how far the Job's pod is; None if it does not tell."""
+        uid = job["metadata"]["uid"]
+        known, address = self._addresses.pop(name, ("", ""))
+        if known != uid:
+            address = running_at(await self._pods(name, job))
+        percent = await percent_at(address) if address else None
+        if percent is not None:  # else there may be another pod
+            self._addresses[name] = uid, address
+        return percent
 
     async def _pods(self, name: str, job: Body) -> list[Body]:
         path = f"/api/v1/namespaces/{self._namespace}/pods"
@@ -293,6 +308,7 @@ class Validations:
         await self._tell(body, finished)
         name, zone = body["metadata"]["name"], _zone_of(body)
         self._bodies.pop(name, None)
+        self._addresses.pop(name, None)
         self._over.add(body["metadata"]["uid"])
         self._note(name, body, finished)
         led = self._find(zone)
@@ -360,6 +376,7 @@ def finished_status(
             "verdict": result.verdict,
             "message": message,
             "completion_time": time,
+            "percent": None,
             "classes": dict(result.classes),
             "partitions": result.partitions,
             "copies": result.copies,

@@ -1,0 +1,44 @@
+"""Follows the tasks of a Spark job: one of its stages has a task for each copy that is read."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from quorate_spark.progress import Progress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+POLL_S = 0.5
+END_S = 5.0
+"""How long the thread may take to end; Java answers it or has ended."""
+
+
+@contextmanager
+def followed(session: "SparkSession", copies: int, progress: Progress) -> Iterator[None]:
+    """Tell while the job runs how many of its `copies` are read.
+
+    The thread has its own connection to Java, so that it never reads the answer to a question of
+    the job's thread, also when that is interrupted.
+    """
+    ended = threading.Event()
+
+    def follow() -> None:
+        while not ended.wait(POLL_S):
+            try:
+                tracker = session.sparkContext.statusTracker()
+                stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+            except Exception:  # Java has ended, or is being ended: the job's thread tells why
+                return
+            for stage in stages:
+                if stage is not None and stage.numTasks == copies:
+                    progress.reached(stage.numCompletedTasks, copies)
+
+    thread = threading.Thread(target=follow, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(END_S)
