@@ -5,6 +5,8 @@ and a page to a folder, and --termination-message the verdict in short, as the o
 from a pod's status.  The exit code is 0 if all copies agree, 1 if they differ, 2 if that could not
 be told.  No other end has the code 0 or 1.
 
+`python -m quorate_spark keep FOLDER` writes JSON and page of a report that is its standard input.
+
 `python -m quorate_spark repair ZONE --agents … --strategy … --plan FILE` validates and writes a
 plan, with the exit code of the validation.  `… --execute FILE` executes a plan: 0 if every key of
 it is repaired, 1 if not, 2 if it could not begin.
@@ -59,6 +61,8 @@ def main(arguments: list[str] | None = None) -> int:
         return _repair(options)
     if options.command in export_commands.NAMES:
         return _export(options)
+    if options.command == "keep":
+        return _keep(options)
     level = Level(options.level)
     started_ms = time.time_ns() // 1_000_000
     report = report_of(options.report, options.zone, started_ms) if options.report else None
@@ -102,6 +106,23 @@ def main(arguments: list[str] | None = None) -> int:
         if report.page is not None:
             print(f"report: {report.page}", file=sys.stderr if options.json else sys.stdout)
     return verdict.exit_code
+
+
+def _keep(options: argparse.Namespace) -> int:
+    """Write the report whose JSON is the standard input into a folder; return the exit code."""
+    try:
+        verdict = msgspec.json.decode(sys.stdin.buffer.read(), type=Verdict)
+    except msgspec.DecodeError as error:
+        print(f"standard input is no report of a validation: {error}", file=sys.stderr)
+        return Outcome.UNKNOWN.exit_code
+    report = report_of(os.path.join(options.folder, ""), verdict.zone, verdict.started_ms)
+    if problem := _unwritable(report):
+        print(f"{options.folder}: {problem}", file=sys.stderr)
+        return Outcome.UNKNOWN.exit_code
+    if not _write(options.folder, _files(verdict, report)):
+        return Outcome.UNKNOWN.exit_code
+    print(f"report: {report.page}")
+    return 0
 
 
 def _files(verdict: Verdict, report: Report) -> dict[Path, bytes]:
@@ -322,6 +343,8 @@ def _parser() -> argparse.ArgumentParser:
     repair.add_argument("--zone-uid", default="", help="as the zone declares it")
     repair.add_argument("--keys-max", type=int, default=KEYS_MAX, help="keys in one plan")
     repair.add_argument("--wait-seconds", type=float, default=WAIT_S, help="for each key")
+    keep = commands.add_parser("keep", help="write a report that is read from standard input")
+    keep.add_argument("folder", metavar="FOLDER", help="gets JSON and page")
     for command in (validate, repair):
         command.add_argument("zone", metavar="ZONE")
         command.add_argument(

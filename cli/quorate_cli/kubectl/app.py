@@ -24,6 +24,7 @@ from quorate_cli.commands.events import until_nobody_reads
 from quorate_cli.commands.plan import print_plan
 from quorate_cli.copies.aside_view import print_list
 from quorate_cli.kubectl import exec_client, objects, told_events
+from quorate_cli.kubectl import validate as validation
 from quorate_cli.kubectl.declared_state import Found, cluster_state, state_json
 from quorate_cli.kubectl.drain import declare_drain, follow_drain
 from quorate_cli.kubectl.kube_api import KubeApi, core_path
@@ -34,7 +35,7 @@ from quorate_cli.kubectl.options import (
     NamespaceOption,
     OperatorOption,
 )
-from quorate_cli.kubectl.recover import recover
+from quorate_cli.kubectl.recover import Place, recover
 from quorate_cli.kubectl.replace import find_freed, free
 from quorate_cli.kubectl.report import Report
 from quorate_cli.objects import resources
@@ -48,9 +49,13 @@ from quorate_cli.terminal.options import (
     DiffersOption,
     JsonLinesOption,
     JsonOption,
+    KeyNames,
+    KeyNamesOption,
     KeyOption,
     KindArgument,
+    LevelOption,
     PartitionArgument,
+    ValidationLevel,
     WatchOption,
     WithOption,
     WithoutOption,
@@ -202,6 +207,28 @@ def plan(
     except ValueError as error:
         raise Problem(str(error)) from error
     print_plan(zone, found, as_json, sizes=False)
+
+
+@app.command()
+def validate(
+    zone: ZoneArgument,
+    level: LevelOption = ValidationLevel.ROWS,
+    keys: KeyNamesOption = KeyNames.ESCAPED,
+    report: Annotated[
+        str, typer.Option(metavar="FOLDER", help="Folder that gets the report, as JSON and a page.")
+    ] = "",
+    kubeconfig: KubeconfigOption = "",
+    context: ContextOption = "",
+    namespace: NamespaceOption = "",
+    operator_namespace: OperatorOption = "",
+    as_json: JsonOption = False,
+) -> NoReturn:
+    """Check that all copies of a zone agree, by a DataValidation; Ctrl-C leaves it running.
+
+    The exit code is 0 if they agree, 1 if they differ, 2 if that could not be determined.
+    """
+    place = Place(kubeconfig, context, namespace, operator_namespace)
+    raise typer.Exit(validation.validate(zone, level, keys, report, place, as_json, console))
 
 
 @app.command()

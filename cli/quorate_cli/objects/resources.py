@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 import pydantic
 
+from quorate.wire.data_validation import DataValidation
 from quorate.wire.resource import Resource
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.unknown_fields import without_unknown
@@ -91,6 +92,11 @@ def zone(whole: Whole) -> Zone:
 def recovery(whole: Whole) -> ZoneRecovery:
     """Parse a ZoneRecovery with its result."""
     return _understood(ZoneRecovery, whole)
+
+
+def validation(whole: Whole) -> DataValidation:
+    """Parse a DataValidation with its result."""
+    return _understood(DataValidation, whole)
 
 
 M = TypeVar("M", bound=Resource)

@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib.util
+import io
 import json
 import os
 import signal
@@ -18,6 +19,8 @@ from quorate_cluster.interrupts import Interrupted, interrupted_behind, running_
 from quorate_link.secret import make_secret
 from quorate_spark import __main__ as command
 from quorate_spark.passes.spark_session import check_spark
+from quorate_spark.report import report_json
+from quorate_spark.verdict import Level, could_not_tell
 from quorate_spark_fixtures.scripted_zone import ScriptedZone, listening
 
 VALIDATE = ("validate", "z", "--cluster", "c", "--secret-file", "none")
@@ -165,6 +168,27 @@ def test_a_report_in_a_folder_is_json_and_a_page(
     assert (told["keys_hashed"], told["rows_compared"]) == (True, 3)
     assert abs(told["started_ms"] / 1000 - time.time()) < 60
     assert name in page.read_text()
+
+
+def test_a_report_from_standard_input_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verdict = could_not_tell("library", Level.ROWS, "agent-2 is silent")
+    (tmp_path / "file").touch()
+    for told, folder, code in (
+        (report_json(verdict), "reports", 0),
+        (b"tea", "reports", 2),
+        (report_json(verdict), "file/reports", 2),
+    ):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(told)))
+        assert command.main(["keep", f"{tmp_path}/{folder}"]) == code
+
+    [page, report] = sorted((tmp_path / "reports").iterdir())
+    printed = capsys.readouterr()
+    assert printed.out == f"report: {page}\n"
+    assert "is no report of a validation" in printed.err
+    assert report.read_bytes() == report_json(verdict)
+    assert "agent-2 is silent" in page.read_text()
 
 
 def test_a_defect_of_the_page_does_not_hide_the_verdict(
