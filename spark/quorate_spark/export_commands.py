@@ -108,12 +108,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _failed(options: argparse.Namespace, error: QuorateError) -> str:
-    what = {
-        "export": lambda: f"zone {options.zone} is not exported",
-        "verify": lambda: f"{options.target} is not verified",
-        "import": lambda: f"zone {options.zone} is not imported into",
-    }
-    return f"{what[options.command]()}: {error}"
+    match options.command:
+        case "export":
+            return f"zone {options.zone} is not exported: {error}"
+        case "verify":
+            return f"nothing is verified: {error}"
+        case _:
+            return f"nothing is imported: {error}"
 
 
 def _export(options: argparse.Namespace, told: Told) -> int:

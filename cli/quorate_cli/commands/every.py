@@ -5,6 +5,7 @@ import typer
 from quorate_cli.commands import cli, objects
 from quorate_cli.commands.aside import aside
 from quorate_cli.commands.events import events
+from quorate_cli.commands.export import export_zone, import_zone, verify_export
 from quorate_cli.commands.plan import plan
 from quorate_cli.commands.recover import recover
 from quorate_cli.commands.refill import refill
@@ -36,4 +37,7 @@ for command in objects.COMMANDS:
 app.command(context_settings=cli.SETTINGS)(cli.cli)
 app.command()(plan)
 app.command()(repair)
+app.command("export")(export_zone)
+app.command("verify")(verify_export)
+app.command("import")(import_zone)
 app.command()(events)

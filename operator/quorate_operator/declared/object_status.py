@@ -19,7 +19,7 @@ from quorate.wire.storage_cluster import (
     StorageCluster,
     StorageClusterStatus,
 )
-from quorate.wire.zone import Zone, ZoneMigrations, ZonePartitions, ZoneStatus, ZoneTimer
+from quorate.wire.zone import RESTORING, Zone, ZoneMigrations, ZonePartitions, ZoneStatus, ZoneTimer
 from quorate_operator import names
 from quorate_operator.declared.acceptance import Acceptance
 from quorate_operator.declared.drains import DrainView
@@ -98,7 +98,7 @@ def zone_status(
     return ZoneStatus(
         observed_generation=generation,
         zone_id=observed.uid,
-        phase="Pending" if lacks_name and observed.phase == "Available" else observed.phase,
+        phase=_phase(zone, observed, lacks_name),
         data_nodes=list(observed.data_nodes),
         ports=dict(sorted(observed.ports.items())),
         port=observed.port,
@@ -128,6 +128,17 @@ def zone_status(
         timers=[_timer(timer) for timer in observed.timers],
         set_aside={node: copies for node, (copies, _) in observed.aside.items()},
     )
+
+
+def _phase(zone: Zone, observed: Observed, lacks_name: bool) -> str:
+    if observed.phase != "Available":
+        return observed.phase
+    return "Pending" if lacks_name else "Restoring" if _restored_from(zone) else "Available"
+
+
+def _restored_from(zone: Zone) -> str:
+    """Return what is being imported into the zone; empty: nothing."""
+    return zone.metadata.annotations.get(RESTORING, "")
 
 
 def _timer(timer: TimerStatus) -> ZoneTimer:
@@ -387,9 +398,18 @@ def _zone_facts(
 ) -> list[_Fact]:
     is_kept = observed.phase != "Deleting"
     serves = is_kept and observed.available + observed.degraded == observed.partitions
-    available = serves and not lacks_name
+    source = _restored_from(zone)
+    available = serves and not lacks_name and not source
     if available:
         why, sentence = "AllServing", "every partition has a serving primary"
+    elif serves and source:
+        why, sentence = (
+            "Restoring",
+            (
+                f"rows of {source} are being imported, and the zone has not all of them; after an "
+                f"interruption run `quorate import {source} {zone.metadata.name}` again"
+            ),
+        )
     elif serves:
         why, service = "ServiceMissing", client_service_name(zone.metadata.name)
         sentence = f"every partition serves; Service {service} is not created yet"

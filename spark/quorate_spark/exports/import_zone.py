@@ -110,9 +110,9 @@ def check_empty(copies: ZoneCopies, settings: Settings) -> None:
             if value is None or is_reserved(key) or 0 < expires_at <= now_ms:
                 continue
             raise NotEmpty(
-                f"zone {copies.zone} is not empty, it has the key {printable(key)}: nothing is"
-                " written.  Name another zone, or write --into-non-empty: keys that the zone has"
-                " already then stay as they are"
+                f"zone {copies.zone} is not empty, it has the key {printable(key)}: name"
+                " another zone, or write --into-non-empty: keys that the zone has already then stay"
+                " as they are"
             )
 
 

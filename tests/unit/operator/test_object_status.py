@@ -15,7 +15,7 @@ from quorate.protocol.status import ClusterStatus, NodeStatus
 from quorate.protocol.status import ZoneStatus as Observed
 from quorate.wire.resource import API_VERSION, Condition
 from quorate.wire.storage_cluster import StorageCluster
-from quorate.wire.zone import Zone, ZoneStatus, to_record
+from quorate.wire.zone import RESTORING, Zone, ZoneStatus, to_record
 from quorate_lone_master.zone_status import status_of_zone
 from quorate_operator.declared.acceptance import Acceptance, accept
 from quorate_operator.declared.object_status import (
@@ -63,6 +63,21 @@ def status(seen: Observed | None, of: Zone | None = None, problem: str = "") -> 
 
 def said(made: ZoneStatus) -> dict[str, str]:
     return {each.type: each.status for each in made.conditions}
+
+
+def test_a_zone_into_which_an_export_is_imported_is_not_available_until_that_is_done() -> None:
+    of = zone()
+    metadata = of.metadata.model_copy(update={"annotations": {RESTORING: "s3://b/x"}})
+    of = of.model_copy(update={"metadata": metadata})
+
+    made = status(observed(**SERVING), of)
+
+    told = next(each for each in made.conditions if each.type == "Available")
+    assert (told.status, told.reason, made.phase) == ("False", "Restoring", "Restoring")
+    assert "run `quorate import s3://b/x sessions` again" in told.message
+    assert status(observed(), of).phase == "Pending"
+    made = status(observed(**SERVING))
+    assert (said(made)["Available"], made.phase) == ("True", "Available")
 
 
 def test_a_zone_without_a_name_for_clients_is_not_available_yet() -> None:
