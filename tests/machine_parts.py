@@ -27,6 +27,7 @@ from quorate_images.storage import can_have_images
 from quorate_nodes.programs import WAY_OUT as WAY_OUT_NODES
 from quorate_nodes.programs import can_have_nodes
 from quorate_porcupine.build import can_have_judge
+from quorate_s3.server import is_installed as has_s3_server
 from quorate_versions.build_before import has_commit_before
 
 
@@ -94,6 +95,7 @@ PARTS = {
         f"make control-plane, which finds or builds {', '.join(BINARIES)}",
     ),
 }
+PARTS["s3-server"] = Part(has_s3_server, "make s3-server", everywhere=False)
 PARTS |= {
     library.part: Part(partial(is_installed, library), "make client-libraries", everywhere=False)
     for library in LIBRARIES
