@@ -261,6 +261,8 @@ def _log_line(line: str) -> Text:
         fields = msgspec.json.decode(line, type=dict[str, object])
     except msgspec.MsgspecError:
         return Text(line.rstrip("\n"))
+    for known in ("cluster", "agent"):  # whose log it is
+        fields.pop(known, None)
     level = str(fields.pop("level", "")).upper()
     style = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "red"}.get(level, "")
     moment = fields.pop("time", fields.pop("timestamp", fields.pop("ts", "")))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import logging
 import os
 import signal
@@ -29,27 +28,13 @@ from quorate_agent.storage import DatabaseRefused, StorageBroken
 from quorate_agent.storage.rocks import RocksStorage
 from quorate_agent.zones.stored_zones import last_start, open_stored_zones
 from quorate_link.descriptors import raise_limit
+from quorate_link.log_lines import log_to_stderr
 from quorate_link.secret import ClusterSecret, SecretRefused, read_secret
 
 _log = logging.getLogger("quorate.agent")
 
 EXIT_REFUSED = 3
 EXIT_FAILED = 4
-
-
-class _JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        line = {
-            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S"),
-            "level": record.levelname,
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line)
 
 
 class _Refused(Exception):
@@ -109,9 +94,7 @@ def main(arguments: list[str] | None = None) -> None:
     clock = MachineClock()
     given = read_arguments(arguments)
     settings = settings_of(given)
-    handler = logging.StreamHandler()
-    handler.setFormatter(_JsonFormatter())
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    log_to_stderr(cluster=settings.cluster, agent=settings.name)
     if given.set_aside or given.put_back:
         end_by_signal()
     if given.set_aside:

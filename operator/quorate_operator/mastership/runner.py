@@ -568,6 +568,7 @@ class Runner:
                 "cluster": self._name,
                 "zone": zone,
                 "partition": first.partition,
+                "term": self.master.master_term if self.master is not None else None,
             }
             _log.log(level, "%s: %s", first.reason, summary(alike), extra=about)
         for event in events:
