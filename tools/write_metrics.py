@@ -102,6 +102,7 @@ LABELS: Mapping[str, str] = {
     "class": "a word; the meaning of the metric lists them",
     "cluster": "name of the StorageCluster",
     "code": "HTTP status of the answer, or `none`",
+    "family": "a word; the meaning of the metric lists them",
     "kind": "kind of the declared object, or what is watched",
     "method": "HTTP method",
     "namespace": "namespace of the StorageCluster on Kubernetes, else empty",

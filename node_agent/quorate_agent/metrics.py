@@ -5,22 +5,41 @@ docs/metrics.md is generated from these definitions.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
 from quorate.protocol.copies.fill import FullReason
+from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate.protocol.transactions.coordinator import Outcome
 from quorate_agent.clients.memory import ClientMemory
+from quorate_agent.clients.meter import (
+    BOUNDS_S,
+    EVERY_READ,
+    CommandMeter,
+    Result,
+    Times,
+    no_times,
+)
 from quorate_agent.folder.disk_room import DiskRoom
+from quorate_agent.machine.memory_limit import resident_bytes
+from quorate_agent.resp.command import FAMILIES
 from quorate_link import LinkCounters
 
 PARKED_BUCKETS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 HEARTBEAT_BUCKETS_S = (0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 1.9, 5.0)
 """A lease lasts for 1.9 s from when its heartbeat was sent."""
+
+LAG_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 _OUTCOMES = [each.value for each in Outcome]
 
@@ -72,7 +91,22 @@ class AgentMetrics:
             buckets=HEARTBEAT_BUCKETS_S,
             registry=self.registry,
         )
+        self.loop_lag_seconds = Histogram(
+            "quorate_loop_lag_seconds",
+            "Seconds by which the event loop is late, at each of its ticks, 20 or more per second",
+            buckets=LAG_BUCKETS_S,
+            registry=self.registry,
+        )
+        self._meters: dict[str, CommandMeter] = {}  # by uid of the zone
+        self._times_of_gone = Times(no_times)  # of the commands of zones that are no more
         self.durable_turns = 0  # a plain int: the library's counter costs as much as a command
+
+    def meter(self, uid: str, clock: Callable[[], float]) -> CommandMeter:
+        """Return what counts the commands of a zone."""
+        meter = self._meters.get(uid)
+        if meter is None:
+            meter = self._meters[uid] = CommandMeter(clock)
+        return meter
 
     def observe(
         self,
@@ -85,9 +119,34 @@ class AgentMetrics:
         """Export what the agent keeps anyway, as of the scrape.
 
         `is_led`: whether a master is connected."""
-        self.registry.register(
-            _Observed(lambda: [*self._of_agent(is_led(), links, disk, memory), *_of_zones(zones())])
+
+        def families() -> Iterator[Metric]:
+            here = list(zones())
+            yield from self._of_commands(here)
+            yield from self._of_agent(is_led(), links, disk, memory)
+            yield from _of_zones(here)
+
+        self.registry.register(_Observed(families))
+
+    def _of_commands(self, zones: Iterable[ZoneCopies]) -> Iterator[Metric]:
+        names = {zone.record.uid: zone.record.name for zone in zones}
+        for gone in self._meters.keys() - names.keys():
+            _add_times(self._times_of_gone, self._meters.pop(gone).times)
+        answered = CounterMetricFamily(
+            "quorate_commands",
+            f"Commands answered by family ({', '.join(FAMILIES)}) and result:"
+            f" {', '.join(Result)}. Those between MULTI and EXEC count as transaction, a forwarded"
+            " one at both agents",
+            labels=["zone", "family", "result"],
         )
+        times = Times(no_times)
+        _add_times(times, self._times_of_gone)
+        for uid, meter in self._meters.items():
+            for (family, result), count in meter.counts().items():
+                answered.add_metric([names[uid], family, result], count)
+            _add_times(times, meter.times)
+        yield answered
+        yield _histogram(times)
 
     def _of_agent(
         self, is_led: bool, links: LinkCounters, disk: DiskRoom, memory: ClientMemory
@@ -122,6 +181,11 @@ class AgentMetrics:
             disk.reserve,
         )
         yield GaugeMetricFamily(
+            "quorate_resident_memory_bytes",
+            "Memory of the process that is resident",
+            resident_bytes(),
+        )
+        yield GaugeMetricFamily(
             "quorate_client_memory_bytes",
             "Memory held for clients: unanswered large commands, unread long replies",
             memory.held,
@@ -141,6 +205,26 @@ class AgentMetrics:
             "Connections closed because they held the most when the budget was exceeded",
             memory.closed,
         )
+
+
+def _add_times(times: Times, others: Times) -> None:
+    for family, more in others.items():
+        times[family] = [a + b for a, b in zip(times[family], more, strict=True)]
+
+
+def _histogram(times: Times) -> Metric:
+    taken = HistogramMetricFamily(
+        "quorate_command_seconds",
+        "Time from a command's arrival, when the agent has read it, until its reply is made, by"
+        f" family. Of reads that are sent alone, one in {EVERY_READ} is timed, and counted as"
+        " so many. A reply may then wait for earlier ones of its connection",
+        labels=["family"],
+    )
+    bounds = [*map(str, BOUNDS_S), "+Inf"]
+    for family, (*counts, seconds) in times.items():
+        buckets = list(zip(bounds, accumulate(counts), strict=True))
+        taken.add_metric([family], buckets, seconds)
+    return taken
 
 
 class _Observed(Collector):
@@ -164,6 +248,12 @@ def _of_zones(zones: Iterable[ZoneCopies]) -> list[Metric]:
     )
     delta_copies = CounterMetricFamily(
         "quorate_delta_copies", "Copies that caught up from the log", labels=["zone"]
+    )
+    lag = GaugeMetricFamily(
+        "quorate_replication_lag_updates",
+        "Updates that another copy of a partition served here lacks: of the copy that lacks most,"
+        " without those that are being filled",
+        labels=["zone"],
     )
     storage_full = GaugeMetricFamily(
         "quorate_storage_full",
@@ -191,6 +281,7 @@ def _of_zones(zones: Iterable[ZoneCopies]) -> list[Metric]:
         primaries.add_metric(place, len(zone.roles))
         copies.add_metric(place, copy_count(zone))
         delta_copies.add_metric(place, zone.delta_copies)
+        lag.add_metric(place, max(map(_lag, zone.roles.values()), default=0))
         storage_full.add_metric(place, bool(zone.why_full))
         copies_aside, bytes_aside = zone.count_aside()
         aside.add_metric(place, copies_aside)
@@ -198,8 +289,13 @@ def _of_zones(zones: Iterable[ZoneCopies]) -> list[Metric]:
         isolated.add_metric(place, zone.is_isolated)
         for reason, count in zone.full_reasons.items():
             full_copies.add_metric([*place, reason], count)
-    about_copies = [primaries, copies, full_copies, delta_copies]
+    about_copies = [primaries, copies, full_copies, delta_copies, lag]
     return [*about_copies, storage_full, aside, aside_bytes, isolated]
+
+
+def _lag(role: Primary) -> int:
+    reached = role.copy.lwm
+    return max([reached - peer.lwm for peer in role.peers.values() if peer.adopted], default=0)
 
 
 def copy_count(zone: ZoneCopies) -> int:

@@ -10,6 +10,7 @@ from quorate_agent.resp.reading.parser import CommandParser
 from quorate_agent.resp.replies import CROSSSLOT, OK, bulks, integer
 from quorate_agent.resp.scan import ScanPositions
 from quorate_agent.resp.session import Connection, KeysRequest, Session
+from quorate_agent.resp.slow_log import SlowLog
 from quorate_agent.resp.tables.table import resolve
 from quorate_agent.resp.transaction import Call
 from quorate_differential.dict_view import DictView
@@ -22,6 +23,7 @@ class LocalEndpoint:
 
     def __init__(self) -> None:
         self.view = DictView()
+        self.slow_log = SlowLog()
         self.scan_positions = ScanPositions()
         self.scan_origin = 0
         self._open: list[Connection] = []

@@ -122,6 +122,20 @@ def _health(page: Page) -> None:
         steps=[(_LEASE_S, "red")],
     )
     page.lines(
+        "Event loop",
+        "Is the agent too busy for what is due? A command or a scrape that takes long holds up all"
+        " others.",
+        Query(quantile(0.5, "quorate_loop_lag_seconds", _OF), "late, p50"),
+        Query(quantile(0.99, "quorate_loop_lag_seconds", _OF), "late, p99"),
+        unit="s",
+    )
+    page.lines(
+        "Memory of the process",
+        "Does the agent come close to the memory limit of its pod?",
+        Query(greatest("quorate_resident_memory_bytes", _OF, "agent"), "resident"),
+        unit="bytes",
+    )
+    page.lines(
         "Disk",
         "When will the free bytes reach those that are reserved, below which writes are refused?",
         Query(greatest("quorate_disk_free_bytes", _OF, "agent"), "free"),
@@ -132,6 +146,31 @@ def _health(page: Page) -> None:
 
 def _clients(page: Page) -> None:
     page.row("What do its clients feel?")
+    page.lines(
+        "Commands by family",
+        "What do clients do, and how much of it?",
+        Query(rate("quorate_commands_total", _OF, "family"), "{{family}}"),
+        unit="reqps",
+        stacked=True,
+    )
+    page.lines(
+        "Commands by result",
+        "How are commands answered? error: the client's mistake. redirected: it asked the wrong"
+        " agent. refused: no primary, or no room. unknown: the outcome cannot be determined.",
+        Query(rate("quorate_commands_total", _OF, "result"), "{{result}}"),
+        unit="reqps",
+    )
+    page.lines(
+        "Time of commands",
+        "How long do commands take here, from their arrival until the reply is made? Writes wait"
+        " for a quorum, and on disk for its syncs.",
+        *(
+            Query(quantile(share, "quorate_command_seconds", f'{_OF}, family="{family}"'), legend)
+            for family in ("read", "write")
+            for share, legend in ((0.5, f"{family} p50"), (0.99, f"{family} p99"))
+        ),
+        unit="s",
+    )
     page.lines(
         "Commands that were not answered at once",
         "When did clients wait for a primary, or ask the wrong agent?",

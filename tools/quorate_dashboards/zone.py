@@ -35,6 +35,7 @@ def zone() -> Page:
     page.variable("zone", "Zone", f"{_PARTITIONS}{{{_CLUSTER}}}")
     _now(page)
     _agents(page)
+    _commands(page)
     _states(page)
     _moves(page)
     _copies(page)
@@ -147,6 +148,30 @@ def _agents(page: Page) -> None:
     )
 
 
+def _commands(page: Page) -> None:
+    page.row("What do clients do with it?")
+    page.lines(
+        "Commands by family",
+        "What do clients do, and how much of it?",
+        Query(rate("quorate_commands_total", _OF, "family"), "{{family}}"),
+        unit="reqps",
+        stacked=True,
+    )
+    page.lines(
+        "Commands by result",
+        "How are commands answered? error: the client's mistake. redirected: it asked the wrong"
+        " agent. refused: no primary, or no room. unknown: the outcome cannot be determined.",
+        Query(rate("quorate_commands_total", _OF, "result"), "{{result}}"),
+        unit="reqps",
+    )
+    page.lines(
+        "Commands by agent",
+        "Is the load even? One agent with most of it serves a key that is asked for very often.",
+        Query(rate("quorate_commands_total", _OF, "agent"), "{{agent}}"),
+        unit="reqps",
+    )
+
+
 def _states(page: Page) -> None:
     page.row("Since when?")
     page.lines(
@@ -213,6 +238,11 @@ def _copies(page: Page) -> None:
         "Did copies catch up from the log, or had all their rows to be sent, and why?",
         Query(count("quorate_delta_copies_total", _OF), "from the log"),
         Query(count("quorate_full_copies_total", _OF, "reason"), "all rows: {{reason}}"),
+    )
+    page.lines(
+        "Replication lag, by agent",
+        "How many updates does the copy furthest behind lack, of partitions that an agent serves?",
+        Query(greatest("quorate_replication_lag_updates", _OF, "agent"), "{{agent}}"),
     )
     page.lines(
         "Rows set aside, by agent",

@@ -94,6 +94,7 @@ class Slot(Waiter):
 
     __slots__ = (
         "args",
+        "arrived",
         "command",
         "connection",
         "count",
@@ -124,6 +125,7 @@ class Slot(Waiter):
         self.counter = 0
         self.since_ms = since_ms
         self.connection = connection
+        self.arrived = connection.arrived
         self.command = command
         self.args = args
         self.reply = reply
@@ -139,6 +141,7 @@ class ClientConnection(asyncio.Protocol):
     """One client's socket."""
 
     __slots__ = (
+        "arrived",
         "backlog",
         "backlog_bytes",
         "blocked",
@@ -169,6 +172,7 @@ class ClientConnection(asyncio.Protocol):
         self.parser = CommandParser(self._admit)
         self.queue: deque[Slot | bytes] = deque()
         self.out: list[bytes] = []
+        self.arrived = 0.0  # when the commands that are executed arrived (Clock.passed_s)
         self.backlog: deque[tuple[int, list[bytes]]] = deque()
         self.unread = b""  # bytes not yet cut into commands; they came after the backlog
         self.backlog_bytes = 0  # bytes read since the backlog was empty

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from quorate_agent.clients.connection import ClientConnection
 from quorate_agent.resp.replies import error
+from quorate_agent.resp.slow_log import SlowLog
 
 QUANTUM = 128
 """Commands that one connection executes before the next gets its turn.
@@ -42,10 +43,16 @@ OVERLOADED = error(b"OOM this agent has the maximum number of waiting commands: 
 
 class TurnShare:
     """The commands that one zone's clients may still execute in this turn, and the connections that
-    wait for the next."""
+    wait for the next.
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    `slow_log` says how long a command may take unnoticed; `command_began`: when the present one
+    began."""
+
+    def __init__(self, clock: Callable[[], float], slow_log: SlowLog | None = None) -> None:
         self._clock = clock
+        self.slow_log = slow_log or SlowLog()
+        self.command_began = clock()
+        self._until = self.command_began + 2 * TURN_S
         self._began = clock()
         self._executed = 0
         self._look_at = QUANTUM
@@ -67,11 +74,30 @@ class TurnShare:
         self._executed = executed
         return True
 
+    def goes_on(self) -> bool:
+        """Return whether the last command was not slow, and there is time for another.
+
+        If not, `command_took` and `has_time` say more."""
+        now = self._clock()
+        if now - self.command_began < self.slow_log.over_s and now < self._until:
+            self.command_began = now
+            return True
+        return False
+
+    def begin_command(self) -> None:
+        """Time what is executed from now on."""
+        self.command_began = self._clock()
+
+    def command_took(self) -> float:
+        """Return the seconds that the last command took, and time the next one."""
+        began, self.command_began = self.command_began, self._clock()
+        return self.command_began - began
+
     def has_time(self) -> bool:
         """Return whether there is time for another command after one that may have taken long.
 
         If not, no other command of this turn gets any."""
-        if self._clock() < self._began + 2 * TURN_S:
+        if self._clock() < self._until:
             return True
         self._look_at = 0
         return False
@@ -110,6 +136,7 @@ class TurnShare:
         self._executed = self._waiting = self._cut_bytes = 0
         self._look_at = QUANTUM
         self._began = self._clock()
+        self._until = self._began + 2 * TURN_S
         if not self._late:
             return
         late, self._late = self._late, {}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.primary import Primary
 from quorate_agent.clients.connection import ClientConnection, Slot
+from quorate_agent.clients.meter import CommandMeter
 from quorate_agent.commands.pipeline.alike import shows_expiry
 from quorate_agent.machine.clock import Clock
 from quorate_agent.metrics import AgentMetrics
@@ -25,6 +26,7 @@ class Answers:
         replicas: Replicas,
         tracking: Tracking,
         metrics: AgentMetrics,
+        meter: CommandMeter,
         turn: Callable[[], None],
         why_full: Callable[[], str],
         clock: Clock,
@@ -36,14 +38,21 @@ class Answers:
         self.clock = clock
         self._tracking = tracking
         self._metrics = metrics
+        self.meter = meter
 
-    def fulfil(self, client: ClientConnection, slot: Slot | None, reply: bytes) -> None:
-        """Answer at once, or in `slot` if the reply is waited for there."""
-        if slot is None:
-            client.answer(reply)
+    def say(self, client: ClientConnection, family: str, slot: Slot | None, reply: bytes) -> None:
+        """Answer a command at once, or in `slot` if the reply is waited for there."""
+        if slot is not None:
+            self.fulfil(client, slot, reply)
             return
+        self.meter.answered(family, reply)
+        client.answer(reply)
+
+    def fulfil(self, client: ClientConnection, slot: Slot, reply: bytes) -> None:
+        """Answer in `slot`, where the reply is waited for."""
         slot.reply = reply
         slot.done = True
+        self.meter.ended(slot)
         self.touched[client] = None
         self.unblock(slot)
         if reply == replies.CLUSTERDOWN:

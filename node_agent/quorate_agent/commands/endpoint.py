@@ -22,9 +22,10 @@ from quorate_agent.clients.addresses import ClientAddresses
 from quorate_agent.clients.connection import ClientConnection, Slot
 from quorate_agent.clients.listener import Listener
 from quorate_agent.clients.memory import ClientMemory
-from quorate_agent.clients.turn_share import QUANTUM, TurnShare
+from quorate_agent.clients.meter import ERROR, EVERY_READ
+from quorate_agent.clients.turn_share import OVERLOADED, QUANTUM, TurnShare
 from quorate_agent.commands.answers import Answers
-from quorate_agent.commands.execution import CommandExecution
+from quorate_agent.commands.execution import LONG_BYTES, CommandExecution
 from quorate_agent.commands.large_commands import LARGE_BYTES, LargeCommands, is_exec
 from quorate_agent.commands.outcomes import Outcomes
 from quorate_agent.commands.pipeline.joined_reads import read_one
@@ -40,6 +41,7 @@ from quorate_agent.machine.descriptors import Descriptors
 from quorate_agent.metrics import AgentMetrics
 from quorate_agent.notices.hand_overs import HandOvers
 from quorate_agent.resp import replies
+from quorate_agent.resp.command import READ
 from quorate_agent.resp.transaction import Call
 from quorate_agent.resp.view import View
 
@@ -70,23 +72,32 @@ class ZoneEndpoint:
         self._large = large or LargeCommands()
         self._turn = turn
         self._clients: dict[int, ClientConnection] = {}
-        self.overview = ZoneOverview(replicas, node, nodes, is_up, self._clients, process, clock)
+        self._share = share or TurnShare(clock.passed_s)
+        self._slow_log = self._share.slow_log
+        self.overview = ZoneOverview(
+            replicas, node, nodes, is_up, self._clients, process, clock, self._slow_log
+        )
         self._tracking = self.overview.tracking
         self._metrics = metrics
         self._shift = slot_shift(replicas.record.partitions)
         self._primaries = replicas.primaries
         self._view = View()
         self._next_id = 1
-        self.answers = answers = Answers(replicas, self._tracking, metrics, turn, why_full, clock)
-        self.parking = parking = Parking(replicas, metrics)
+        self._passed_s = clock.passed_s
+        self._meter = meter = metrics.meter(replicas.record.uid, clock.passed_s)
+        self.answers = answers = Answers(
+            replicas, self._tracking, metrics, meter, turn, why_full, clock
+        )
+        self.parking = parking = Parking(replicas, metrics, meter)
         self.forwards = Forwards(
             answers, parking, self, self.overview, self.execute_forwarded, process, send
         )
         self.across = across = Across(answers, parking, metrics)
         self.hand_overs = HandOvers(replicas, self._clients.values, nodes, clock)
         self._waits = Waits(replicas, answers.fulfil)
-        self._key_lists = KeyLists(replicas, self.overview.scan, answers.fulfil, clock.passed_s)
-        self._share = share or TurnShare(clock.passed_s)
+        self._key_lists = KeyLists(
+            replicas, self.overview.scan, answers.fulfil, self._took, clock.passed_s
+        )
         redirects = Redirects(answers, parking, self.forwards, across, self.overview, metrics)
         self._execution = CommandExecution(
             answers,
@@ -164,18 +175,35 @@ class ZoneEndpoint:
     def run(self, client: ClientConnection, commands: list[list[bytes]]) -> None:
         """Execute commands of one connection in order until one blocks it; consumes the list."""
         now, view, count = self._begin_run(client), self._view, len(commands)
+        meter, client.arrived = self._meter, self._passed_s()
+        self._share.command_began = client.arrived
         if count > QUANTUM or not self._share.takes(count):
             if self._share.keep(client, commands, now):
                 self._turn()
+            else:
+                meter.refused(OVERLOADED, count)
             return
-        if count == 1 and (
-            said := read_one(client.state, view, commands[0], self._primaries, self._shift, now)
+        if (
+            count == 1
+            and not self._slow_log.is_close
+            and (
+                said := read_one(client.state, view, commands[0], self._primaries, self._shift, now)
+            )
         ):
             (client.queue or client.out).append(said)  # `client.answer`
+            meter.lone_reads += 1
+            if not meter.lone_reads % EVERY_READ:
+                meter.lone_read(client.arrived)
+            if said[0] == ERROR:
+                meter.fail(READ, said)
+            elif len(said) > LONG_BYTES:
+                self._execution.look(client, commands[0])
             return
         self.parking.arrived_ms = now
         commands.reverse()
         self._execution.execute_all(client, commands, now)
+        if meter.at_once:
+            meter.end(client.arrived)
         if client.blocked:
             client.backlog.extend([(now, later) for later in reversed(commands)])
         elif commands and not client.state.closing:  # the turn had no time for them
@@ -225,8 +253,11 @@ class ZoneEndpoint:
                 return
             arrived, some = client.take_backlog(left)
             self.parking.arrived_ms = arrived
+            self._share.command_began = began = self._passed_s()
+            client.arrived = began - (now - arrived) / 1000
             left -= len(some)
             self._execution.execute_all(client, some, now)
+            self._meter.end(client.arrived)
             backlog.extendleft([(arrived, later) for later in some])
             if client.blocked or client.state.closing or not backlog:
                 return
@@ -237,7 +268,9 @@ class ZoneEndpoint:
     def execute_forwarded(self, client: ClientConnection, call: Call) -> None:
         """Execute a command for a client of another agent."""
         now = self.parking.arrived_ms = self._begin_run(client)
+        client.arrived = self._passed_s()
         self._execution.execute(client, call.args, now, None, call.command)
+        self._meter.end(client.arrived)
         if client.out:
             client.write()
 
@@ -247,6 +280,11 @@ class ZoneEndpoint:
         client.state.last_ms = view.now_ms
         view.resp3 = client.state.resp3
         return self._boot_ms()
+
+    def _took(self, slot: Slot, seconds: float) -> None:
+        """Log a command that was executed in steps if it was slow."""
+        state = slot.connection.state
+        self._slow_log.note(slot.args, seconds, self._wall_ms(), state.addr, state.name)
 
     # --- the turn --------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from quorate.facts.keyspace import TAG, is_reserved, key_slot, slot_shift
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.storage import Operation
 from quorate_agent.clients.connection import ClientConnection, Slot
+from quorate_agent.clients.meter import ERROR
 from quorate_agent.clients.turn_share import TurnShare
 from quorate_agent.commands.answers import Answers
 from quorate_agent.commands.pipeline.joined_reads import join_reads
@@ -25,7 +26,14 @@ from quorate_agent.commands.zone.flush import flush_all, may_flush
 from quorate_agent.commands.zone.key_lists import KeyLists, may_list
 from quorate_agent.commands.zone.overview import ZoneOverview
 from quorate_agent.resp import replies
-from quorate_agent.resp.command import Command, command_slot
+from quorate_agent.resp.command import (
+    CONNECTION,
+    READ,
+    TRANSACTION,
+    UNKNOWN,
+    Command,
+    command_slot,
+)
 from quorate_agent.resp.commands.agent.cluster import TABLES
 from quorate_agent.resp.commands.session.pubsub import refused_while_subscribed
 from quorate_agent.resp.session import KeysRequest, WaitRequest
@@ -63,7 +71,7 @@ class CommandExecution:
         self._tracking = overview.tracking
         self._parking = parking
         self._across = across
-        self._fulfil, self._unblock = answers.fulfil, answers.unblock
+        self._say, self._unblock, self._meter = answers.say, answers.unblock, answers.meter
         self._tell_expired, self._full = answers.tell_expired, answers.full
         self._view = view
         self._redirects = redirects
@@ -76,36 +84,55 @@ class CommandExecution:
     def execute_all(self, client: ClientConnection, commands: list[list[bytes]], now: int) -> None:
         """Execute commands from the end of the list, and remove them, until one blocks or ends the
         connection."""
-        state = client.state
+        state, share = client.state, self._share
+        is_close = share.slow_log.is_close
         while commands and not (client.blocked or state.closing):
+            last: list[bytes] | None = None
             if state.in_mode:
-                self._execute_in_mode(client, commands.pop(), now)
-            elif len(commands) > 1 and (
+                last = self._execute_in_mode(client, commands.pop(), now)
+            elif is_close:
+                last = self._execute_each(client, commands, now)
+            elif (number := len(commands)) > 1 and (
                 said := join_reads(self._view, commands, self._primaries, self._shift, now)
             ):
+                self._meter.at_once[READ] += number
                 client.answer(said)
-            elif len(commands) < 2 or not self._put_each(client, commands, now):
-                self._execute_each(client, commands, now)
-            if not self._share.has_time():
+            elif number < 2 or not self._put_each(client, commands, now):
+                last = self._execute_each(client, commands, now)
+            if not share.goes_on() and not self.look(client, last):
                 return
 
-    def _execute_in_mode(self, client: ClientConnection, args: list[bytes], now: int) -> None:
-        """Execute a command of a connection that has subscribed, tracks, or has sent MULTI."""
+    def look(self, client: ClientConnection, args: list[bytes] | None) -> bool:
+        """Log the command that has just been executed if it was slow.
+
+        `args` is None if it is not to be logged.  Returns whether there is time for another."""
+        took_s, state = self._share.command_took(), client.state
+        if args is not None:
+            self._share.slow_log.note(args, took_s, self._view.now_ms, state.addr, state.name)
+        return self._share.has_time()
+
+    def _execute_in_mode(
+        self, client: ClientConnection, args: list[bytes], now: int
+    ) -> list[bytes] | None:
+        """Execute a command of a connection that has subscribed, tracks, or has sent MULTI.
+
+        Returns its words if it is to be timed."""
         state, refused = client.state, b""
         if state.subscribed and not isinstance(command := resolve(args), bytes):
             refused = refused_while_subscribed(state, command)
         if refused:
-            client.answer(refused)
-            return
+            self._say(client, CONNECTION, None, refused)
+            return None
         tracks = state.tracking is not None or state.transaction is not None
         if tracks:
             self._tracking.before(client, args, now)
         if state.transaction is None:
-            self.execute(client, args, now, None)
+            last = self._execute_each(client, [args], now)
         else:
-            self._queue(client, args, now)
+            last = self._queue(client, args, now)
         if tracks:
             self._tracking.after(client, args)
+        return last
 
     def execute(
         self,
@@ -116,7 +143,9 @@ class CommandExecution:
         command: Command | None = None,
     ) -> None:
         """Execute one command; `slot` is its place in the queue if it has waited before."""
-        self._execute_each(client, [args], now, slot, command)
+        self._share.begin_command()
+        last = self._execute_each(client, [args], now, slot, command)
+        self.look(client, last)
 
     def _execute_each(
         self,
@@ -125,44 +154,46 @@ class CommandExecution:
         now: int,
         slot: Slot | None = None,
         known: Command | None = None,
-    ) -> None:
+    ) -> list[bytes] | None:
         """Do as `execute_all`, but stop also when a command changes the connection's mode.
 
         For a single command, `slot` (its place in the queue) and `known` (which command it is) may
-        be given."""
+        be given.  Returns the words of the last command; None if it was not executed."""
         view, primaries, shift = self._view, self._primaries, self._shift
-        queue, out = client.queue, client.out
+        queue, out, at_once = client.queue, client.out, self._meter.at_once
         keys: tuple[bytes | None, ...]
         at = -1  # the partition that `role` and `view` show; -1 once that may have changed
-        is_first = True
+        share, is_first = self._share, True
+        last: list[bytes] | None = None
         while commands:
             if is_first:
                 is_first = False
-            elif not self._share.has_time():
-                return
-            args = commands.pop()
+            elif not share.goes_on() and not self.look(client, last):
+                return None
+            args = last = commands.pop()
             command = known or DISPATCH.get(args[0])
             if command is None or (command.usual_words != len(args) and command is not known):
                 resolved = resolve(args)
                 if isinstance(resolved, bytes):
-                    client.answer(resolved)
+                    self._say(client, UNKNOWN, None, resolved)
+                    last = None
                     continue
                 command = resolved
             if command.single_key:
                 key = args[1]
                 number = key_slot(key) if TAG in key else crc_hqx(key, 0) & 16383
                 if key < b"\1" and is_reserved(key):
-                    self._fulfil(client, slot, replies.RESERVED_KEY)
+                    self._say(client, command.family, slot, replies.RESERVED_KEY)
                     continue
             elif not command.is_keyed:
                 at = -1
-                self._execute_other(client, command, args, now, slot)
+                last = self._execute_other(client, command, args, now, slot)
                 if client.blocked or client.state.closing or client.state.in_mode:
-                    return
+                    return last
                 continue
             else:
                 if any(map(is_reserved, command.keys(args))):
-                    self._fulfil(client, slot, replies.RESERVED_KEY)
+                    self._say(client, command.family, slot, replies.RESERVED_KEY)
                     continue
                 number = command_slot(command, args)
                 if number < 0:
@@ -170,7 +201,8 @@ class CommandExecution:
                     number = self._across.take_on(client, command, args, now, slot)
                     if number < 0:
                         if client.blocked:
-                            return
+                            return None
+                        last = None
                         continue
             partition = number >> shift
             if partition != at:  # else nothing has changed since the last command
@@ -181,21 +213,22 @@ class CommandExecution:
                     if copy is None:
                         self._redirects.send_on(client, command, args, number, now, slot)
                         if client.blocked:
-                            return
+                            return None
+                        last = None
                         continue
                     view.is_pending = None
                     view.copy = copy
                     reply = command.handler(view, args)
                     view.operations.clear()
-                    self._fulfil(client, slot, reply)
+                    self._say(client, command.family, slot, reply)
                     if len(reply) > LONG_BYTES and not _is_read(client):
-                        return
+                        return last
                     continue
                 role = found
                 if role.locks and not role.locks.keys().isdisjoint(command.keys(args)):
                     # Until the transaction that holds the locks is decided.
                     self._parking.park(client, command, args, now, slot, role)
-                    return
+                    return None
                 view.is_pending = role.is_pending if role.waiters else None
                 view.copy = role.copy
                 if not role.locks:
@@ -204,12 +237,12 @@ class CommandExecution:
                 self._tell_expired(role, command.keys(args), view.now_ms)
                 view.is_pending = role.is_pending if role.waiters else None
             if command.grows and self._why_full():
-                self._fulfil(client, slot, self._full())
+                self._say(client, command.family, slot, self._full())
                 continue
             reply = command.handler(view, args)
             if view.operations:
                 count, size = 1, 0
-                if commands and command.joins and at >= 0:
+                if commands and command.joins and at >= 0 and not share.slow_log.is_close:
                     reply, count, size = join_writes(view, commands, command, reply, at, shift)
                 operations = tuple(view.operations)
                 view.operations.clear()
@@ -218,12 +251,15 @@ class CommandExecution:
                 keys, count, size = (), 1, 0
                 self._turn()
             elif slot is None:
-                (queue or out).append(reply)  # `client.answer`, inlined: it is called very often
+                (queue or out).append(reply)  # `_say`, inlined: it is called very often
+                at_once[command.family] += 1
+                if reply[0] == ERROR:
+                    self._meter.fail(command.family, reply)
                 if len(reply) > LONG_BYTES and not _is_read(client):
-                    return
+                    return last
                 continue
             else:
-                self._fulfil(client, slot, reply)
+                self._say(client, command.family, slot, reply)
                 continue
             view.waits = False
             if slot is None:
@@ -235,6 +271,7 @@ class CommandExecution:
                 self._unblock(slot)
             role.wait(waiter)
             view.is_pending = role.is_pending
+        return last
 
     def _put_each(self, client: ClientConnection, commands: list[list[bytes]], now: int) -> bool:
         """Execute the first of these commands as joined puts; return False if they must run one by
@@ -272,13 +309,15 @@ class CommandExecution:
             return (operations[0][0],)
         return tuple([key for key, _, _ in operations])
 
-    def _queue(self, client: ClientConnection, args: list[bytes], now: int) -> None:
-        """Keep a command after MULTI for EXEC, unless it is wrong or belongs to another node."""
+    def _queue(self, client: ClientConnection, args: list[bytes], now: int) -> list[bytes] | None:
+        """Keep a command after MULTI for EXEC, unless it is wrong or belongs to another node.
+
+        Returns its words if it was executed."""
         command = resolve(args)
         if isinstance(command, Command) and command.ends_queueing:
-            self.execute(client, args, now, None, command)
-        else:
-            client.answer(self._redirects.queue(client, command, args))
+            return self._execute_each(client, [args], now, None, command)
+        self._say(client, TRANSACTION, None, self._redirects.queue(client, command, args))
+        return None
 
     def _execute_other(
         self,
@@ -287,24 +326,24 @@ class CommandExecution:
         args: list[bytes],
         now: int,
         slot: Slot | None,
-    ) -> None:
+    ) -> list[bytes] | None:
+        """Execute a command without keys.  Returns the words to be logged if it was slow."""
         if command.name in TABLES and self._overview.expects_primary(now):
             # Clients follow a table that names a dead agent, and some give up then.
             self._parking.park(client, command, args, now, slot)
-            return
+            return None
         answer = command.handler(client.session, args)
         if isinstance(answer, Call):
-            self.execute(client, answer.args, now, slot, answer.command)
-            return
+            return self._execute_each(client, [answer.args], now, slot, answer.command)
         if isinstance(answer, bytes):
             self._view.resp3 = client.state.resp3
-            self._fulfil(client, slot, answer)
-            return
+            self._say(client, command.family, slot, answer)
+            return args
         if (answer is None and not may_flush(self._replicas, now)) or (
             isinstance(answer, KeysRequest) and not may_list(self._replicas, now)
         ):
             self._parking.park(client, command, args, now, slot)
-            return
+            return None
         if slot is None:
             slot = Slot(client, command, args, replies.OK, (), now)
             client.queue.append(slot)
@@ -315,15 +354,18 @@ class CommandExecution:
             slot.wait = answer
             self._waits.add(slot, now)
             self._turn()
-            return
+            return args
         if isinstance(answer, KeysRequest):
             self._key_lists.add(slot, answer)
             self._turn()
-            return
+            return None  # it has only begun
         self._tracking.flushed()
         flush_all(self._replicas, slot, now)
+        if slot.done:  # this agent serves no partition
+            self._meter.ended(slot)
         self._answers.touched[client] = None
         self._turn()
+        return args
 
 
 def _is_read(client: ClientConnection) -> bool:

@@ -6,11 +6,13 @@ from collections.abc import Callable
 
 from quorate.protocol.copies.waiters import Waiter
 from quorate.protocol.transactions.parts import Telling
-from quorate_agent.clients.connection import ClientConnection, Slot
+from quorate_agent.clients.connection import Slot
+from quorate_agent.clients.meter import ERROR
 from quorate_agent.commands.answers import Answers
 from quorate_agent.commands.zone.flush import PartOfFlush
 from quorate_agent.metrics import AgentMetrics
 from quorate_agent.resp import replies
+from quorate_agent.resp.command import WRITE
 from quorate_agent.resp.transaction import Watching
 
 
@@ -26,19 +28,27 @@ class Outcomes:
         self._replicas = answers.replicas
         self._metrics = metrics
         self._may_be_executed = may_be_executed
+        self._meter = answers.meter
 
     def take(self) -> list[Slot]:
         """Finish what the replicas have finished; return the commands to execute again."""
-        touched = self._answers.touched
+        touched, meter = self._answers.touched, self._meter
+        written = meter.written
         finished = self._replicas.take_finished()
         for waiter in finished.answered:
             if type(waiter) is Slot:
                 waiter.done = True
                 touched[waiter.connection] = None
+                if waiter.command.family == WRITE and waiter.reply[0] != ERROR:
+                    written[waiter.arrived] += waiter.count
+                else:
+                    meter.ended(waiter)
             elif isinstance(waiter, Telling):
                 self._replicas.transactions.told(waiter)
-            elif isinstance(waiter, PartOfFlush) and waiter.ended():
-                touched[waiter.slot.connection] = None
+            else:
+                self._part_ended(waiter)
+        if written:
+            meter.end_writes()
         for waiter in finished.refused:
             if isinstance(waiter, Telling):
                 self._replicas.transactions.refused(waiter, self._answers.full())
@@ -46,10 +56,10 @@ class Outcomes:
             if isinstance(waiter, Slot) and self._may_be_executed(waiter):
                 finished.unknown.append(waiter)
             else:
-                _end(waiter, self._answers.full(), touched)
+                self._end(waiter, self._answers.full())
         for waiter in finished.unknown:
             self._metrics.unknown.inc(waiter.count if isinstance(waiter, Slot) else 1)
-            _end(waiter, replies.UNKNOWN_OUTCOME, touched)
+            self._end(waiter, replies.UNKNOWN_OUTCOME)
         again: list[Slot] = []
         for waiter in finished.again:
             # Also for half-closed clients: they are answered, and then closed.
@@ -58,14 +68,21 @@ class Outcomes:
                 again.append(waiter)
         return again
 
+    def _end(self, waiter: Waiter, reply: bytes) -> None:
+        """Pass on an outcome that is not the waiter's own reply."""
+        if isinstance(waiter, Slot):
+            waiter.reply = reply * waiter.count
+            waiter.done = True
+            self._answers.touched[waiter.connection] = None
+            self._meter.ended(waiter)
+        else:
+            self._part_ended(waiter, reply)
 
-def _end(waiter: Waiter, reply: bytes, touched: dict[ClientConnection, None]) -> None:
-    if isinstance(waiter, Slot):
-        waiter.reply = reply * waiter.count
-        waiter.done = True
-        touched[waiter.connection] = None
-    elif isinstance(waiter, PartOfFlush) and waiter.ended(reply):
-        touched[waiter.slot.connection] = None
+    def _part_ended(self, waiter: Waiter, problem: bytes = b"") -> None:
+        """Note that a partition's part of FLUSHALL has ended, if it is one."""
+        if isinstance(waiter, PartOfFlush) and waiter.ended(problem):
+            self._answers.touched[waiter.slot.connection] = None
+            self._meter.ended(waiter.slot)
 
 
 def _forget_watched(waiter: Waiter) -> None:

@@ -1,7 +1,7 @@
-"""The memory limit of this process: the lowest of its cgroups' limits, else the machine's memory.
+"""The memory of this process, and its limit: the lowest of its cgroups', else the machine's memory.
 
-Read once at the start.  Source: the kernel's admin guide, "Control Group v2" (`memory.max`) and
-"Memory Resource Controller" of version 1 (`memory.limit_in_bytes`).
+The limit is read once at the start.  Source: the kernel's admin guide, "Control Group v2"
+(`memory.max`) and "Memory Resource Controller" of version 1 (`memory.limit_in_bytes`).
 """
 
 import os
@@ -10,6 +10,9 @@ from typing import NamedTuple
 
 _V1_UNLIMITED = 1 << 60
 """Without a limit, version 1 writes a number near 2**63."""
+
+
+_OWN = Path("/proc/self/statm")
 
 
 class MemoryLimit(NamedTuple):
@@ -28,6 +31,11 @@ def memory_limit(root: Path = Path("/")) -> MemoryLimit:
     ]
     physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return min([*limits, MemoryLimit(physical, "the machine's memory")])
+
+
+def resident_bytes() -> int:
+    """Return the bytes of this process that are in memory now."""
+    return int(_OWN.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _limit_files(root: Path) -> list[Path]:

@@ -530,7 +530,9 @@ class Agent(BaseHandler):
             pause_s = PARKED_TICK_S if self._has_waiting() else TICK_S
             due = self._clock.passed_s() + pause_s
             await asyncio.sleep(pause_s)
-            late_s += max(0.0, self._clock.passed_s() - due)
+            lag_s = max(0.0, self._clock.passed_s() - due)
+            self.metrics.loop_lag_seconds.observe(lag_s)
+            late_s += lag_s
             self._memory.keep()
             self.core.tick(self._now())
             self._turn()

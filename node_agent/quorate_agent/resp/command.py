@@ -26,6 +26,16 @@ class Scope(enum.IntEnum):
     LIST = 7  # handler(Session, args) -> KeysRequest, or bytes: an error
 
 
+READ, WRITE, TRANSACTION, KEYSPACE, CONNECTION, SERVER, UNKNOWN = FAMILIES = (
+    "read", "write", "transaction", "keyspace", "connection", "server", "unknown",
+)  # fmt: skip
+"""What commands are counted as: keyspace is for those that look at many keys, unknown for words
+that are no command."""
+
+_OF_TRANSACTIONS = (b"multi", b"exec", b"discard", b"watch", b"unwatch")
+_OF_MANY_KEYS = (b"scan", b"keys", b"randomkey", b"dbsize")
+_OF_CONNECTIONS = ("connection", "pubsub")
+
 _NOT_QUEUED = (b"multi", b"exec", b"discard", b"watch", b"quit", b"reset")
 
 # The order in which Redis lists the categories of a command.
@@ -73,6 +83,7 @@ class Command:
     in_transactions: bool = field(init=False)
     # After MULTI these run instead of being queued.
     ends_queueing: bool = field(init=False)
+    family: str = field(init=False)  # one of FAMILIES
 
     def __post_init__(self) -> None:
         settle = object.__setattr__
@@ -89,6 +100,18 @@ class Command:
         queued = (Scope.KEYED, Scope.CONNECTION, Scope.SCAN)
         settle(self, "in_transactions", self.scope in queued and "pubsub" not in self.flags)
         settle(self, "ends_queueing", self.name in _NOT_QUEUED)
+        settle(self, "family", self._family())
+
+    def _family(self) -> str:
+        if self.name in _OF_TRANSACTIONS:
+            return TRANSACTION
+        if self.is_write:
+            return WRITE
+        if self.is_keyed:
+            return READ
+        if self.name in _OF_MANY_KEYS:
+            return KEYSPACE
+        return CONNECTION if self.group in _OF_CONNECTIONS else SERVER
 
     def takes(self, words: int) -> bool:
         """Return whether the command may have so many words, its name included."""

@@ -61,12 +61,12 @@ TOGETHER_BYTES_MAX = 256 * 1024
 """Bytes of several replies that are made in one step."""
 
 
-class LongReplies(Exception):
-    """Several replies are too long to be made in one step."""
+class NotTogether(Exception):
+    """Several replies are to be made one by one: they are too long, or there are errors."""
 
 
 def bulk_each(values: Sequence[bytes]) -> bytes:
-    """Encode several strings, at least one, one after the other; LongReplies."""
+    """Encode several strings, at least one, one after the other; NotTogether."""
     try:
         return b"\r\n".join([_HEADERS[len(value)] + value for value in values]) + b"\r\n"
     except IndexError:
@@ -75,9 +75,9 @@ def bulk_each(values: Sequence[bytes]) -> bytes:
 
 
 def check_length(values: Iterable[bytes]) -> None:
-    """Raise LongReplies if these are too long to be answered in one step."""
+    """Raise NotTogether if these are too long to be answered in one step."""
     if sum(map(len, values)) > TOGETHER_BYTES_MAX:
-        raise LongReplies
+        raise NotTogether
 
 
 def integer(number: int) -> bytes:

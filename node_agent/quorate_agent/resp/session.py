@@ -6,6 +6,7 @@ from typing import Protocol
 
 from quorate_agent.resp.cluster_view import ClusterView
 from quorate_agent.resp.scan import ScanPositions
+from quorate_agent.resp.slow_log import SlowLog
 from quorate_agent.resp.tracking_mode import TrackingMode
 from quorate_agent.resp.transaction import Seen, Transaction
 
@@ -68,6 +69,10 @@ class Connection:
 
 class AgentServices(Protocol):
     """One zone on one agent, as commands see it."""
+
+    @property
+    def slow_log(self) -> SlowLog:
+        """The commands whose execution took long."""
 
     @property
     def scan_positions(self) -> ScanPositions:

@@ -11,6 +11,7 @@ from quorate_differential.byte_streams import random_stream
 from quorate_differential.command_streams import random_command
 from quorate_differential.exemptions import same_reply
 from quorate_differential.raw_replies import RawConnection, encode_command
+from quorate_differential.reply_types import taken_apart
 
 pytestmark = [pytest.mark.process, pytest.mark.needs("redis-server")]
 
@@ -52,6 +53,47 @@ def test_an_agent_answers_a_random_stream_as_redis(
             piece, stream = stream[:size], stream[size:]
 
             assert _both(redis, agent, piece) == []
+
+
+def test_an_agent_logs_every_command_as_slow_if_it_is_told_to(
+    redis_port: int, agent_port: int
+) -> None:
+    log_all = [b"CONFIG", b"SET", b"slowlog-log-slower-than", b"0"]
+    log_none = [b"CONFIG", b"SET", b"slowlog-log-slower-than", b"-1"]
+    alone = [
+        [b"ECHO", b"x" * 300],
+        [b"SET", b"{a}1", b"v"],
+        [b"GET", b"{a}1"],
+        [b"MSET", *(b"{a}%d" % (number // 2) for number in range(40))],
+        [b"CLIENT", b"SETNAME", b"me"],
+        [b"APPEND", b"{a}1"],  # too few words
+        [b"NONSENSE"],
+        [b"HGET", b"{a}1", b"f"],  # a string
+        [b"SLOWLOG", b"LEN"],
+    ]
+    pipeline = [
+        *[[b"SET", b"{a}%d" % number, b"w"] for number in range(5)],
+        *[[b"GET", b"{a}%d" % number] for number in range(5)],
+        *[[b"INCR", b"{b}%d" % number] for number in range(5)],
+    ]
+    logged = []
+    for port in (redis_port, agent_port):
+        with RawConnection("127.0.0.1", port) as connection:
+            connection.ask_all([[b"FLUSHALL"], log_none, [b"SLOWLOG", b"RESET"], log_all])
+            for command in alone:
+                connection.ask(command)
+            connection.ask_all(pipeline)
+            entries = taken_apart(connection.ask([b"SLOWLOG", b"GET", b"-1"])).parts
+            connection.ask(log_none)
+        logged.append([(each.parts[3], each.parts[5].leaf) for each in entries])
+        numbers = [int(each.parts[0].leaf[1:]) for each in entries]
+        assert numbers == list(range(numbers[0], numbers[0] - len(numbers), -1))
+        for entry in entries:
+            assert [part.kind for part in entry.parts] == [b":", b":", b":", b"*", b"$", b"$"]
+            assert entry.parts[4].leaf.split(b"\r\n")[1].startswith(b"127.0.0.1:")
+
+    assert logged[1] == logged[0]
+    assert len(logged[0]) == 1 + len(alone) - 2 + len(pipeline)  # the first told it to log
 
 
 def test_an_agent_forgets_what_has_expired_as_redis_does(redis_port: int, agent_port: int) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from quorate.facts.keyspace import FIRST_UNRESERVED, TAG, key_slot
 from quorate.protocol.copies.primary import Primary
 from quorate_agent.commands.pipeline.alike import is_served, partitions_of, shows_expiry
-from quorate_agent.resp.replies import LongReplies
+from quorate_agent.resp.replies import NotTogether
 from quorate_agent.resp.session import Connection
 from quorate_agent.resp.tables.table import DISPATCH
 from quorate_agent.resp.view import View, live_values
@@ -51,8 +51,8 @@ def join_reads(
         rows = map(lambda partition, key: spaces[partition](key), partitions, keys)
     try:
         replies = command.each(live_values(rows, view.now_ms), view.resp3)
-    except LongReplies:
-        return None  # one by one, while the client reads them
+    except NotTogether:
+        return None
     commands.clear()
     return replies
 

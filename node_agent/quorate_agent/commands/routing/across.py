@@ -64,11 +64,11 @@ class Across:
         if command.name == b"exec" and len({key_slot(key) >> self._shift for key in args[1:]}) == 1:
             return key_slot(args[1])
         if not isinstance(execution, Execution):
-            self._answers.fulfil(client, slot, replies.CROSSSLOT)
+            self._answers.say(client, command.family, slot, replies.CROSSSLOT)
             return -1
         wanted = _wanted(execution, self._shift)
         if any(part.byte_count > PART_BYTES_MAX for part in wanted):
-            self._answers.fulfil(client, slot, TOO_LARGE)
+            self._answers.say(client, command.family, slot, TOO_LARGE)
             return -1
         slot = self._parking.place(client, command, args, now, slot)
         if slot is not None:

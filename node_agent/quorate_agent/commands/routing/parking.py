@@ -12,6 +12,7 @@ from collections.abc import Callable
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate_agent.clients.connection import ClientConnection, Slot
+from quorate_agent.clients.meter import CommandMeter
 from quorate_agent.metrics import AgentMetrics
 from quorate_agent.resp import replies
 from quorate_agent.resp.command import Command
@@ -21,10 +22,11 @@ class Parking:
     """The parked commands of one zone's clients here; each waits at most `park_bound_ms` from its
     arrival."""
 
-    def __init__(self, replicas: ZoneCopies, metrics: AgentMetrics) -> None:
+    def __init__(self, replicas: ZoneCopies, metrics: AgentMetrics, meter: CommandMeter) -> None:
         self.arrived_ms = 0  # of the command that is being executed
         self._replicas = replicas
         self._metrics = metrics
+        self._meter = meter
         self._slots: list[Slot] = []
         self._locked: dict[Slot, Primary] = {}  # those that wait for a transaction's locks
 
@@ -46,6 +48,7 @@ class Parking:
         if slot is None:
             if deadline <= now_ms:
                 self._metrics.clusterdown.inc()
+                self._meter.answered(command.family, replies.CLUSTERDOWN)
                 client.answer(replies.CLUSTERDOWN)
                 return None
             slot = Slot(client, command, args, b"", (), now_ms)

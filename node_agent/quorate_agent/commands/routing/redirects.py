@@ -78,7 +78,7 @@ class Redirects:
         else:
             if command.name == b"watch":
                 client.state.watch_moved = True
-            self._answers.fulfil(client, slot, self._moved(client, number))
+            self._answers.say(client, command.family, slot, self._moved(client, number))
 
     def queue(self, client: ClientConnection, command: Command | bytes, args: list[bytes]) -> bytes:
         """Keep a command after MULTI for EXEC, unless it is wrong or belongs to another node.

@@ -40,18 +40,22 @@ def may_list(replicas: Replicas, now_ms: int) -> bool:
 
 
 class KeyLists:
-    """The KEYS commands of one zone's clients here.  `fulfil(client, slot, reply)` answers one."""
+    """The KEYS commands of one zone's clients here.
+
+    `fulfil(client, slot, reply)` answers one; `took(slot, seconds)` is told how long it took."""
 
     def __init__(
         self,
         replicas: Replicas,
         scan: Scan,
         fulfil: Callable[[ClientConnection, Slot, bytes], None],
+        took: Callable[[Slot, float], None],
         clock: Callable[[], float],
     ) -> None:
         self._replicas = replicas
         self._scan = scan
         self._fulfil = fulfil
+        self._took = took
         self._clock = clock
         self._lists: deque[_KeyList] = deque()
 
@@ -70,24 +74,29 @@ class KeyLists:
 
     def step(self, now_ms: int) -> None:
         """Go on for a turn's share of time, and answer the lists that are complete."""
-        until = self._clock() + STEP_S
+        now = self._clock()
+        until = now + STEP_S
         while self._lists:
             first = self._lists[0]
             for reply in first.answers(self._scan, self._replicas.primaries, now_ms):
+                began, now = now, self._clock()
+                first.took_s += now - began
                 if reply:
                     self._lists.popleft()
                     self._fulfil(first.slot.connection, first.slot, reply)
-                if self._clock() >= until:
+                    self._took(first.slot, first.took_s)
+                if now >= until:
                     return
 
 
 class _KeyList:
     """One list; `roles` are the partitions that this agent served when KEYS came."""
 
-    __slots__ = ("_after", "_bytes", "_count", "_matches", "_parts", "_roles", "slot")
+    __slots__ = ("_after", "_bytes", "_count", "_matches", "_parts", "_roles", "slot", "took_s")
 
     def __init__(self, slot: Slot, asked: KeysRequest, roles: list[Primary]) -> None:
         self.slot = slot
+        self.took_s = 0.0
         self._matches = asked.matches
         self._roles = deque(roles)
         self._after: bytes | None = None  # where to go on in the first role's partition

@@ -29,6 +29,7 @@ from quorate_agent.resp.cluster_view import ClusterNode, ClusterView
 from quorate_agent.resp.remembered import KEPT_MS
 from quorate_agent.resp.scan import ScanPositions, origin_of
 from quorate_agent.resp.session import Connection
+from quorate_agent.resp.slow_log import SlowLog
 from quorate_agent.resp.view import is_live
 
 EXPIRING_LOOKED_AT = 200
@@ -56,8 +57,10 @@ class ZoneOverview:
         connected: Mapping[int, ClientConnection],
         process: str,
         clock: Clock,
+        slow_log: SlowLog,
     ) -> None:
         self.replicas = replicas
+        self.slow_log = slow_log
         self._run_id = sha1(process.encode(), usedforsecurity=False).hexdigest()
         self.node = node
         self._clock = clock

@@ -4,13 +4,11 @@ import os
 import resource
 import struct
 import sys
-from pathlib import Path
 
 from quorate_agent.machine.clock import Clock
+from quorate_agent.machine.memory_limit import resident_bytes
 
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _UNITS = "KMGTP"
-_MEMORY = Path("/proc/self/statm")
 
 Facts = dict[str, str | int]
 
@@ -35,9 +33,9 @@ def memory_facts() -> Facts:
     """Return the fields of section Memory.
 
     Python's allocator does not tell how much is in use, so `used_memory` is the resident size."""
-    resident = int(_MEMORY.read_text().split()[1]) * _PAGE_BYTES
+    resident = resident_bytes()
     peak = max(resident, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
-    whole = os.sysconf("SC_PHYS_PAGES") * _PAGE_BYTES
+    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     found: Facts = {}
     for field, size in (
         ("used_memory", resident),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from quorate_agent.resp.command import Command, Handler, Scope
-from quorate_agent.resp.commands.agent import cluster, server
+from quorate_agent.resp.commands.agent import cluster, config, server, slow_log
 from quorate_agent.resp.commands.agent.introspection import Introspection
 from quorate_agent.resp.commands.keyspace.scan import scan
 from quorate_agent.resp.commands.session import connection, pubsub, tracking, transactions
@@ -28,6 +28,7 @@ class _Row(NamedTuple):
 _VARYING = "nondeterministic_output"
 _NO_ORDER = "nondeterministic_output_order"
 _EVERYWHERE = "request_policy:all_shards"
+_OF_ALL = "request_policy:all_nodes"
 _SUM = f"{_EVERYWHERE} response_policy:agg_sum"
 _ALL_SUCCEED = f"{_EVERYWHERE} response_policy:all_succeeded"
 
@@ -36,6 +37,7 @@ _ALWAYS = "noscript loading stale fast no_auth allow_busy"
 _QUIET = "noscript loading stale"
 _LISTENS = "pubsub noscript loading stale"
 _TELLS = "pubsub loading stale"
+_ADMIN = "admin loading stale"
 _AT_ONCE = "noscript loading stale fast allow_busy"
 
 
@@ -127,8 +129,21 @@ _SERVER_ROWS = (
          f"{_VARYING} {_EVERYWHERE} response_policy:special"),
     _Row("config", called_alone, -2, "", "", "server", "2.0.0",
          "Container of commands about settings"),
-    _Row("config|get", server.config_get, -3, f"admin {_QUIET}", "", "server", "2.0.0",
+    _Row("config|get", config.get, -3, f"admin {_QUIET}", "", "server", "2.0.0",
          "Returns settings by name"),
+    _Row("config|set", config.set_, -4, f"admin {_QUIET}", "", "server", "2.0.0",
+         "Changes settings of the slow log", f"{_OF_ALL} response_policy:all_succeeded"),
+    _Row("slowlog", called_alone, -2, "", "", "server", "2.2.12",
+         "Container of commands about the slow log"),
+    _Row("slowlog|get", slow_log.get, -2, _ADMIN, "", "server", "2.2.12",
+         "Returns the newest entries of the slow log", f"{_OF_ALL} {_VARYING}"),
+    _Row("slowlog|len", slow_log.length, 2, _ADMIN, "", "server", "2.2.12",
+         "Returns the number of entries in the slow log",
+         f"{_OF_ALL} response_policy:agg_sum {_VARYING}"),
+    _Row("slowlog|reset", slow_log.reset, 2, _ADMIN, "", "server", "2.2.12",
+         "Clears the slow log", f"{_OF_ALL} response_policy:all_succeeded"),
+    _Row("slowlog|help", slow_log.help_, 2, "loading stale", "", "server", "6.2.0",
+         "Returns how SLOWLOG is called"),
     _Row("time", server.time, 1, _QUICK, "", "server", "2.6.0",
          "Returns the agent's wall-clock time", _VARYING),
     _Row("dbsize", server.key_count, 1, "readonly fast", "@keyspace", "server", "1.0.0",

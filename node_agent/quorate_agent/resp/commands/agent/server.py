@@ -1,4 +1,4 @@
-"""The commands that ask about or act on the whole agent: INFO, CONFIG, DBSIZE, WAIT …"""
+"""The commands that ask about or act on the whole agent: INFO, DBSIZE, WAIT …"""
 
 import random
 
@@ -8,12 +8,10 @@ from quorate_agent.resp.reading.integers import parse_integer
 from quorate_agent.resp.replies import (
     NOT_AN_INTEGER,
     SYNTAX_ERROR,
-    VALUE_BYTES_MAX,
     bulk,
     bulks,
     error,
     integer,
-    map_,
     null,
     verbatim,
 )
@@ -22,17 +20,6 @@ from quorate_agent.resp.session import KeysRequest, Session, WaitRequest
 _NEGATIVE_TIMEOUT = error(b"ERR timeout is negative")
 _TIMEOUT_NOT_AN_INTEGER = error(b"ERR timeout is not an integer or out of range")
 _RANDOM_ROWS = 1_000
-
-# Settings that CONFIG GET knows: those that clients and benchmark tools ask for, in Redis' terms.
-APPEND_ONLY = b"appendonly"
-CONFIG: dict[bytes, bytes] = {
-    APPEND_ONLY: b"yes",  # "no" where the zone is in memory
-    b"cluster-enabled": b"yes",
-    b"databases": b"1",
-    b"maxmemory-policy": b"noeviction",
-    b"proto-max-bulk-len": b"%d" % VALUE_BYTES_MAX,
-    b"save": b"",
-}
 
 # Sections that INFO shows by default, in this order; the agent may add others.
 _SECTIONS = ("Server", "Clients", "Memory", "Persistence", "Stats", "Replication", "CPU", "Cluster")
@@ -77,24 +64,6 @@ def info(session: Session, args: list[bytes]) -> bytes:
         if not wanted or wanted.intersection((title.lower().encode(), *_ALL_SECTIONS))
     ]
     return verbatim("\r\n".join(shown).encode(), session.connection.resp3)
-
-
-def config_get(session: Session, args: list[bytes]) -> bytes:
-    """CONFIG GET pattern [pattern …]: a plain name is returned in its spelling"""
-    if are_too_long(args[2:]):
-        return TOO_LONG
-    found: dict[bytes, bytes] = {}  # setting -> the name to show
-    for pattern in args[2:]:
-        if any(char in b"*?[" for char in pattern):
-            matches = glob_matcher(pattern, ignore_case=True)
-            for name in CONFIG:
-                if matches(name):
-                    found.setdefault(name, name)
-        elif pattern.lower() in CONFIG:
-            found.setdefault(pattern.lower(), pattern)
-    values = CONFIG if session.agent.is_persistent() else {**CONFIG, APPEND_ONLY: b"no"}
-    shown = [(bulk(name), bulk(values[setting])) for setting, name in found.items()]
-    return map_(shown, session.connection.resp3)
 
 
 def time(session: Session, args: list[bytes]) -> bytes:

@@ -22,6 +22,7 @@ from quorate_agent.resp.replies import (
     VALUE_TOO_LONG,
     WRONGTYPE,
     ZERO,
+    NotTogether,
     array,
     bulk,
     bulk_each,
@@ -51,7 +52,7 @@ def get(view: KeyView, args: list[bytes]) -> bytes:
 
 
 def get_each(values: list[bytes | None], resp3: bool) -> bytes:
-    """Return GET's replies to several values, at least one; None is no value.  LongReplies."""
+    """Return GET's replies to several values, at least one; None is no value.  NotTogether."""
     strings = cast(list[bytes], values)
     try:
         if max(strings) < MARKER:
@@ -60,7 +61,10 @@ def get_each(values: list[bytes | None], resp3: bool) -> bytes:
         pass  # None is among them
     check_length(filter(None, values))
     absent = null(resp3)
-    return b"".join([absent if value is None else _bulk_of(value) for value in values])
+    each = [absent if value is None else _bulk_of(value) for value in values]
+    if WRONGTYPE in each:
+        raise NotTogether  # so that errors are counted
+    return b"".join(each)
 
 
 def set_value(view: KeyView, args: list[bytes]) -> bytes:
