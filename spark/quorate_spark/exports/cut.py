@@ -12,21 +12,19 @@
 """
 
 import tempfile
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from heapq import merge
 from operator import itemgetter
 from types import TracebackType
 from typing import Self
 
 import msgspec
 
-from quorate.facts.keyspace import is_reserved
-from quorate.protocol.copies.totals import row_digest
+from quorate.facts.keyspace import FIRST_UNRESERVED, is_reserved
+from quorate.protocol.copies.totals import rows_digest
 from quorate.protocol.messages.replication import Update
 from quorate.protocol.messages.tools import AskUpdates, UpdatesTold
-from quorate.protocol.storage import Row
 from quorate_spark.copies import CopySeen
-from quorate_spark.exports.part_file import LiveRow
 from quorate_spark.reading.agent_link import Cluster, Unreadable
 from quorate_spark.reading.read_copies import (
     StoredRow,
@@ -39,6 +37,7 @@ from quorate_spark.settings import Settings
 
 SPOOL_BYTES_MAX = 32 * 1024 * 1024
 """More rows of a scan than this are kept in a temporary file."""
+CHUNK_ROWS = 10_000
 _MASK = (1 << 128) - 1
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -74,11 +73,11 @@ class Scan:
         self._spool.write(len(data).to_bytes(8))
         self._spool.write(data)
 
-    def rows(self) -> Iterator[StoredRow]:
+    def chunks(self) -> Iterator[list[StoredRow]]:
         """Yield all rows, in order of key."""
         self._spool.seek(0)
         while head := self._spool.read(8):
-            yield from _decode_rows(self._spool.read(int.from_bytes(head)))
+            yield _decode_rows(self._spool.read(int.from_bytes(head)))
 
 
 class Changes:
@@ -100,31 +99,43 @@ class Changes:
             else:
                 self.rows[key] = (key, update.counter, update.term, expires_at, value)
 
-    def applied_to(self, rows: Iterable[StoredRow]) -> Iterator[StoredRow]:
+    def applied_to(self, chunks: Iterable[list[StoredRow]]) -> Iterator[list[StoredRow]]:
         """Yield the rows after the updates, in order of key; tombstones may be among them."""
         changed = self.rows
-        kept = (
-            row
-            for row in rows
-            if row[0] not in changed and (row[1] > self.flushed or is_reserved(row[0]))
-        )
-        return merge(kept, sorted(changed.values(), key=itemgetter(0)), key=itemgetter(0))
+        keys = sorted(changed)
+        at = 0
+        for chunk in chunks:
+            start, at = at, bisect_right(keys, chunk[-1][0]) if chunk else at
+            if start == at and not self.flushed:
+                yield chunk
+                continue
+            kept = [row for row in chunk if row[0] not in changed and self._is_left(row)]
+            kept += [changed[key] for key in keys[start:at]]
+            kept.sort(key=itemgetter(0))
+            yield kept
+        while at < len(keys):
+            yield [changed[key] for key in keys[at : at + CHUNK_ROWS]]
+            at += CHUNK_ROWS
+
+    def _is_left(self, row: StoredRow) -> bool:
+        """Return whether the row was not deleted with every key."""
+        return row[1] > self.flushed or is_reserved(row[0])
 
 
 class DigestWatched:
     """Yields rows that clients see, and adds up the digest of all, as an agent does."""
 
-    def __init__(self, rows: Iterable[StoredRow]) -> None:
-        self._rows = rows
+    def __init__(self, chunks: Iterable[list[StoredRow]]) -> None:
+        self._chunks = chunks
         self._digest = 0
 
-    def __iter__(self) -> Iterator[LiveRow]:
-        for key, counter, term, expires_at, value in self._rows:
-            if value is None:
-                continue
-            self._digest += row_digest(key, Row(counter, term, expires_at, value))
-            if not is_reserved(key):
-                yield LiveRow(key, value, counter, term, expires_at)
+    def __iter__(self) -> Iterator[list[StoredRow]]:
+        for chunk in self._chunks:
+            live = [row for row in chunk if row[4] is not None]
+            self._digest += rows_digest(live)
+            if live and live[0][0] < FIRST_UNRESERVED:
+                live = [row for row in live if not is_reserved(row[0])]
+            yield live
 
     @property
     def digest(self) -> int:

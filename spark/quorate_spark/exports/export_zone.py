@@ -214,17 +214,15 @@ class _Export:
             )
         zone, cluster = self._copies.zone, self._copies.cluster
         changes = read_changes(copy, told.counter, zone, cluster, self._settings)
-        rows = DigestWatched(changes.applied_to(scan.rows()))
+        rows = DigestWatched(changes.applied_to(scan.chunks()))
         name = file_name(partition, self._id)
         before = self._rows_done
         with self._target.writing(name) as file:
-            writer = PartWriter(file, partition)
-            for row in rows:
-                writer.add(row)
-                self._rows_done += 1
-                if not self._rows_done % 1000:
+            with PartWriter(file, partition) as writer:
+                for chunk in rows:
+                    writer.add(chunk)
+                    self._rows_done += len(chunk)
                     self._progress(self._rows_done, self._rows_total)
-            writer.close()
             size = file.tell()
         if rows.digest != int.from_bytes(digest):
             self._rows_done = before

@@ -8,6 +8,7 @@
 """
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from heapq import merge
 from operator import itemgetter
@@ -29,9 +30,11 @@ from quorate_spark.reading.read_copies import StoredRow, read_rows
 from quorate_spark.reading.settle import ZoneCopies
 from quorate_spark.settings import Settings
 
-BATCH_ROWS_MAX = 500
+BATCH_ROWS_MAX = 1000
 BATCH_BYTES_MAX = 512 * 1024
 """Rows of one update; one row may be larger."""
+BATCHES_AT_ONCE = 8
+"""Batches that wait for a quorum while the next ones are written."""
 KEYS_TOLD_MAX = 20
 
 Progress = Callable[[str, int, int], None]
@@ -139,9 +142,8 @@ def _write(
     progress: Progress,
 ) -> set[int]:
     """Write all rows that have not expired; return hashes of the keys that had another row."""
-    kept: set[int] = set()
+    writes = _Writes(primaries, copies.zone)
     done = 0
-    zone = copies.zone
     progress("write", 0, manifest.rows)
     for part in manifest.partitions:
         batches: dict[int, _Batch] = {}
@@ -154,13 +156,14 @@ def _write(
             to = key_partition(row.key, copies.partitions)
             batch = batches.setdefault(to, _Batch([]))
             if batch.is_full(row):
-                kept |= batch.write(primaries, zone, to)
+                writes.add(to, batch)
                 batch = batches[to] = _Batch([])
             batch.add(row)
         for to, batch in sorted(batches.items()):
-            kept |= batch.write(primaries, zone, to)
+            writes.add(to, batch)
         progress("write", done, manifest.rows)
-    return kept
+    writes.finish()
+    return writes.kept
 
 
 class _Batch:
@@ -176,10 +179,30 @@ class _Batch:
         self.rows.append((row.key, row.value, row.expires_at))
         self._bytes += len(row.key) + len(row.value)
 
-    def write(self, primaries: Primaries, zone: str, partition: int) -> set[int]:
-        """Write the rows; return hashes of the keys that had another row."""
-        done = primaries.restore(RestoreRows(zone, partition, tuple(self.rows)))
-        return {xxh3_64_intdigest(key) for key in done.kept}
+
+class _Writes:
+    """Batches on their way.  `kept`: hashes of the keys that had another row."""
+
+    def __init__(self, primaries: Primaries, zone: str) -> None:
+        self._primaries = primaries
+        self._zone = zone
+        self._begun: deque[RestoreRows] = deque()
+        self.kept: set[int] = set()
+
+    def add(self, partition: int, batch: _Batch) -> None:
+        ask = RestoreRows(self._zone, partition, tuple(batch.rows))
+        self._primaries.begin(ask)
+        self._begun.append(ask)
+        if len(self._begun) >= BATCHES_AT_ONCE:
+            self._finish_first()
+
+    def finish(self) -> None:
+        while self._begun:
+            self._finish_first()
+
+    def _finish_first(self) -> None:
+        done = self._primaries.restore(self._begun.popleft())
+        self.kept.update(xxh3_64_intdigest(key) for key in done.kept)
 
 
 class _Compared(NamedTuple):
@@ -199,7 +222,9 @@ def _compare(
 ) -> Imported:
     primaries = _read_primaries(copies, settings)
     equal = Content()
+    batch: list[LiveRow] = []
     missing = differing = kept = others = done = expired = 0
+    progress("compare", 0, manifest.rows)
     keys: list[str] = []
     for pair in _pairs(target, manifest, primaries, copies, settings):
         exported, present = pair
@@ -213,7 +238,10 @@ def _compare(
             exported.value,
             exported.expires_at,
         ):
-            equal.add(exported.key, exported.value, exported.expires_at)
+            batch.append(exported)
+            if len(batch) == BATCH_ROWS_MAX:
+                equal.add(*_columns(batch))
+                batch.clear()
         elif _is_over(exported):
             expired += 1
         elif present is not None and xxh3_64_intdigest(exported.key) in kept_hashes:
@@ -223,6 +251,7 @@ def _compare(
             differing += present is not None
             if len(keys) < KEYS_TOLD_MAX:
                 keys.append(printable(exported.key))
+    equal.add(*_columns(batch))
     progress("compare", done, manifest.rows)
     return Imported(
         manifest.export_id,
@@ -287,6 +316,10 @@ def _live(rows: Iterator[StoredRow]) -> Iterator[StoredRow]:
 def _rows(copy: CopySeen, copies: ZoneCopies, settings: Settings) -> Iterator[StoredRow]:
     for chunk in read_rows(copy, copies.zone, copies.cluster, settings):
         yield from chunk
+
+
+def _columns(rows: list[LiveRow]) -> tuple[list[bytes], list[bytes], list[int]]:
+    return [r.key for r in rows], [r.value for r in rows], [r.expires_at for r in rows]
 
 
 def _is_over(row: LiveRow) -> bool:

@@ -3,12 +3,13 @@
 It is written last.  Files without a manifest are no export.
 """
 
+from collections.abc import Sequence
+from itertools import repeat
 from typing import Any
 
 import msgspec
 
-from quorate.protocol.copies.totals import DIGEST_BYTES, row_digest
-from quorate.protocol.storage import Row
+from quorate.protocol.copies.totals import DIGEST_BYTES, rows_digest
 from quorate_spark.exports.target import Target, TargetRefused
 
 MANIFEST = "manifest.json"
@@ -75,11 +76,12 @@ class Content:
         self.bytes = size
         self.digest = digest
 
-    def add(self, key: bytes, value: bytes, expires_at: int) -> None:
-        """Add one row."""
-        self.rows += 1
-        self.bytes += len(key) + len(value)
-        self.digest += row_digest(key, Row(0, 0, expires_at, value))
+    def add(self, keys: Sequence[bytes], values: Sequence[bytes], expiries: Sequence[int]) -> None:
+        """Add rows."""
+        zeros = repeat(0)
+        self.rows += len(keys)
+        self.bytes += sum(map(len, keys)) + sum(map(len, values))
+        self.digest += rows_digest(zip(keys, zeros, zeros, expiries, values, strict=False))
 
     def add_all(self, other: "Content") -> None:
         """Add the rows of another one."""

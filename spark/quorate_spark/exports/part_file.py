@@ -6,10 +6,12 @@ update that wrote the row, `expires_at` (wall milliseconds, 0 never).
 
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from types import TracebackType
+from typing import Any, NamedTuple, Self
 
 from quorate_spark.exports.manifest import Content, PartTold
 from quorate_spark.exports.target import Target, TargetRefused
+from quorate_spark.reading.read_copies import StoredRow
 
 GROUP_ROWS_MAX = 100_000
 GROUP_BYTES_MAX = 32 * 1024 * 1024
@@ -18,7 +20,7 @@ _NAME = re.compile(r"partition-\d{5}-[0-9a-f]{8}\.parquet")
 
 
 class LiveRow(NamedTuple):
-    """A row that clients see."""
+    """A row that clients see; its fields are the columns."""
 
     key: bytes
     value: bytes
@@ -38,7 +40,7 @@ def is_file_name(name: str) -> bool:
 
 
 class PartWriter:
-    """Writes the rows of one partition."""
+    """Writes the rows of one partition, between `with` and its end."""
 
     def __init__(self, file: Any, partition: int) -> None:
         import pyarrow.parquet as pq
@@ -47,31 +49,44 @@ class PartWriter:
         self._partition = partition
         self._schema = _schema()
         self._writer = pq.ParquetWriter(file, self._schema, compression="zstd")
-        self._rows: list[LiveRow] = []
+        self._columns: tuple[list[Any], ...] = ([], [], [], [], [])
         self._bytes = 0
 
-    def add(self, row: LiveRow) -> None:
-        """Add a row; keys rise."""
-        self.content.add(row.key, row.value, row.expires_at)
-        self._rows.append(row)
-        self._bytes += len(row.key) + len(row.value)
-        if len(self._rows) >= GROUP_ROWS_MAX or self._bytes >= GROUP_BYTES_MAX:
-            self._write_group()
+    def __enter__(self) -> Self:
+        return self
 
-    def close(self) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         """Write what is left, and the end of the file."""
-        if self._rows:
+        if error is None:
             self._write_group()
         self._writer.close()
+
+    def add(self, rows: list[StoredRow]) -> None:
+        """Add rows with values; keys rise."""
+        if not rows:
+            return
+        before = self.content.bytes
+        keys, counters, terms, expiries, values = zip(*rows, strict=True)
+        self.content.add(keys, values, expiries)
+        found = (keys, values, counters, terms, expiries)
+        for column, more in zip(self._columns, found, strict=True):
+            column += more
+        self._bytes += self.content.bytes - before
+        if len(self._columns[0]) >= GROUP_ROWS_MAX or self._bytes >= GROUP_BYTES_MAX:
+            self._write_group()
 
     def _write_group(self) -> None:
         import pyarrow as pa
 
-        keys, values, counters, terms, expiries = zip(*self._rows, strict=True)
-        columns = ([self._partition] * len(keys), keys, values, counters, terms, expiries)
+        columns = ([self._partition] * len(self._columns[0]), *self._columns)
         arrays = [pa.array(column, f.type) for column, f in zip(columns, self._schema, strict=True)]
         self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
-        self._rows, self._bytes = [], 0
+        self._columns, self._bytes = ([], [], [], [], []), 0
 
 
 def read_part(target: Target, part: PartTold) -> Iterator[LiveRow]:
@@ -87,9 +102,9 @@ def read_part(target: Target, part: PartTold) -> Iterator[LiveRow]:
         try:
             parquet = pq.ParquetFile(file)
             for batch in parquet.iter_batches(16_384, columns=_schema().names[1:]):
-                for row in map(LiveRow._make, zip(*map(_values, batch.columns), strict=True)):
-                    content.add(row.key, row.value, row.expires_at)
-                    yield row
+                columns = [column.to_pylist() for column in batch.columns]
+                content.add(columns[0], columns[1], columns[4])
+                yield from map(LiveRow._make, zip(*columns, strict=True))
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise TargetRefused(
                 f"{target.text}: {part.file} is damaged: {str(error).splitlines()[0]}"
@@ -99,10 +114,6 @@ def read_part(target: Target, part: PartTold) -> Iterator[LiveRow]:
             f"{target.text}: {part.file} is damaged: it has {content.rows} rows with the digest"
             f" {content.hex}, its manifest says {part.rows} with {part.digest}"
         )
-
-
-def _values(column: Any) -> Any:
-    return column.to_pylist()
 
 
 def _schema() -> Any:

@@ -35,14 +35,16 @@ class Primaries:
         self._sleep = sleep
         self._found: dict[int, CopySeen] = {}
 
+    def begin(self, ask: RestoreRows) -> None:
+        """Have the rows written, without waiting; `restore` then waits.  Raises Unreadable."""
+        self._try(ask)
+
     def restore(self, ask: RestoreRows) -> RowsRestored:
         """Have the rows written; return the answer once a quorum has them.  Raises Unreadable."""
         deadline = time.monotonic() + self._wait_s
         pause_s = FIRST_POLL_S
         while True:
             answer, waits_for = self._try(ask)
-            if answer is not None and answer.problem:
-                raise Unreadable(f"partition {ask.partition}: {answer.problem}")
             if answer is not None and answer.done:
                 return answer
             if time.monotonic() > deadline:
@@ -69,6 +71,8 @@ class Primaries:
             if "upgrade the agent" in str(error):
                 raise
             return None, str(error)
+        if answer.problem:
+            raise Unreadable(f"partition {partition}: {answer.problem}")
         return answer, answer.waits_for
 
     def _find(self, partition: int) -> CopySeen | None:

@@ -79,7 +79,7 @@ def test_an_export_has_the_rows_of_clients_and_a_manifest(zone: LoggedZone, targ
     }
     content = Content()
     for key, (value, expires_at) in clients_rows(zone).items():
-        content.add(key, value or b"", expires_at)
+        content.add([key], [value or b""], [expires_at])
     assert (manifest.rows, manifest.bytes) == (39, content.bytes)
     assert manifest.digest == content.hex == told["digest"]
     assert {part.node for part in manifest.partitions} == {"agent-1", "agent-2"}, "no primary"
@@ -198,7 +198,7 @@ def test_an_interrupted_export_leaves_nothing(
 
     def progress(done: int, total: int) -> None:
         seen.append(names(target))
-        if len(seen) == 4:
+        if len(seen[-1]) == 4:
             raise ending
 
     with pytest.raises(ending):
@@ -230,7 +230,7 @@ def test_what_a_lost_process_left_is_replaced_and_nothing_else(
 
 def test_another_export_into_the_same_place_is_noticed(zone: LoggedZone, target: Target) -> None:
     def progress(done: int, total: int) -> None:
-        for path in Path(target.text).glob("partition-00000*"):
+        for path in sorted(Path(target.text).glob("partition-*"))[:-1]:
             path.unlink()
 
     with pytest.raises(TargetRefused, match="does another export write there"):

@@ -41,6 +41,12 @@ def row_digest(key: bytes, row: Row) -> int:
     return digest.intdigest()
 
 
+def rows_digest(rows: Iterable[tuple[bytes, int, int, int, bytes | None]]) -> int:
+    """Return the digest of live rows (key, counter, term, expires_at, value), not yet reduced."""
+    digest, head = xxh3_128_intdigest, _HEAD
+    return sum([digest(head(c, e, len(k)) + k + v) for k, c, _, e, v in rows if v is not None])
+
+
 def key_bucket(key: bytes) -> int:
     """Return which of the 256 ranges of the key hash a key is in."""
     return xxh3_64_intdigest(key) >> 56

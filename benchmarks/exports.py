@@ -1,0 +1,110 @@
+"""What an export, its verification and an import cost, beside a plain Parquet write of the rows.
+
+    PYTHONPATH=core:operator:node_agent:spark:tests python benchmarks/exports.py --keys 200000
+
+Three agents, three copies, all on this machine; nothing else is written meanwhile.  The goal: an
+export takes at most twice as long as the plain write.
+"""
+
+import argparse
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from quorate_cluster.cluster import Cluster
+from quorate_spark.exports.export_zone import export_zone
+from quorate_spark.exports.import_zone import import_zone
+from quorate_spark.exports.manifest import Manifest, read_manifest
+from quorate_spark.exports.part_file import read_part
+from quorate_spark.exports.target import Target
+from quorate_spark.exports.verify import verify
+from quorate_spark.reading.settle import ZoneCopies
+from quorate_spark.settings import Settings
+
+GOAL = 0.5
+BATCH = 1000
+
+
+def main() -> None:
+    """Measure, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--keys", type=int, default=200_000)
+    parser.add_argument("--bytes", type=int, default=100, help="of each value")
+    parser.add_argument("--partitions", type=int, default=16)
+    parser.add_argument("--storage", default="Persistent", choices=("InMemory", "Persistent"))
+    asked = parser.parse_args()
+    with Cluster(agents=3) as cluster:
+        _measure(asked, cluster, cluster.folder / "exports")
+
+
+def _measure(asked: argparse.Namespace, cluster: Cluster, folder: Path) -> None:
+    cluster.apply_zone("from", partitions=asked.partitions, storage=asked.storage)
+    cluster.apply_zone("to", partitions=asked.partitions * 2, storage=asked.storage)
+    client = cluster.client("from")
+    for start in range(0, asked.keys, BATCH):
+        pipe: Any = client.pipeline()  # type: ignore[no-untyped-call]
+        with pipe:
+            for number in range(start, min(start + BATCH, asked.keys)):
+                pipe.set(f"key-{number}", f"{number:0{asked.bytes}}")
+            pipe.execute()
+    target = Target(str(folder))
+    settings = Settings()
+
+    def copies(name: str, partitions: int) -> ZoneCopies:
+        agents = tuple(agent.peer_address for agent in cluster.agents.values())
+        return ZoneCopies(name, agents, cluster.access, partitions, 3)
+
+    def export() -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        export_zone(target, copies("from", asked.partitions), "", {}, settings, None)
+
+    took = {"export": min(_seconds(export) for _ in range(3))}
+    manifest = read_manifest(target)
+    took["verify"] = _seconds(lambda: verify(target, lambda done, total: None))
+    took["import"] = _seconds(
+        lambda: import_zone(
+            target,
+            manifest,
+            copies("to", asked.partitions * 2),
+            settings,
+            may_have_keys=False,
+            wait_s=60,
+        )
+    )
+    plain = min(_seconds(_plain_write(target, manifest, folder.parent)) for _ in range(3))
+    print(f"{manifest.rows:,} rows of {asked.bytes} bytes, {asked.partitions} partitions")
+    print(f"{'plain write':12} {plain:7.2f} s {manifest.rows / plain:12,.0f} rows/s")
+    for what, seconds in took.items():
+        share = plain / seconds
+        print(f"{what:12} {seconds:7.2f} s {manifest.rows / seconds:12,.0f} rows/s {share:6.2f} x")
+    met = "met" if plain / took["export"] >= GOAL else "not met"
+    print(f"goal: an export has at least {GOAL} x the rows/s of the plain write: {met}")
+
+
+def _plain_write(target: Target, manifest: Manifest, folder: Path) -> Callable[[], None]:
+    """Write the same rows, from Python objects in memory, to as many files."""
+    parts = [list(read_part(target, part)) for part in manifest.partitions]
+    names = ("key", "value", "counter", "term", "expires_at")
+
+    def write() -> None:
+        for number, rows in enumerate(parts):
+            columns = [pa.array(column) for column in zip(*rows, strict=True)]
+            table = pa.Table.from_arrays(columns, names=names)
+            pq.write_table(table, folder / f"plain-{number}.parquet", compression="zstd")
+
+    return write
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    started = time.monotonic()
+    work()
+    return time.monotonic() - started
+
+
+if __name__ == "__main__":
+    main()
