@@ -6,7 +6,7 @@ from types import EllipsisType
 
 import msgspec
 
-from quorate.facts.keyspace import key_partition
+from quorate.facts.keyspace import is_reserved, key_partition
 from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.replication import Update
 from quorate.protocol.messages.tools import (
@@ -58,11 +58,14 @@ class LoggedZone(ScriptedZone):
             copy.advance(counter)
         return counter
 
-    def flush(self, partition: int = 0, on: object = None) -> int:
-        """As FLUSHALL does."""
-        counter = super().flush(partition)
-        self.logs[partition].append(Update(counter, 3, ((None, None, 0),)))
-        return counter
+    def apply_flush(self, agent: int, counter: int, partition: int = 0) -> None:
+        """As FLUSHALL does: the protocol's own rows stay."""
+        rows = self.copy(agent, partition).rows
+        kept = {key: row for key, row in rows.items() if is_reserved(key)}
+        super().apply_flush(agent, counter, partition)
+        rows.update(kept)
+        if agent == 0:
+            self.logs[partition].append(Update(counter, 3, ((None, None, 0),)))
 
     def rows(self) -> dict[bytes, tuple[bytes | None, int]]:
         """Value and expiry of every key, as the primaries have them."""

@@ -207,11 +207,6 @@ class _Export:
                 f" copies agree at counter {told.counter}, which is no majority: see `quorate"
                 f" validate {self._copies.zone} --level digest`"
             )
-        own = next((d for c, d in zip(copies, told.digests, strict=True) if c.node == node), None)
-        if own != digest:
-            raise Unreadable(
-                f"partition {partition}: the copy on {node} is out-voted at counter {told.counter}"
-            )
         zone, cluster = self._copies.zone, self._copies.cluster
         changes = read_changes(copy, told.counter, zone, cluster, self._settings)
         rows = DigestWatched(changes.applied_to(scan.chunks()))
@@ -227,8 +222,8 @@ class _Export:
         if rows.digest != int.from_bytes(digest):
             self._rows_done = before
             raise Unreadable(
-                f"partition {partition}: the rows of the copy on {node} are not those of its digest"
-                f" at counter {told.counter}: see `quorate validate {zone} --level rows`"
+                f"partition {partition}: the copy on {node} has not the rows that {agree} copies"
+                f" have at counter {told.counter}: see `quorate validate {zone} --level rows`"
             )
         content = writer.content
         self._progress(self._rows_done, self._rows_total)

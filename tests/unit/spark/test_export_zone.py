@@ -127,8 +127,10 @@ def test_a_flush_meanwhile_empties_what_was_read_before_it(
 
     zone.while_read = write
 
-    found = rows_in(target, export(zone, target))
+    manifest = export(zone, target)
 
+    assert manifest.partitions[0].node == "agent-1", "its rows were cut at the first attempt"
+    found = rows_in(target, manifest)
     left = {key for key in found if key_partition(key, 4) == 0}
     assert left == {key for key in KEYS[1:2] if key_partition(key, 4) == 0}
     assert found[KEYS[1]] == (b"after", 0)
@@ -163,6 +165,21 @@ def test_a_copy_whose_rows_are_not_those_of_its_digest_is_not_exported(
     assert {part.node for part in manifest.partitions} == {"agent-1"}
     assert rows_in(target, manifest) == clients_rows(zone)
     assert len(names(target)) == 5, "the file of the damaged copy is gone"
+
+
+def test_an_agent_that_is_away_does_not_matter_while_a_majority_is_there(
+    zone: LoggedZone, target: Target, tmp_path: Path
+) -> None:
+    zone.agents[1].end()
+
+    manifest = export(zone, target)
+
+    assert {part.node for part in manifest.partitions} == {"agent-2"}
+    assert {part.copies_agree for part in manifest.partitions} == {2}
+    assert rows_in(target, manifest) == clients_rows(zone)
+    zone.agents[0].end()
+    with pytest.raises(Unreadable, match="1 of 3 copies agree"):
+        export(zone, Target(str(tmp_path / "other")))
 
 
 def test_where_no_majority_agrees_there_is_no_export(zone: LoggedZone, target: Target) -> None:

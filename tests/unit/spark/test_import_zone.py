@@ -164,6 +164,17 @@ def test_a_primary_that_changes_is_found_again(target: Target, zone: LoggedZone)
     assert clients_rows(zone) == expected()
 
 
+def test_a_backup_that_is_away_does_not_matter_and_a_primary_does(
+    target: Target, zone: LoggedZone
+) -> None:
+    zone.agents[2].end()
+    assert run(target, zone).exit_code == 0
+    zone.agents[0].end()
+
+    with pytest.raises(Unreadable, match="partition 0 has no primary that answers"):
+        run(target, zone)
+
+
 def test_what_is_lost_behind_an_import_is_found(target: Target, zone: LoggedZone) -> None:
     wrong = KEYS[3:7]
 
