@@ -195,7 +195,11 @@ def _shown(run: Run, console: Console) -> Iterator[Shown]:
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
     with Progress(
-        *columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True
+        *columns,
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        refresh_per_second=2,
+        transient=True,
     ) as bar:
         task = bar.add_task(run.name, total=None)
 

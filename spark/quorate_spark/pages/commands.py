@@ -1,7 +1,7 @@
 """The commands that look at what a validation found, and that repair it; for a reader to copy."""
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from quorate_spark.verdict import Level, OutvotedCopy, Verdict
@@ -67,7 +67,7 @@ def kubectl_commands(verdict: Verdict) -> list[Step]:
         )
     ]
     if verdict.outvoted:
-        lines = [_restart(zone, copy) for copy in verdict.outvoted[:COPIES_MAX]]
+        lines = _restarts(zone, verdict.outvoted[:COPIES_MAX])
         steps += [
             Step(
                 "Repair whole copies that the others out-vote, dry",
@@ -76,9 +76,9 @@ def kubectl_commands(verdict: Verdict) -> list[Step]:
             ),
             Step(
                 "Repair them",
-                tuple(f"{line} --versions VERSION --yes" for line in lines),
-                "VERSION is of the partition's row, as the dry run prints it. The copy is dropped"
-                " and made anew from the others.",
+                tuple(f"{line} --versions VERSIONS --yes" for line in lines),
+                "VERSIONS are those of the partitions' rows, as the dry run prints them. The copies"
+                " are dropped and made anew from the others.",
             ),
         ]
     return steps
@@ -92,11 +92,16 @@ def _refills(zone: str, verdict: Verdict) -> Iterable[str]:
         yield line
 
 
-def _restart(zone: str, copy: OutvotedCopy) -> str:
-    return (
-        f"kubectl quorate recover restart {zone} --partitions {copy.partition}"
-        f" --node {shlex.quote(copy.node)} --erase"
-    )
+def _restarts(zone: str, copies: Sequence[OutvotedCopy]) -> list[str]:
+    """Return one command for each node."""
+    by_node: dict[str, list[str]] = {}
+    for copy in copies:
+        by_node.setdefault(copy.node, []).append(str(copy.partition))
+    return [
+        f"kubectl quorate recover restart {zone} --partitions {','.join(partitions)}"
+        f" --node {shlex.quote(node)} --erase"
+        for node, partitions in by_node.items()
+    ]
 
 
 def _bounded(verdict: Verdict, lines: Iterable[str]) -> tuple[str, ...]:

@@ -299,7 +299,7 @@ def _coverage(verdict: Verdict) -> Markup:
         ("seconds", f"{seconds:,.1f}"),
     ]
     if verdict.rows_compared:
-        figures.append(("rows of all copies", f"{verdict.rows_compared:,}"))
+        figures.append(("rows compared", f"{verdict.rows_compared:,}"))
         if seconds:
             figures.append(("rows per second", f"{verdict.rows_compared / seconds:,.0f}"))
     if verdict.digests is not None:
@@ -342,7 +342,7 @@ def _since(verdict: Verdict, earlier: Sequence[Verdict]) -> Markup:
                 verdict.classes.get(DifferenceClass.SKIPPED, 0),
             ),
             ("keys unsettled", last.unsettled_keys, verdict.unsettled_keys),
-            ("keys compared", last.settled_keys, verdict.settled_keys),
+            ("keys found equal", last.settled_keys, verdict.settled_keys),
             ("copies", last.copies, verdict.copies),
         )
     ]
@@ -396,7 +396,7 @@ def _trends(runs: Sequence[Verdict]) -> Markup:
             "div",
             plot("Confirmed keys", [run.confirmed_keys for run in runs], kind="differ"),
             plot("Keys unsettled", [run.unsettled_keys for run in runs], kind="unknown"),
-            plot("Keys compared", [run.settled_keys for run in runs]),
+            plot("Keys found equal", [run.settled_keys for run in runs]),
             plot("Seconds", [run.duration_ms / 1000 for run in runs], " s"),
             class_="plots",
         ),

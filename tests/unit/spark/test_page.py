@@ -184,14 +184,14 @@ def test_no_copy_is_contradicted_without_a_majority() -> None:
 
 
 def test_the_commands_to_look_and_to_repair() -> None:
-    lines = page(verdict(differing())).commands
+    lines = page(verdict(differing(), differing("other", 7))).commands
 
     assert "quorate debug refill library 5 --agent agent-3 --from agent-1 --from agent-2" in lines
     assert "quorate repair library --strategy RELATIVE_MAJORITY" in lines
     assert "quorate repair library --execute repair-library.parquet" in lines
-    restart = "kubectl quorate recover restart library --partitions 5 --node agent-3 --erase"
+    restart = "kubectl quorate recover restart library --partitions 5,7 --node agent-3 --erase"
     assert restart in lines
-    assert f"{restart} --versions VERSION --yes" in lines
+    assert f"{restart} --versions VERSIONS --yes" in lines
     assert "kubectl quorate describe zone library" in lines
 
 
