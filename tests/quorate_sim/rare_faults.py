@@ -133,8 +133,6 @@ class RareEvents:
         uid = r.choice(list(cluster.zones))
         partition = r.randrange(cluster.zones[uid].partitions)
         action = r.choice(DECISIONS)
-        if action is RecoveryAction.RESET and cluster.swarm.transactors:
-            return  # a transaction may lose one of its parts
         row, process = cluster.committed_row(uid, partition), cluster.newest_master()
         core = process.master if process is not None and process.alive else None
         if row is None or process is None or core is None or uid not in core.zones:

@@ -36,12 +36,14 @@ class ResetChecks:
     - `left_ops`: commands that were answered by a line of history which a reset had left, or by a
       primary that another was to follow
     - `decided`: the partitions that a person resets
+    - `torn`: by zone, partitions of which a reset may have taken parts of transactions
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self.lost: dict[Where, int] = {}
         self.left_ops: set[int] = set()
         self.decided: set[Where] = set()
+        self.torn: dict[str, set[int]] = defaultdict(set)
         self._cluster = cluster
         self._terms: dict[Where, int] = {}
         self._may_lose_nothing: set[Where] = set()
@@ -114,6 +116,7 @@ class ResetChecks:
             self._may_lose_nothing.add(where)
         else:
             self._may_lose_nothing.discard(where)
+            self.torn[uid].add(row.partition)
         return True
 
     def _check_isolated(

@@ -216,7 +216,9 @@ def draw(seed: int) -> Swarm:
         swarm = msgspec.structs.replace(
             swarm, crashes=2.0, breaks=5.0, cuts=0.5, master_crashes=0.5, metastore_trouble=0.2
         )
-    transactors = 0 if is_high(seed) else r.choice((0, 0, 2))
+    transactors = r.choice((0, 0, 2))
+    if is_high(seed):  # from a stream of its own, as what else is drawn for that mode
+        transactors = 2 if Random(f"{seed} transactions").random() < 0.3 else 0
     if transactors:  # their lists must not be emptied: what is appended tells the order
         swarm = msgspec.structs.replace(swarm, transactors=transactors, flushes=0.0)
     return msgspec.structs.replace(

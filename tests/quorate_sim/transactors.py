@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -189,10 +189,28 @@ class Transactors:
                     row = role.copy.get(key)
                     value = b"" if row is None or row.value is None else row.value
                     last[key] = tuple(value.split(b",")[1:])
-        happened = [_told(txn) for txn in self.history]
+        torn = self.cluster.checks.resets.torn[ZONE]
+        partitions = self.cluster.zones[ZONE].partitions
+        happened: list[Txn] = []
+        for txn in self.history:
+            torn_keys = [key for key in txn.wants if key_partition(key, partitions) in torn]
+            happened += _torn(txn, torn_keys) if torn_keys else [_told(txn)]
+        last = {k: items for k, items in last.items() if key_partition(k, partitions) not in torn}
         if found := problem(happened, last):
             story = "\n  ".join(str(txn) for txn in self.history)
             raise InvariantError(f"not serializable: {found}\n  {story}")
+
+
+def _torn(txn: Transaction, torn: Collection[bytes]) -> list[Txn]:
+    """What is known of a transaction of which a reset may have taken a part, or the decision.
+
+    Of its other parts each has happened or not.
+    """
+    return [
+        Txn(f"{txn} of {key!r}", txn.start_us, None, (Step(key, item, None),))
+        for key, item in txn.wants.items()
+        if key not in torn
+    ]
 
 
 def _told(txn: Transaction) -> Txn:
