@@ -10,6 +10,7 @@ from quorate_cli.commands.plan import plan
 from quorate_cli.commands.recover import recover
 from quorate_cli.commands.refill import refill
 from quorate_cli.commands.repair import repair
+from quorate_cli.commands.top import top
 from quorate_cli.dev import commands
 from quorate_cli.terminal.version_option import VersionOption
 
@@ -41,3 +42,4 @@ app.command("export")(export_zone)
 app.command("verify")(verify_export)
 app.command("import")(import_zone)
 app.command()(events)
+app.command()(top)

@@ -1,4 +1,4 @@
-"""Reads an agent's metrics at its admin port."""
+"""Reads the metrics that processes answer: agents at their admin port, an operator at its API."""
 
 import http.client
 
@@ -12,7 +12,7 @@ PARKED = "quorate_command_parked_seconds"
 
 def parked_by_duration(host: str, port: int) -> dict[float, int]:
     """Return upper bound in seconds -> how many commands waited for a primary at most that long."""
-    text = _fetch(host, port)
+    text = fetch_metrics(host, port)
     for family in text_string_to_metric_families(text):
         if family.name == PARKED:
             return {
@@ -35,13 +35,14 @@ def longest_parked(before: dict[float, int], after: dict[float, int]) -> tuple[i
     return count, next(bound for bound, so_far in grown.items() if so_far == count)
 
 
-def _fetch(host: str, port: int) -> str:
+def fetch_metrics(host: str, port: int) -> str:
+    """Return the text of a process's metrics."""
     connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
     try:
         connection.request("GET", "/metrics")
         return connection.getresponse().read().decode()
     except (OSError, http.client.HTTPException) as error:
         why = words(error) if isinstance(error, OSError) else type(error).__name__
-        raise Problem(f"agent at {host}:{port}: its metrics cannot be read: {why}") from error
+        raise Problem(f"{host}:{port}: metrics cannot be read: {why}") from error
     finally:
         connection.close()

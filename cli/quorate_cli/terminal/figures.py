@@ -17,3 +17,16 @@ def size(count: int) -> str:
 def moment(wall_ms: int) -> str:
     """Return a wall time for people."""
     return datetime.fromtimestamp(wall_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def duration(seconds: float) -> str:
+    """Return a short time for people."""
+    value, unit = next(
+        (
+            (seconds * factor, unit)
+            for unit, factor in (("s", 1.0), ("ms", 1e3))
+            if seconds * factor >= 1
+        ),
+        (seconds * 1e6, "µs"),
+    )
+    return f"{value:.0f} {unit}" if value >= 10 else f"{value:.1f} {unit}"
