@@ -20,10 +20,11 @@ def has_ended(job: Json) -> bool:
     return any(_is_true(job, kind) for kind in ("Complete", "Failed"))
 
 
-def result_of(job: Json, pods: Sequence[Json]) -> ValidationResult:
+def result_of(job: Json, pods: Sequence[Json], not_started: str = "") -> ValidationResult:
     """Return the result of a Job that has ended.  `pods`: those of it that are still there.
 
-    A difference that any pod has proven outweighs what the last one says.
+    A difference that any pod has proven outweighs what the last one says.  `not_started`: what kept
+    its pod from running when it was last seen, if none ran; a late Job's pods are deleted.
     """
     ends = sorted(filter(None, map(_end_of, pods)), key=lambda end: str(end.get("finishedAt", "")))
     results = [_told(end) for end in ends]
@@ -32,7 +33,7 @@ def result_of(job: Json, pods: Sequence[Json]) -> ValidationResult:
             return result
     if results and results[-1] is not None and not _is_late(job):
         return results[-1]
-    return unproven(_why(job, ends))
+    return unproven(_why(job, ends, not_started))
 
 
 def unproven(reason: str) -> ValidationResult:
@@ -40,10 +41,12 @@ def unproven(reason: str) -> ValidationResult:
     return ValidationResult(ValidationVerdict.COULD_NOT_TELL, reasons=(reason,))
 
 
-def _why(job: Json, ends: Sequence[Json]) -> str:
+def _why(job: Json, ends: Sequence[Json], not_started: str) -> str:
     """Return why the Job has no result, with the way out."""
     if _is_late(job):
         allowed = job.get("spec", {}).get("activeDeadlineSeconds")
+        if not_started:
+            return f"within deadlineSeconds ({allowed}) {not_started}"
         return (
             f"it was not done within deadlineSeconds ({allowed}): allow it more, or a lower level"
         )

@@ -457,6 +457,12 @@ async def test_a_pod_that_does_not_start_is_told(led: Namespace) -> None:
         return str(status(led, "first")["message"])
 
     await until(lambda: "ImagePullBackOff: no such image" in said(), "the pod's trouble")
+    del led.api.objects[path]  # as with the pods of a Job that is late
+    job_ended(led, "first", reason="DeadlineExceeded")
+    told = await until_phase(led, "first", "Finished")
+
+    assert told["verdict"] == "CouldNotTell"
+    assert "its pod is not running: ImagePullBackOff: no such image" in told["message"]
 
 
 async def test_metrics_have_the_latest_verdict_of_each_zone(led: Namespace) -> None:

@@ -65,6 +65,7 @@ _AGREES = {
 }
 
 
+_NOT_RUNNING = "its pod is not running"
 _DEPTH = {each: at for at, each in enumerate(ValidationLevel)}
 
 
@@ -277,7 +278,8 @@ class Validations:
         is_over, runs = has_ended(job), (job.get("status") or {}).get("ready")
         pods = [] if runs and not is_over else await self._pods(metadata["name"], job)
         if is_over:
-            await self._finish(body, status, result_of(job, pods))
+            not_started = status.message if status.message.startswith(_NOT_RUNNING) else ""
+            await self._finish(body, status, result_of(job, pods, not_started))
             return None
         message = "its pod reads the copies" if runs else _waiting(pods)
         percent = await self._percent(metadata["name"], job) if runs else None
@@ -460,7 +462,7 @@ def _waiting(pods: list[Body]) -> str:
     for pod in pods:
         found = trouble(pod["metadata"]["name"], pod, None)
         if found is not None and not _has_ended(pod):
-            return f"its pod is not running: {found.reason}: {found.message}"
+            return f"{_NOT_RUNNING}: {found.reason}: {found.message}"
     return "its pod is being started"
 
 
