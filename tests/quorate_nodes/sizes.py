@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from quorate_nodes.installed import CLUSTER, Installed
+from quorate_nodes.installed import CLUSTER, ZONE, Installed
 from quorate_nodes.volumes import claim_of, clean, volume_of
 
 THREE = [f"agent-{number}" for number in (1, 2, 3)]
@@ -28,6 +28,22 @@ def wait_size(installed: Installed, agents: int) -> None:
         )
 
     installed.wait(is_so, f"{agents} agents with even primaries", 150)
+
+
+@contextmanager
+def zone_timer(installed: Installed, field: str, seconds: int) -> Iterator[None]:
+    """The zone's timer of this name takes so long, and in the end as long as before."""
+    before = installed.zone(ZONE)["spec"].get(field)
+
+    def patch(value: int | str | None) -> None:
+        spec = json.dumps({"spec": {field: value}})
+        installed.kubectl("patch", "zone", ZONE, "--type=merge", f"--patch={spec}")
+
+    patch(seconds)
+    try:
+        yield
+    finally:
+        patch(before)
 
 
 @contextmanager

@@ -1,10 +1,7 @@
 """Lost for good: a node with its volume, then a volume alone.  The other copies fill a new one."""
 
-import json
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
@@ -14,7 +11,7 @@ from quorate_cluster.outage import Pulses
 from quorate_documented.commands import commands_of, first_missing
 from quorate_nodes.digests import digests
 from quorate_nodes.installed import CLUSTER, ROOT, ZONE, Installed, is_ready
-from quorate_nodes.sizes import scale, three_in_the_end, wait_size
+from quorate_nodes.sizes import scale, three_in_the_end, wait_size, zone_timer
 from quorate_nodes.volumes import claim_of, clean, volume_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
@@ -82,7 +79,10 @@ def test_a_spare_takes_over_where_a_node_is_deleted_for_good(
 ) -> None:
     """Four agents with three copies: they are three again before anybody has done anything."""
     nodes = first_day.nodes
-    with three_in_the_end(first_day), _scale_down_s(first_day, 5):
+    with (
+        three_in_the_end(first_day),
+        zone_timer(first_day, "dataNodesAutoAdjustScaleDownSeconds", 5),
+    ):
         scale(first_day, 4)
         wait_size(first_day, 4)
         on_node = Counter(pod["spec"]["nodeName"] for pod in first_day.pods())
@@ -121,22 +121,6 @@ def test_a_spare_takes_over_where_a_node_is_deleted_for_good(
     assert pulses.lost() == []
     assert first_day.unexpected(pulses) == []
     first_day.wait(lambda: are_equal(digests(first_day, ZONE)), "equal copies")
-
-
-@contextmanager
-def _scale_down_s(installed: Installed, seconds: int) -> Iterator[None]:
-    """So long the zone waits for an agent that is away, and in the end as long as before."""
-    before = installed.zone(ZONE)["spec"]["dataNodesAutoAdjustScaleDownSeconds"]
-
-    def patch(value: int) -> None:
-        spec = json.dumps({"spec": {"dataNodesAutoAdjustScaleDownSeconds": value}})
-        installed.kubectl("patch", "zone", ZONE, "--type=merge", f"--patch={spec}")
-
-    patch(seconds)
-    try:
-        yield
-    finally:
-        patch(before)
 
 
 def _has_three_copies(installed: Installed, without: str) -> bool:

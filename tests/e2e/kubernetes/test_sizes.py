@@ -10,9 +10,21 @@ from quorate_cluster.outage import Pulses, key_in_each
 from quorate_cluster.served import NotServed
 from quorate_nodes.digests import digests
 from quorate_nodes.installed import CLUSTER, ZONE, Installed
-from quorate_nodes.sizes import MORE, THREE, agents_of, claims, scale, three_in_the_end, wait_size
+from quorate_nodes.sizes import (
+    MORE,
+    THREE,
+    agents_of,
+    claims,
+    scale,
+    three_in_the_end,
+    wait_size,
+    zone_timer,
+)
 
 pytestmark = [pytest.mark.e2e, pytest.mark.deep, pytest.mark.timeout(400)]
+
+SCALE_UP_S = 10
+"""Longer than the starts of three pods on three nodes are apart."""
 
 
 def test_three_agents_become_six_and_three_again_and_no_command_fails(
@@ -22,8 +34,11 @@ def test_three_agents_become_six_and_three_again_and_no_command_fails(
     with three_in_the_end(first_day):
         with Pulses(first_day, ZONE, keys_max=8) as pulses:
             began = time.monotonic()
-            scale(first_day, 6)
-            wait_size(first_day, 6)
+            with zone_timer(first_day, "dataNodesAutoAdjustScaleUpSeconds", SCALE_UP_S):
+                scale(first_day, 6)
+                grown = _data_nodes_until(first_day, 6)
+                wait_size(first_day, 6)
+            assert grown == {3, 6}, "those that join within the time become data nodes together"
             grown_s = time.monotonic() - began
             pulses.wait_all_written_since(time.monotonic())
             of_six = claims(first_day, [*THREE, *MORE])
@@ -81,6 +96,18 @@ def test_at_zero_nothing_runs_and_at_three_all_rows_are_there_again(
     assert digests(first_day, ZONE) == before
     client = first_day.client(ZONE)
     assert [client.get(key) for key in keys] == [f"value of {key}".encode() for key in keys]
+
+
+def _data_nodes_until(installed: Installed, wanted: int) -> set[int]:
+    """Wait for so many data nodes of the zone; return how many it was seen to have."""
+    seen: set[int] = set()
+
+    def are_there() -> bool:
+        seen.add(len(installed.zone(ZONE)["status"]["dataNodes"]))
+        return wanted in seen
+
+    installed.wait(are_there, f"{wanted} data nodes", 120)
+    return seen
 
 
 def _held(installed: Installed) -> dict[str, tuple[int, int]]:
