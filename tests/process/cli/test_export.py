@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -18,7 +19,7 @@ from quorate_cli.dev.dev_cluster import DevCluster
 from quorate_cli.objects import resources
 from quorate_cluster.meanwhile import meanwhile
 from quorate_cluster.waiting import wait_until
-from quorate_spark.exports.manifest import read_manifest
+from quorate_spark.exports.manifest import MANIFEST, read_manifest
 from quorate_spark.exports.target import Target
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
@@ -62,15 +63,14 @@ def exported_rows(target: Target) -> dict[bytes, bytes]:
     return rows
 
 
-def killed_in_the_middle(folder: Path, target: Target, shelves: RedisCluster) -> int:
-    """Import, and kill all of it when the zone has some rows; how many it then has."""
-    command = [sys.executable, "-m", "quorate_cli", "import", target.text, "shelves"]
+def kill_when(begun: Callable[[], bool], folder: Path, *arguments: str) -> None:
+    """Run a command, and kill all its processes once it has begun."""
+    command = [sys.executable, "-m", "quorate_cli", *arguments]
     paths = os.pathsep.join(path for path in sys.path if path)
     environment = {**os.environ, "PYTHONPATH": paths, "QUORATE_FOLDER": str(folder)}
-    with subprocess.Popen(command, env=environment, start_new_session=True) as importing:
-        wait_until(lambda: shelves.dbsize() > 0, "rows of the export", 60)
-        os.killpg(importing.pid, signal.SIGKILL)
-    return int(shelves.dbsize())
+    with subprocess.Popen(command, env=environment, start_new_session=True) as running:
+        wait_until(begun, f"the begin of {arguments[0]}", 60)
+        os.killpg(running.pid, signal.SIGKILL)
 
 
 def test_a_zone_is_restored_into_one_of_other_partitions_and_storage(
@@ -88,11 +88,20 @@ def test_a_zone_is_restored_into_one_of_other_partitions_and_storage(
         library.sadd("set", "m", "n")
         library.set("lasting", "1", pxat=1_999_999_999_999)
 
+        place = Path(target.text)
+        kill_when(lambda: any(place.glob("*.parquet")), folder, "export", "library", target.text)
+        left = {path.name for path in place.iterdir()}
+        if MANIFEST in left:  # it was killed behind its end
+            quorate("verify", target.text)
+            rmtree(place)
+        else:
+            assert "is no export" in quorate("verify", target.text, code=2)
         with meanwhile(lambda number: library.set(f"{{hot}}-{number % HOT}", str(number))):
             said = quorate("export", "library", target.text, "--verify")
 
         manifest = read_manifest(target)
         assert f"digest {manifest.digest}" in said
+        assert {path.name for path in place.iterdir()} & left <= {MANIFEST}
         rows = exported_rows(target)
         hot = {key: int(value) for key, value in rows.items() if key.startswith(b"{hot}")}
         last = max(hot.values())
@@ -106,8 +115,7 @@ def test_a_zone_is_restored_into_one_of_other_partitions_and_storage(
     (tmp_path / "shelves.yaml").write_text(SHELVES)
     quorate("apply", "-f", str(tmp_path / "shelves.yaml"), "--wait", "60")
     with client_of(cluster, "shelves") as shelves:
-        some = killed_in_the_middle(folder, target, shelves)
-        assert 0 < some <= KEY_COUNT
+        kill_when(lambda: shelves.dbsize() > 0, folder, "import", target.text, "shelves")
         assert available(cluster, "shelves") == ("False", "Restoring")
         assert "restoring" in quorate("get", "zone", "shelves", "-o", "yaml")
 
