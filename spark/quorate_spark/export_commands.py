@@ -8,8 +8,10 @@ import argparse
 import contextlib
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
+from typing import Self
 
 import msgspec
 from rich.console import Console
@@ -43,7 +45,43 @@ WAIT_S = 60.0
 
 NAMES = ("export", "import", "verify")
 
-Told = Callable[[str, int, int], None]
+
+class _Bar:
+    """A progress bar on a terminal, from the first figure until `end`."""
+
+    def __init__(self, is_shown: bool) -> None:
+        console = Console(stderr=True, highlight=False)
+        self._is_shown = is_shown and console.is_terminal
+        self._tasks: dict[str, TaskID] = {}
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("rows"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.end()
+
+    def tell(self, what: str, done: int, total: int) -> None:
+        """Show how many rows of what is done are done."""
+        if not self._is_shown:
+            return
+        self._bar.start()
+        if what not in self._tasks:
+            self._tasks[what] = self._bar.add_task(what, total=None)
+        self._bar.update(self._tasks[what], completed=done, total=max(total, done))
+
+    def end(self) -> None:
+        """Remove the bar, if it is shown; idempotent."""
+        if self._tasks:
+            self._bar.stop()
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -94,14 +132,14 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def run(options: argparse.Namespace) -> int:
     """Run one of the commands; return the exit code.  Interrupts pass through."""
     try:
-        with _told(options) as told:
+        with _Bar(is_shown=not options.json) as bar:
             match options.command:
                 case "export":
-                    return _export(options, told)
+                    return _export(options, bar)
                 case "verify":
-                    return _verify(options, told)
+                    return _verify(options, bar)
                 case _:
-                    return _import(options, told)
+                    return _import(options, bar)
     except QuorateError as error:
         print(_failed(options, error), file=sys.stderr)
         return 2
@@ -117,7 +155,7 @@ def _failed(options: argparse.Namespace, error: QuorateError) -> str:
             return f"nothing is imported: {error}"
 
 
-def _export(options: argparse.Namespace, told: Told) -> int:
+def _export(options: argparse.Namespace, bar: _Bar) -> int:
     target = Target(options.target)
     try:
         spec = msgspec.json.decode(options.zone_spec, type=dict)
@@ -131,27 +169,29 @@ def _export(options: argparse.Namespace, told: Told) -> int:
             spec,
             _settings(options),
             str(folder),
-            lambda done, total: told("export", done, total),
+            lambda done, total: bar.tell("export", done, total),
         )
     if options.verify:
-        return _verify(options, told)
+        return _verify(options, bar)
+    bar.end()
     _tell_manifest(options, manifest, f"Zone {options.zone} is exported to {options.target}")
     return 0
 
 
-def _verify(options: argparse.Namespace, told: Told) -> int:
+def _verify(options: argparse.Namespace, bar: _Bar) -> int:
     target = Target(options.target)
     read_manifest(target)  # without one, the exit code is 2
     try:
-        manifest = verify(target, lambda done, total: told("verify", done, total))
+        manifest = verify(target, lambda done, total: bar.tell("verify", done, total))
     except TargetRefused as error:
         print(f"{options.target} is not as it was exported: {error}", file=sys.stderr)
         return 1
+    bar.end()
     _tell_manifest(options, manifest, f"{options.target} is as it was exported")
     return 0
 
 
-def _import(options: argparse.Namespace, told: Told) -> int:
+def _import(options: argparse.Namespace, bar: _Bar) -> int:
     target = Target(options.target)
     manifest = read_manifest(target)
     may_have_keys = options.into_non_empty or options.continues
@@ -164,7 +204,7 @@ def _import(options: argparse.Namespace, told: Told) -> int:
     def progress(what: str, done: int, total: int) -> None:
         nonlocal began
         began = True
-        told(what, done, total)
+        bar.tell(what, done, total)
 
     try:
         imported = import_zone(
@@ -187,6 +227,7 @@ def _import(options: argparse.Namespace, told: Told) -> int:
             file=sys.stderr,
         )
         return 1
+    bar.end()
     if options.json:
         _print_json({**msgspec.to_builtins(imported), "exit_code": imported.exit_code})
     else:
@@ -222,7 +263,7 @@ def _tell_manifest(options: argparse.Namespace, manifest: Manifest, sentence: st
     console.print(Text(f"digest {manifest.digest}"), soft_wrap=True)
     if options.command == "export":
         console.print(Text("It is imported into an empty zone by:"))
-        console.print(Text(f"  quorate import {options.target} ZONE"), soft_wrap=True)
+        console.print(Text(f"  quorate import {quote(options.target)} ZONE"), soft_wrap=True)
 
 
 def _tell_imported(imported: Imported, target: str) -> None:
@@ -259,28 +300,3 @@ def _temporary(parent: Path | None) -> Iterator[Path]:
         parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="export-", dir=parent) as name:
         yield Path(name)
-
-
-@contextlib.contextmanager
-def _told(options: argparse.Namespace) -> Iterator[Told]:
-    """Show a progress bar on a terminal."""
-    console = Console(stderr=True, highlight=False)
-    if not console.is_terminal or options.json:
-        yield lambda what, done, total: None
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("rows"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as bar:
-        tasks: dict[str, TaskID] = {}
-
-        def tell(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bar.add_task(what, total=None)
-            bar.update(tasks[what], completed=done, total=max(total, done))
-
-        yield tell

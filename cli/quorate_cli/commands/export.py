@@ -7,6 +7,7 @@ whole.  It stays when the import is interrupted, and allows the same import to g
 
 import os
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import msgspec
@@ -93,7 +94,7 @@ def import_zone(
     if begun and begun != place:
         raise Problem(
             f"zone {zone}: an import of {begun} has begun and is not done: run `quorate import"
-            f" {begun} {zone}` until it is, or delete the zone",
+            f" {quote(begun)} {zone}` until it is, or delete the zone",
             2,
         )
     options = ["--into-non-empty"] * into_non_empty + ["--continue"] * bool(begun)

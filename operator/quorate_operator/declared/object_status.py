@@ -4,6 +4,7 @@ Pure: the same observation gives the same status; a condition's time changes onl
 """
 
 from collections.abc import Mapping, Sequence
+from shlex import quote
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -407,7 +408,7 @@ def _zone_facts(
             "Restoring",
             (
                 f"rows of {source} are being imported, and the zone has not all of them; after an "
-                f"interruption run `quorate import {source} {zone.metadata.name}` again"
+                f"interruption run `quorate import {quote(source)} {zone.metadata.name}` again"
             ),
         )
     elif serves:

@@ -67,14 +67,16 @@ def said(made: ZoneStatus) -> dict[str, str]:
 
 def test_a_zone_into_which_an_export_is_imported_is_not_available_until_that_is_done() -> None:
     of = zone()
-    metadata = of.metadata.model_copy(update={"annotations": {RESTORING: "s3://b/x"}})
+    metadata = of.metadata.model_copy(
+        update={"annotations": {RESTORING: "s3://b/x?scheme=http&region=r"}}
+    )
     of = of.model_copy(update={"metadata": metadata})
 
     made = status(observed(**SERVING), of)
 
     told = next(each for each in made.conditions if each.type == "Available")
     assert (told.status, told.reason, made.phase) == ("False", "Restoring", "Restoring")
-    assert "run `quorate import s3://b/x sessions` again" in told.message
+    assert "run `quorate import 's3://b/x?scheme=http&region=r' sessions` again" in told.message
     assert status(observed(), of).phase == "Pending"
     made = status(observed(**SERVING))
     assert (said(made)["Available"], made.phase) == ("True", "Available")

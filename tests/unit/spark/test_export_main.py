@@ -41,14 +41,17 @@ def run(what: str, zone: LoggedZone, target: Path, *options: str) -> int:
 def test_an_export_is_made_verified_and_imported(
     zone: LoggedZone, empty: LoggedZone, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    target = tmp_path / "export"
+    target = tmp_path / "of monday"
 
     assert run("export", zone, target, "--zone-uid", "u", "--verify") == 0
-    said = " ".join(capsys.readouterr().out.split())
+    out, about = capsys.readouterr()
+    assert about == "", "no bar where there is no terminal"
+    said = " ".join(out.split())
     assert f"{target} is as it was exported: 20 rows" in said
-    assert f"quorate import {target} ZONE" in said
+    assert f"quorate import '{target}' ZONE" in said
     assert command.main(["verify", str(target), "--json"]) == 0
-    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    out, _ = capsys.readouterr()
+    told: dict[str, Any] = json.loads(out)
     assert (told["rows"], told["zone"]["uid"], told["target"]) == (20, "u", str(target))
     assert run("import", empty, target, "--check") == 0
     assert empty.rows() == {}
