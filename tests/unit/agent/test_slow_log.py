@@ -8,6 +8,7 @@ import pytest
 
 from quorate_agent.resp.slow_log import ENTRIES_MAX
 from quorate_agent.resp.tables.table import DISPATCH
+from quorate_agent.resp.transaction import Call
 from quorate_lone_agent.agent import OTHER, ZONE, Agent, key_in
 
 SLOW_S = 0.02
@@ -85,6 +86,20 @@ def test_it_does_not_matter_where_in_a_pipeline_a_slow_command_is(
     assert agent.words() == [[*slow]]
 
 
+def test_each_command_of_a_pipeline_is_timed_by_itself(
+    agent: _Timed, make_slow: Callable[[bytes], None]
+) -> None:
+    make_slow(b"STRLEN")
+    client = agent.writer()
+    client.ask(b"CONFIG", b"SET", b"slowlog-log-slower-than", b"%d" % (SLOW_S * 1.5 * 1_000_000))
+
+    client.send(*[(b"STRLEN", b"k")] * 2)
+    agent.turn()
+    client.send((b"TTL", b"k"), (b"STRLEN", b"k"), (b"TTL", b"k"))
+
+    assert agent.words() == []
+
+
 def test_waiting_for_copies_or_the_disk_does_not_count(agent: _Timed) -> None:
     client = agent.writer()
     client.ask(b"SET", b"k", b"v")
@@ -104,7 +119,6 @@ def test_a_command_that_waited_for_a_primary_is_logged_if_its_execution_was_slow
     agent.up.discard("b")
     agent.give(OTHER, range(ZONE.partitions))
     client.send((b"STRLEN", b"k"), (b"TTL", b"k"))
-    agent.now_s += 1
     assert agent.log() == []
 
     agent.give(agent.me, range(ZONE.partitions))
@@ -113,6 +127,18 @@ def test_a_command_that_waited_for_a_primary_is_logged_if_its_execution_was_slow
     assert client.told() == [0, -2]
     entry = agent.log()[0]
     assert entry[2] == pytest.approx(SLOW_S * 1_000_000, abs=1)
+
+
+def test_a_command_of_another_agent_is_timed_from_when_it_is_executed(agent: _Timed) -> None:
+    client = agent.writer()
+    client.ask(b"PING")
+    agent.now_s += 1
+
+    agent.endpoint.execute_forwarded(client.connection, Call(DISPATCH[b"TTL"], [b"TTL", b"k"]))
+
+    assert client.told() == [-2]
+    agent.turn()
+    assert agent.log() == []
 
 
 def test_a_transaction_is_one_entry_with_its_keys(
@@ -165,8 +191,9 @@ def test_each_command_is_logged_if_all_are_to_be(agent: _Timed) -> None:
     client.ask(b"CONFIG", b"SET", b"slowlog-log-slower-than", b"0")
     client.ask(b"SLOWLOG", b"RESET")
     sent = [
-        *[(b"SET", b"k%d" % number, b"v") for number in range(3)],
-        *[(b"GET", b"k%d" % number) for number in range(3)],
+        *[(b"SET", b"{t}%d" % number, b"v") for number in range(3)],
+        *[(b"GET", b"{t}%d" % number) for number in range(3)],
+        *[(b"INCR", b"{t}n%d" % number) for number in range(3)],
         (b"INCR", b"n"),
         (b"INCR", b"n"),
     ]

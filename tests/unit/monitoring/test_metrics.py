@@ -128,6 +128,36 @@ def test_a_zone_that_is_gone_has_no_series(tmp_path: Path) -> None:
     assert [labels for _, labels in agent.series() if "books" in labels] == []
 
 
+def test_times_of_commands_stay_counted_when_their_zone_is_gone(tmp_path: Path) -> None:
+    agent = _Agent(tmp_path)
+    (zone,) = agent.zones
+    meter = agent.metrics.meter(zone.record.uid, lambda: 10.0)
+    meter.answered("read", b"$-1\r\n")
+    meter.answered("read", b"-WRONGTYPE no\r\n")
+    meter.end(arrived=9.91)
+
+    def values(name: str) -> dict[tuple[str, ...], float]:
+        found = (each for family in agent.metrics.registry.collect() for each in family.samples)
+        return {
+            tuple(value for _, value in sorted(each.labels.items())): each.value
+            for each in found
+            if each.name == name
+        }
+
+    assert values("quorate_commands_total") == {
+        ("read", "ok", "books"): 1,
+        ("read", "error", "books"): 1,
+    }
+    buckets = values("quorate_command_seconds_bucket")
+    assert (buckets["read", "0.1"], buckets["read", "0.25"]) == (2, 2)
+
+    agent.zones = []
+
+    assert values("quorate_commands_total") == {}
+    assert values("quorate_command_seconds_bucket") == buckets
+    assert values("quorate_command_seconds_sum")["read",] == pytest.approx(0.18)
+
+
 class _Operator:
     """An operator, as far as its metrics are concerned."""
 
