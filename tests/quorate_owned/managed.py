@@ -50,10 +50,12 @@ class LoneRunner:
         cordoned: Collection[str],
         domains: Mapping[str, str],
         pods: Mapping[str, PodFacts],
+        ended: Mapping[str, Collection[str]],
     ) -> None:
         self._world.master.keep_primaries_off(cordoned, self._world.now)
         self._world.master.places.tell_domains(domains)
         self._world.master.places.tell_pods(pods)
+        self._world.master.processes_ended(ended)
 
     def load(self) -> ClusterLoad:
         return cluster_load(self._world.master.agents, self._world.master.zones.values())

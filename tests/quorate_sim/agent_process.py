@@ -76,6 +76,7 @@ class AgentProcess:
         self.incarnation = disk.incarnation
         self.label = f"{name}.{self.incarnation}"
         """Name and incarnation, for the trace."""
+        self.word = f"{disk.store}.{disk.incarnation}"
         self.clock = clock
         self.alive = True
         self.frozen = False
@@ -116,6 +117,7 @@ class AgentProcess:
             master_word=disk.master_word,
             failure_domain=placement.failure_domain,
             weight=placement.weight,
+            process=self.word,
             attributes=attributes(self.name),
         )
 

@@ -33,6 +33,9 @@ REST_MS = 90_000
 """Within this much simulated time after the last fault everything must be at rest."""
 
 
+SHOWN_US = 200 * MS
+"""So long after its end a process is shown as ended."""
+
 STUCK_MS = 20_000
 """Within this much a primary that reaches nobody must be followed by another."""
 
@@ -62,6 +65,8 @@ class Cluster:
         self.disks: dict[str, Disk] = {}
         self.clocks: dict[str, Clock] = {}
         self.agents: dict[str, AgentProcess] = {}
+        self.ended: dict[str, list[str]] = {}
+        """Words of processes that have ended, by agent, in seeds where that is shown."""
         self.masters: list[MasterProcess] = []
         self._stores = 0
         self._master_count = 0
@@ -128,6 +133,8 @@ class Cluster:
         agent = self.agents[name]
         self.world.trace(agent.label, "its machine dies" if machine_too else "dies")
         agent.die(machine_too)
+        if self.swarm.ends_shown:
+            self.world.after(SHOWN_US, lambda: self.ended.setdefault(name, []).append(agent.word))
         for link in [k for k in self.network.links if k.source is agent or k.target is agent]:
             late = self.world.random.choice((0, 0, 30, 300)) * MS
             gone = refused and link.target is agent

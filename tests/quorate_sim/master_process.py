@@ -164,6 +164,8 @@ class MasterProcess:
 
     def _tick_now(self) -> None:
         assert self.master is not None
+        if self.cluster.ended:
+            self.master.processes_ended(self.cluster.ended)
         self.master.tick(self.now())
         if self.master.recovering and self._greeted.issuperset(self.cluster.addresses()):
             self._end_recovery(self.master)

@@ -77,6 +77,8 @@ class Swarm(msgspec.Struct, frozen=True, kw_only=True):
     drains: float = 0.0
     metastore_trouble: float = 0.0
     ambushes: float = 0.0
+    ends_shown: bool = False
+    """The operator is shown which processes have ended, as Kubernetes shows it."""
     rare: RareFaults = NONE
 
     @property
@@ -226,4 +228,5 @@ def draw(seed: int) -> Swarm:
         placements=draw_placements(seed),
         zones=draw_modes(seed, draw_timers(seed, draw_planners(seed, swarm.zones))),
         rare=draw_rare_faults(seed),
+        ends_shown=Random(f"{seed} words").random() < 0.2,
     )

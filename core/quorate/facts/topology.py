@@ -44,6 +44,10 @@ STORAGE_PROFILES = ("disk", "memory")
 """Kinds of storage that an agent offers if it is not told which."""
 
 
+LAST_WORD = "process "
+"""How the termination message of an agent's container begins; `NodeRecord.process` follows."""
+
+
 class PodFacts(msgspec.Struct, frozen=True, array_like=True):
     """Facts that the operator knows of an agent's pod, of the pod's node and of its volume.
 
@@ -73,6 +77,7 @@ class NodeRecord(msgspec.Struct, frozen=True, array_like=True):
     - `attributes`: names and values by which filters of zones choose nodes. `storage_profiles`: the
       kinds of storage that it offers. `pod`: what the operator told of its pod, which both include.
     - `frame_format`: the frame format that it speaks with the master; 3: unknown.
+    - `ended`: it is proven that the process of this incarnation has ended.
     """
 
     name: str
@@ -93,6 +98,7 @@ class NodeRecord(msgspec.Struct, frozen=True, array_like=True):
     storage_profiles: tuple[str, ...] = STORAGE_PROFILES
     pod: PodFacts | None = None
     frame_format: int = 3
+    ended: bool = False
 
     def as_told(self) -> "NodeRecord":
         """Return the registration as agents are told it: they choose no data nodes."""
@@ -106,8 +112,12 @@ class NodeRecord(msgspec.Struct, frozen=True, array_like=True):
         )
 
     def zone_store(self, persistent: bool) -> str:
-        """Return the store id of this node's copies. Memory is a new store with every process."""
-        return self.store if persistent else f"{self.store}.{self.incarnation}"
+        """Return the store id of this node's copies. Memory is a new store with every process.
+
+        After the end of a process its node has none in memory, and no row names what stands here.
+        """
+        memory = f"{self.store}.{self.incarnation}"
+        return self.store if persistent else f"{memory}.ended" if self.ended else memory
 
     def holder(self, persistent: bool) -> Holder:
         """Return this incarnation as the holder of a term."""

@@ -88,6 +88,9 @@ class StorageNodeSpec(Part):
     """The part of both that comes from the agent's pod, as last read.  Absent: not known."""
     frame_format: Annotated[Integer, Field(ge=0)] = 3
     """The frame format that it speaks with the operator.  Zones in HIGH_AVAILABILITY need 4."""
+    ended: bool = False
+    """Kubernetes shows that the process of this incarnation has ended: what it had in memory is
+    gone for good."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         immutable("node", "a registration belongs to one agent; create another StorageNode"),
@@ -151,6 +154,7 @@ def node_spec(cluster: str, record: NodeRecord) -> StorageNodeSpec:
         storage_profiles=[*record.storage_profiles],
         pod=_stored_pod(record.pod),
         frame_format=record.frame_format,
+        ended=record.ended,
     )
 
 
@@ -175,6 +179,7 @@ def node_record(spec: StorageNodeSpec) -> NodeRecord:
         tuple(spec.storage_profiles),
         _pod(spec.pod),
         spec.frame_format,
+        spec.ended,
     )
 
 

@@ -46,6 +46,7 @@ from quorate_agent.machine.descriptors import Descriptors
 from quorate_agent.machine.memory_limit import memory_limit
 from quorate_agent.metrics import AgentMetrics
 from quorate_agent.process.farewell import leave_in_time
+from quorate_agent.process.last_word import leave_word
 from quorate_agent.process.overtaking import Overtaking
 from quorate_agent.process.peers import Peers
 from quorate_agent.process.probes import Probes
@@ -146,6 +147,7 @@ class Agent(BaseHandler):
 
         `admin_port`: where `probes` are answered."""
         settings = self.settings
+        leave_word(self._process)
         self._loop.set_exception_handler(self._unhandled)
         believed = settings.believe_term
         self.core = AgentCore(self._hello(), self, self._protocol, self._now(), believed)

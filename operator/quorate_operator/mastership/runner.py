@@ -254,8 +254,7 @@ class Runner:
         if self.master is None or uid not in self.master.zones:
             return None
         told: list[RecoveryAnswer] = []
-        now = self._clock.now()
-        self.step(lambda master: told.append(master.recover(uid, asked, now)))
+        self.step(lambda master: told.append(master.recover(uid, asked, self._clock.now())))
         return told[0] if told else None
 
     def disruption(self, gone: Collection[str] = (), restarted: Collection[str] = ()) -> Disruption:
@@ -274,11 +273,13 @@ class Runner:
         cordoned: Collection[str],
         domains: Mapping[str, str],
         pods: Mapping[str, PodFacts],
+        ended: Mapping[str, Collection[str]],
     ) -> None:
-        """Take agents on cordoned nodes (the last choice as primaries), domains, facts of pods."""
+        """Take agents on cordoned nodes, domains, facts of pods, words of ended processes."""
         self.step(lambda master: master.keep_primaries_off(cordoned, self._clock.now()))
         self.step(lambda master: master.places.tell_domains(domains))
         self.step(lambda master: master.places.tell_pods(pods))
+        self.step(lambda master: master.processes_ended(ended))
 
     @property
     def is_stopped(self) -> bool:

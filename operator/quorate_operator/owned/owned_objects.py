@@ -49,7 +49,7 @@ from quorate_operator.owned.kube_nodes import (
     failure_domains,
     pod_facts,
 )
-from quorate_operator.owned.pod_states import trouble
+from quorate_operator.owned.pod_states import ended_processes, trouble
 from quorate_operator.owned.restarts import Restart, gone_agents, next_restart
 from quorate_operator.owned.volumes import Growth, growth, with_its_size
 from quorate_operator.process.defects import in_words, report_defect
@@ -367,7 +367,9 @@ class OwnedObjects:
         nodes = self._nodes.known
         domains = failure_domains(managed.failure_domain_label, pods, nodes)
         of_pods = pod_facts(pods, nodes, _by_agent(claims))
-        seen.runner.take_node_facts(cordoned_agents(pods, nodes), domains.known, of_pods)
+        seen.runner.take_node_facts(
+            cordoned_agents(pods, nodes), domains.known, of_pods, ended_processes(pods)
+        )
         gone = seen.gone = gone_agents(pods)
         disruption = seen.runner.disruption(gone)
         seen.looked = _facts(seen)

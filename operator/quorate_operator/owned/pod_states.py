@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from quorate.facts.topology import LAST_WORD
+
 Json = Mapping[str, Any]
 
 
@@ -29,6 +31,27 @@ def is_running(pod: Json) -> bool:
     if pod.get("status", {}).get("phase") == "Unknown":
         return True
     return any("running" in each.get("state", {}) for each in _containers(pod))
+
+
+def ended_processes(pods: Mapping[str, Json | None]) -> dict[str, tuple[str, ...]]:
+    """Return by agent the words of processes whose containers have surely ended.
+
+    An agent leaves its word as its container's termination message, which the kubelet reads when no
+    process of that very container is left.  A pod that is gone, or unreachable, shows nothing.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for agent, pod in sorted(pods.items()):
+        ends = [
+            each.get(state, {}).get("terminated") or {}
+            for each in (_containers(pod) if pod is not None else ())
+            if each.get("name") == "agent"
+            for state in ("state", "lastState")
+        ]
+        words = [str(end.get("message") or "") for end in ends]
+        words = [each.strip() for each in words if each.startswith(LAST_WORD)]
+        if words:
+            found[agent] = tuple(each.removeprefix(LAST_WORD) for each in words)
+    return found
 
 
 def trouble(name: str, pod: Json | None, claim: Json | None) -> Trouble | None:
@@ -91,4 +114,7 @@ def _condition(pod: Json, kind: str) -> Json:
 def _end(ended: Json) -> str:
     if not ended:
         return "it does not start"
-    return ended.get("message") or f"it ended with exit code {ended.get('exitCode')}"
+    message = str(ended.get("message") or "")
+    return (
+        not message.startswith(LAST_WORD) and message
+    ) or f"it ended with exit code {ended.get('exitCode')}"

@@ -1,8 +1,10 @@
 """What an agent tells probes from its start to its end, and how it ends when it is told to."""
 
 import os
+import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +12,7 @@ from urllib.error import URLError
 
 import pytest
 
+from quorate_cluster import agent_in_container
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.fixtures import StartCluster
 from quorate_cluster.outage import Pulses
@@ -211,3 +214,20 @@ def test_an_agent_that_is_told_to_end_while_it_reads_its_logs_ends_at_once(
 
     agent.start()
     cluster.wait_available("zone-7")
+
+
+def test_its_container_ends_with_the_word_of_its_last_process(
+    start_cluster: StartCluster, tmp_path: Path
+) -> None:
+    log = tmp_path / "termination-log"
+    log.touch()
+    there = (sys.executable, "-P", str(Path(agent_in_container.__file__)), str(log))
+    agent = start_cluster(agents=1, prefix=there).agents["agent-1"]
+    first = log.read_text()
+    assert re.fullmatch(r"process [0-9a-f]{16}\n", first)
+
+    agent.kill()
+    assert log.read_text() == first
+    agent.start()
+    assert re.fullmatch(r"process [0-9a-f]{16}\n", log.read_text())
+    assert log.read_text() != first

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, cast
 
+import msgspec
 import pytest
 
-from quorate.facts.zone import ZoneRecord
+from quorate.facts.zone import StorageKind, ZoneRecord
 from quorate.protocol.messages.master import ZoneReady
 from quorate_loopback.memory_api import MemoryApi, watch_all
 from quorate_operator.kube.api import ApiUnclear, KubeApi
@@ -230,6 +231,29 @@ async def test_labels_of_pods_and_nodes_are_attributes_of_agents(
     managed.api.put(node, {**managed.api.objects[node], "metadata": labels})
 
     await managed.until(lambda: attributes("agent-2").get("disk") == "hdd", "its new value")
+
+
+async def test_the_end_of_a_container_gives_up_what_its_process_had_in_memory(
+    managed: Managed,
+) -> None:
+    await managed.until(managed.is_ready, "ready")
+    world = managed.world
+    zone = msgspec.structs.replace(ZONE, replicas=3, storage=StorageKind.IN_MEMORY)
+    world.master.set_zone(zone, world.now)
+    await managed.until(lambda: world.status(zone).available, "placed")
+    record = world.master.registration("agent-2")
+    assert record is not None
+    ended = {"terminated": {"exitCode": 137, "message": f"process {record.process}"}}
+    at = f"{PODS}/main-agent-2-0"
+    world.kill("agent-2")
+    made = managed.api.objects[at]
+    status = {**made["status"], "containerStatuses": [{"name": "agent", "state": ended}]}
+    managed.api.put(at, {**made, "status": status})
+
+    def voters() -> set[str]:
+        return {node for row in world.rows(zone).values() for node in row.voter_nodes}
+
+    await managed.until(lambda: "agent-2" not in voters(), "its votes are given up")
 
 
 async def _watch_nodes(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from quorate_operator.owned.pod_states import Trouble, is_running, trouble
+from quorate_operator.owned.pod_states import Trouble, ended_processes, is_running, trouble
 from quorate_owned.facts import Json, pod, waiting
 
 CLAIM = {"metadata": {"name": "main-agent-1"}, "status": {"phase": "Bound"}}
@@ -71,3 +71,27 @@ def test_a_process_may_run_where_nobody_knows() -> None:
     assert is_running(pod("p"))
     assert is_running(pod("p", phase="Unknown"))
     assert not is_running(pod("p", **waiting("ImagePullBackOff")))
+
+
+def test_a_container_that_ended_tells_which_process_it_was() -> None:
+    word = {"terminated": {"exitCode": 137, "message": "process 0a1b\n"}}
+    again = pod("p", phase="Running", containerStatuses=[
+        {"name": "agent", "state": {"running": {}}, "lastState": word},
+        {"name": "beside", "state": {"terminated": {"message": "process ffff"}}},
+    ])  # fmt: skip
+    silent = pod("p", **waiting("CrashLoopBackOff", "", **FAILED))
+    both = pod("p", phase="Failed", containerStatuses=[
+        {"name": "agent", "state": {"terminated": {"message": "process 2c3d"}}, "lastState": word},
+    ])  # fmt: skip
+
+    found = ended_processes({"a": again, "b": silent, "c": None, "d": both, "e": pod("e")})
+
+    assert found == {"a": ("0a1b",), "d": ("2c3d", "0a1b")}
+
+
+def test_the_word_of_a_process_is_no_reason() -> None:
+    word = {"lastState": {"terminated": {"exitCode": 2, "message": "process 0a1b\n"}}}
+    found = trouble("p", pod("p", **waiting("CrashLoopBackOff", "", **word)), None)
+
+    assert found is not None
+    assert found.message == "it ended with exit code 2"

@@ -181,6 +181,10 @@ class Master:
         if self._nodes.keep_primaries_off(nodes):
             self.decide(now)
 
+    def processes_ended(self, ended: Mapping[str, Collection[str]]) -> None:
+        """Take by agent the words of processes that have surely ended; they count once it left."""
+        self._nodes.processes_ended(ended)
+
     def disruption(self, gone: Collection[str] = (), restarted: Collection[str] = ()) -> Disruption:
         """Return which agents may restart or go now; see cluster_disruption."""
         zones = self.zones.values()

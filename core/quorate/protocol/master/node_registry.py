@@ -59,6 +59,7 @@ class NodeRegistry:
         self._ports = ports
         self._started_ms = now.boot_ms
         self._judged_ms = now.boot_ms
+        self._ended: Mapping[str, Collection[str]] = {}
         self._aged_ms = self._all_aged_ms = now.boot_ms
 
     def load(self, record: NodeRecord, now: Now) -> None:
@@ -235,9 +236,29 @@ class NodeRegistry:
             silent = now.boot_ms - since >= silence
             if silent and (agent.online or not agent.has_left):
                 self._set_left(node, agent, now, f"silent for {silence} ms")
+            elif node in self._ended and agent.has_left:
+                self._note_ended(node, agent)
             elif not silent and not agent.online and agent.connected and agent.pending is None:
                 back = msgspec.structs.replace(agent.record, left_since_ms=None)
                 self._register(node, agent, back, now)
+
+    def processes_ended(self, ended: Mapping[str, Collection[str]]) -> None:
+        """Take by node the words (`NodeRecord.process`) of processes that have surely ended."""
+        self._ended = ended
+
+    def _note_ended(self, node: str, agent: KnownAgent) -> None:
+        """Write that the registered process has ended, if that is proven: its memory is gone.
+
+        Only once it has left, so that all that it sent was heard.
+        """
+        newest, has_memory = (
+            agent.newest,
+            any(not z.record.persistent for z in self._zones.values()),
+        )
+        if newest is None or newest.ended or not has_memory or agent.connected or agent.pending:
+            return
+        if newest.process and newest.process in self._ended[node]:
+            self._write_node(node, agent, msgspec.structs.replace(newest, ended=True))
 
     # --- who is to hold nothing ------------------------------------------------------------------
 
@@ -520,6 +541,8 @@ def _is_elsewhere(before: NodeRecord | None, after: NodeRecord | None, zone: Zon
     """Return whether other copies of `zone` than before may be meant for the node."""
     if before is None or after is None:
         return False
+    if before.ended != after.ended and not zone.record.persistent:
+        return True
     did_fit, fits = (zone.fitting.fits(each, zone.record) for each in (before, after))
     return before.failure_domain != after.failure_domain or did_fit != fits
 
@@ -528,14 +551,15 @@ def _is_past(record: NodeRecord | None, meant: NodeRecord, agent: KnownAgent) ->
     """Return whether `record`, as stored, is outdated by `meant`, the intended registration.
 
     That is so if it is of an earlier process, or if only one of the two says that the node has
-    left. If it is missing or of another store, it is outdated if the agent takes part, or if its
-    store was followed.
+    left, or if it does not say that the process has ended. If it is missing or of another store, it
+    is outdated if the agent takes part, or if its store was followed.
     """
     if record is None or record.store != meant.store:
         return agent.online or (record is not None and record.store in agent.followed)
     if record.incarnation != meant.incarnation:
         return record.incarnation < meant.incarnation
-    return (record.left_since_ms is None) != (meant.left_since_ms is None)
+    has_left = record.left_since_ms is not None
+    return has_left != (meant.left_since_ms is not None) or (meant.ended and not record.ended)
 
 
 def _is_later(record: NodeRecord, agent: KnownAgent) -> bool:

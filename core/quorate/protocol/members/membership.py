@@ -165,7 +165,7 @@ def refusal(agent: KnownAgent | None, hello: Hello) -> Refused | None:
     if agent is None or known is None:
         return None
     if is_same_process(known, hello):
-        return None
+        return _ended(hello) if known.ended else None
     is_there = not agent.has_left or (agent.pending is not None and agent.connected)
     if (known.store, known.incarnation) == (hello.store, hello.incarnation):
         return _copied_folder(hello) if is_there else _older_twin(hello)
@@ -184,6 +184,15 @@ def refusal(agent: KnownAgent | None, hello: Hello) -> Refused | None:
             RefusalCode.NAME_IN_USE,
         )
     return None
+
+
+def _ended(hello: Hello) -> Refused:
+    """Return the refusal of a process whose votes others may have done without by now."""
+    return Refused(
+        f"node {hello.node}: Kubernetes has shown that this process (incarnation "
+        f"{hello.incarnation}) ended; start it again",
+        RefusalCode.OLDER_PROCESS,
+    )
 
 
 def is_same_process(known: NodeRecord | Hello, hello: Hello) -> bool:
