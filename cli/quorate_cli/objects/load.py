@@ -94,13 +94,15 @@ def load_between(before: Reading, after: Reading) -> Load:
     """Return what happened between two readings, and the state at the second one."""
     seconds = max(after.at_s - before.at_s, 0.001)
     grown = {
-        name: _grown(before.agents.get(name, {}), samples) for name, samples in after.agents.items()
+        name: _grown(before.agents[name], samples)
+        for name, samples in after.agents.items()
+        if name in before.agents
     }
     agents = [
-        _agent(name, after, grown.get(name, {}), seconds)
+        _agent(name, after, grown.get(name), seconds)
         for name in sorted({*after.agents, *after.problems})
     ]
-    moved = _grown(before.operator, after.operator)
+    moved = _grown(before.operator, after.operator) if before.operator else {}
     return Load(seconds=seconds, agents=agents, zones=_zones(after, grown.values(), moved, seconds))
 
 
@@ -116,10 +118,12 @@ def _grown(before: Samples, after: Samples) -> Samples:
     return found
 
 
-def _agent(name: str, after: Reading, grown: Samples, seconds: float) -> AgentLoad:
+def _agent(name: str, after: Reading, grown: Samples | None, seconds: float) -> AgentLoad:
     samples = after.agents.get(name)
     if samples is None:
         return AgentLoad(name=name, problem=after.problems[name])
+    if grown is None:
+        return AgentLoad(name=name, problem="read once so far: rates take two readings")
 
     def state(metric: str) -> int:
         return int(sum(samples.get(metric, {}).values()))

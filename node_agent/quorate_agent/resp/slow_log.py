@@ -18,8 +18,8 @@ SLOWER_THAN_US = 10_000
 ENTRIES = 128
 """How many commands are kept by default."""
 
-ENTRIES_MAX = 10_000
-"""How many may be kept: 40 MB, if all have long words."""
+ENTRIES_MAX = 1000
+"""How many may be kept: 6 MB, if all have long words, which SLOWLOG GET tells in one reply."""
 
 CLOSE_S = 0.001
 """With a bound below this, commands are executed one by one, to be timed one by one."""

@@ -111,6 +111,18 @@ def test_a_process_that_was_started_again_counts_from_0() -> None:
     assert agent.rates.reads == 5
 
 
+def test_what_was_not_read_before_has_no_rates() -> None:
+    before = _reading(100, {"agent-1": _agent(1000, 50)})
+
+    found = load_between(before, AFTER)
+
+    one, two = found.agents
+    assert (one.problem, one.rates.reads) == ("", 100)
+    assert "rates take two readings" in two.problem
+    assert [zone.rates.reads for zone in found.zones] == [100, 0]
+    assert [zone.moved_bytes_per_s for zone in found.zones] == [None, None]
+
+
 def test_an_agent_without_metrics_is_shown_with_the_reason() -> None:
     gone = _reading(102, {"agent-1": _agent(1200, 70)}, problems={"agent-2": "it does not run"})
 
