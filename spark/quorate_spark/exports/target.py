@@ -6,8 +6,10 @@
     file:///backups/library
     s3://bucket/library?region=eu-central-1&endpoint_override=minio:9000&scheme=http
 
-Credentials are never in it: a URI that has some is refused.  They come from the environment or the
+Credentials are never in it (quorate.facts.export_place).  They come from the environment or the
 files that the provider's own tools read (AWS_ACCESS_KEY_ID, ~/.aws/credentials, …).
+
+In a folder, files are for their owner alone, and so is the folder if an export makes it.
 """
 
 import os
@@ -15,12 +17,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, urlsplit
 
 from quorate.facts.errors import QuorateError
+from quorate.facts.export_place import PlaceRefused, parse_place
 
-SCHEMES = ("file", "s3", "gs", "abfs", "abfss")
-S3_OPTIONS = ("region", "endpoint_override", "scheme")
 REQUEST_S, CONNECT_S = 60.0, 10.0
 
 
@@ -141,30 +141,18 @@ def _opened(text: str) -> tuple[Any, str]:
     import pyarrow as pa
     from pyarrow import fs
 
-    parts = urlsplit(text)
-    if "://" not in text:
-        return fs.LocalFileSystem(), os.path.abspath(text)
-    if parts.scheme not in SCHEMES:
-        raise TargetRefused(
-            f"{parts.scheme}://…: write a folder, or a URI that begins with"
-            f" {', '.join(f'{scheme}://' for scheme in SCHEMES)}"
-        )
-    if parts.password is not None or (parts.scheme == "s3" and parts.username is not None):
-        raise TargetRefused(
-            f"{parts.scheme}://…: there are credentials in the address, where others can read them:"
-            " give them in environment variables, or in the files that the provider's tools read"
-        )
-    options = dict(parse_qsl(parts.query))
-    known = S3_OPTIONS if parts.scheme == "s3" else ()
-    if unknown := sorted(set(options) - set(known)):
-        raise TargetRefused(
-            f"{parts.scheme}://{parts.netloc}{parts.path}: option {unknown[0]} is not known: write"
-            f" {', '.join(known) or 'none'}"
-        )
     try:
-        if parts.scheme == "s3":
-            made = fs.S3FileSystem(**options, connect_timeout=CONNECT_S, request_timeout=REQUEST_S)
-            return made, f"{parts.netloc}{parts.path}".rstrip("/")
+        place = parse_place(text)
+    except PlaceRefused as error:
+        raise TargetRefused(str(error)) from error
+    if not place.scheme:
+        return fs.LocalFileSystem(), os.path.abspath(text)
+    try:
+        if place.scheme == "s3":
+            made = fs.S3FileSystem(
+                **place.options, connect_timeout=CONNECT_S, request_timeout=REQUEST_S
+            )
+            return made, f"{place.bucket}{place.path}".rstrip("/")
         made, path = fs.FileSystem.from_uri(text)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise TargetRefused(f"{text}: {_words(error)}") from error
