@@ -15,7 +15,7 @@ import typer
 
 from quorate.wire.zone import RESTORING, Zone
 from quorate_cli.commands.objects import ServerOption
-from quorate_cli.copies.validation import run_validation, tool_command
+from quorate_cli.copies.validation import check_place, run_validation, tool_command
 from quorate_cli.dev.commands import FolderOption, dev_cluster
 from quorate_cli.objects import resources
 from quorate_cli.objects.operator_api import OperatorApi, object_path, parse_server
@@ -150,5 +150,6 @@ def _api(server: str | None, folder: Path) -> OperatorApi:
 
 
 def _absolute(target: str) -> str:
-    """Return the place as it is named from any folder."""
+    """Return the place as it is named from any folder.  Raises Problem if it can be none."""
+    check_place(target)
     return target if "://" in target else os.path.abspath(target)

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
+from quorate.facts.export_place import PlaceRefused, parse_place
 from quorate_cli.processes.process import identify, python, undisturbed, write_started
+from quorate_cli.terminal.problem import Problem
 
 
 def validation_command(
@@ -55,6 +57,17 @@ def tool_command(
         *("--partitions", str(partitions), "--replicas", str(replicas)),
         *options,
     )
+
+
+def check_place(target: str) -> None:
+    """Raise Problem unless `target` can be the place of an export.
+
+    To be asked before it is an argument of a process, as others can read those.
+    """
+    try:
+        parse_place(target)
+    except PlaceRefused as refused:
+        raise Problem(str(refused), 2) from refused
 
 
 def run_validation(

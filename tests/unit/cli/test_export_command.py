@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from quorate.wire.zone import RESTORING
 from quorate_cli.commands import export as module
 from quorate_cli.commands.every import app
+from quorate_cli.terminal.problem import Problem
 
 ZONE = {
     "apiVersion": "quorate.io/v1alpha1",
@@ -67,6 +68,21 @@ def invoke(*arguments: str) -> Any:
 
 def options_of(command: list[str]) -> dict[str, str]:
     return {word: value for word, value in pairwise(command) if word.startswith("--")}
+
+
+@pytest.mark.parametrize("words", [("export", "books"), ("verify",), ("import", "books")])
+def test_credentials_in_a_target_reach_no_arguments(world: World, words: tuple[str, ...]) -> None:
+    target = "s3://AKIAX:se/cret@bucket/x"
+    what, *zone = words
+    arguments = [what, target, *zone] if what == "import" else [*words, target]
+    server = [] if what == "verify" else ["--server", "127.0.0.1:1"]
+
+    ended = CliRunner().invoke(app, [*arguments, *server])
+
+    assert isinstance(ended.exception, Problem)
+    assert ended.exception.exit_code == 2
+    assert "cret" not in str(ended.exception)
+    assert world.ran == []
 
 
 def test_an_export_is_of_the_declared_zone(world: World) -> None:
