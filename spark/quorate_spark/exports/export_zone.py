@@ -2,8 +2,9 @@
 
 Partitions are read in groups, each from one copy, backups first.  A partition whose copy cannot be
 read, or is not what most copies say, is read from another copy.  At any end but the good one the
-files that were written are deleted; after a loss of the process the next export into the same
-target deletes them.
+files that were written are deleted.  What a lost process left is deleted by the next export into
+the same target, once its manifest is there: of several that run at once, only the one that gets the
+manifest deletes files of others.
 """
 
 from collections import Counter
@@ -24,10 +25,11 @@ from quorate_spark.exports.manifest import (
     PartTold,
     ZoneTold,
     content_of,
+    is_manifest_of,
     write_manifest,
 )
 from quorate_spark.exports.part_file import PartWriter, file_name, is_file_name
-from quorate_spark.exports.target import Target, TargetRefused
+from quorate_spark.exports.target import HALF, Target, TargetRefused
 from quorate_spark.reading.agent_link import Unreadable
 from quorate_spark.reading.settle import ZoneCopies
 from quorate_spark.reading.watch_digests import watch_digests
@@ -64,22 +66,22 @@ def export_zone(
     return _Export(target, copies, settings, work_dir, progress).run(uid, spec)
 
 
-def clear(target: Target) -> None:
-    """Delete what an export without an end left.  Raises TargetRefused if anything else is there.
-
-    A manifest that is there is never touched.
-    """
+def _check_free(target: Target) -> None:
+    """Raise TargetRefused if there is an export, or anything that no export can have left."""
     found = [each.name for each in target.files()]
     if MANIFEST in found:
         raise TargetRefused(
             f"{target.text} has an export already: name another place, or delete that one first"
         )
-    ours = [name for name in found if is_file_name(name) or name == f"{MANIFEST}.half"]
-    if others := sorted(set(found) - set(ours)):
+    if others := [name for name in found if not _may_be_left(name)]:
         raise TargetRefused(
             f"{target.text} has {others[0]}, which is of no export: name an empty or a new place"
         )
-    target.delete(ours)
+
+
+def _may_be_left(name: str) -> bool:
+    """Return whether an export without an end can have left a file of this name."""
+    return is_file_name(name) or (name.startswith(f"{MANIFEST}.") and name.endswith(HALF))
 
 
 class _Export:
@@ -104,7 +106,7 @@ class _Export:
 
     def run(self, uid: str, spec: Mapping[str, Any]) -> Manifest:
         started_at = _now()
-        clear(self._target)
+        _check_free(self._target)
         reading = self._copies.read_answering(self._settings)
         count = self._copies.partitions
         missing = [each for each in range(count) if each not in reading.owned]
@@ -132,11 +134,14 @@ class _Export:
                 tuple(part for _, part in sorted(self._parts.items())),
             )
             write_manifest(self._target, manifest)
+            self._check_export()
         except BaseException:
             with suppress(TargetRefused):  # the next export deletes what is left
                 files = [file_name(each, self._id) for each in range(count)]
-                self._target.delete([MANIFEST, f"{MANIFEST}.half", *files])
+                ours = [MANIFEST] if is_manifest_of(self._target, self._id) else []
+                self._target.delete([*ours, *files])
             raise
+        self._delete_left()
         return manifest
 
     def _export_group(self, group: Group) -> None:
@@ -239,6 +244,25 @@ class _Export:
             size,
             content.hex,
         )
+
+    def _delete_left(self) -> None:
+        """Delete the files of exports without an end, now that this one has the place.
+
+        Another one that runs finds its files gone, and the manifest there.
+        """
+        mine = {part.file for part in self._parts.values()}
+        with suppress(TargetRefused):  # they are in nobody's way
+            found = [each.name for each in self._target.files()]
+            if is_manifest_of(self._target, self._id):
+                self._target.delete(
+                    [name for name in found if name not in mine and _may_be_left(name)]
+                )
+
+    def _check_export(self) -> None:
+        """Raise TargetRefused unless files and manifest are there, in spite of other exports."""
+        self._check_files()
+        if not is_manifest_of(self._target, self._id):
+            raise TargetRefused(f"{self._target.text}: another export has written its manifest")
 
     def _check_files(self) -> None:
         """Raise TargetRefused unless every file is there: another export may run into it."""

@@ -62,6 +62,12 @@ class Manifest(msgspec.Struct, frozen=True):
     partitions: tuple[PartTold, ...]
 
 
+class _Named(msgspec.Struct, frozen=True):
+    """That part of any manifest that tells whose it is."""
+
+    export_id: str
+
+
 class Content:
     """The rows of an export added up: their number, size and digest.
 
@@ -104,8 +110,17 @@ def content_of(parts: tuple[PartTold, ...]) -> Content:
 
 
 def write_manifest(target: Target, manifest: Manifest) -> None:
-    """Write it: from now on the export is there."""
+    """Write it: from now on the export is there.  Raises TargetRefused if one is there already."""
     target.write_last(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=2))
+
+
+def is_manifest_of(target: Target, export_id: str) -> bool:
+    """Return whether there is a manifest, and this export has written it."""
+    data = target.read(MANIFEST)
+    try:
+        return data is not None and msgspec.json.decode(data, type=_Named).export_id == export_id
+    except msgspec.MsgspecError:
+        return False
 
 
 def read_manifest(target: Target) -> Manifest:

@@ -12,15 +12,18 @@ files that the provider's own tools read (AWS_ACCESS_KEY_ID, ~/.aws/credentials,
 In a folder, files are for their owner alone, and so is the folder if an export makes it.
 """
 
+import errno
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, suppress
+from secrets import token_hex
 from typing import Any, NamedTuple
 
 from quorate.facts.errors import QuorateError
 from quorate.facts.export_place import PlaceRefused, parse_place
 
+HALF = ".half"
+"""The end of the name of a file that is being written, of which a lost process may leave some."""
 REQUEST_S, CONNECT_S = 60.0, 10.0
 
 
@@ -57,7 +60,7 @@ class Target:
         """Make the folder, where there are folders."""
         if self._is_local:
             with self._named("cannot be made"):
-                self._fs.create_dir(self._path, recursive=True)
+                os.makedirs(self._path, mode=0o700, exist_ok=True)
 
     def delete(self, names: list[str]) -> None:
         """Delete these files, if they are there."""
@@ -79,14 +82,27 @@ class Target:
             return None
 
     def write_last(self, name: str, data: bytes) -> None:
-        """Write a small file that is there whole or not at all, also after a loss of power."""
+        """Write a small file that is there whole or not at all, also after a loss of power.
+
+        Raises TargetRefused if it is there already.  In an object store two writers at the same
+        moment may both succeed; then the later file stays.
+        """
         with self._named(f"{name} cannot be written"):
             if self._is_local:
-                half = self._at(f"{name}.half")
-                Path(half).write_bytes(data)
-                _sync(half)
-                self._fs.move(half, self._at(name))
+                half = self._at(f"{name}.{token_hex(4)}{HALF}")
+                try:
+                    with os.fdopen(_created(half), "wb") as file:
+                        file.write(data)
+                    _sync(half)
+                    _link(half, self._at(name))
+                except FileExistsError as error:
+                    raise self._taken(name) from error
+                finally:
+                    with suppress(FileNotFoundError):
+                        os.unlink(half)
                 _sync(self._path)
+            elif name in {each.name for each in self.files()}:
+                raise self._taken(name)
             else:
                 # Object stores show an object when it is complete.
                 with self._fs.open_output_stream(self._at(name)) as file:
@@ -96,6 +112,8 @@ class Target:
     def writing(self, name: str) -> Iterator[Any]:
         """Yield a file to write to; it is durable at the end."""
         with self._named(f"{name} cannot be written"):
+            if self._is_local:
+                os.close(_created(self._at(name)))
             with self._fs.open_output_stream(self._at(name)) as file:
                 yield file
             if self._is_local:
@@ -119,6 +137,11 @@ class Target:
 
     def _at(self, name: str) -> str:
         return f"{self._path}/{name}"
+
+    def _taken(self, name: str) -> TargetRefused:
+        return TargetRefused(
+            f"{self.text} has {name} by now, which another export has written: name another place"
+        )
 
     @contextmanager
     def _named(self, what: str) -> Iterator[None]:
@@ -162,6 +185,24 @@ def _opened(text: str) -> tuple[Any, str]:
 def _words(error: Exception) -> str:
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return str(text).strip().splitlines()[0]
+
+
+def _created(path: str) -> int:
+    """Open a file to write to that, if it is new, its owner alone can read."""
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+
+
+def _link(half: str, path: str) -> None:
+    """Give a file its name.  Raises FileExistsError if that is taken."""
+    try:
+        os.link(half, path)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS):
+            raise
+        # A file system without links, as of some memory sticks: not proof against two at once.
+        if os.path.exists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from error
+        os.rename(half, path)
 
 
 def _sync(path: str) -> None:

@@ -10,7 +10,7 @@ from pyarrow.fs import S3FileSystem
 from quorate_s3.server import s3_server
 from quorate_spark.exports.export_zone import export_zone
 from quorate_spark.exports.import_zone import import_zone
-from quorate_spark.exports.manifest import MANIFEST, read_manifest
+from quorate_spark.exports.manifest import MANIFEST, Manifest, read_manifest
 from quorate_spark.exports.target import Target, TargetRefused
 from quorate_spark.exports.verify import verify
 from quorate_spark.reading.settle import ZoneCopies
@@ -72,6 +72,24 @@ def test_an_export_goes_to_a_bucket_and_back(place: str, zone: LoggedZone) -> No
     assert imported.digest == manifest.digest
     with pytest.raises(TargetRefused, match="has an export already"):
         export_zone(target, copies_of(zone), "", {}, QUICK, None)
+
+
+def test_an_export_that_ends_meanwhile_is_left_whole(
+    place: str, zone: LoggedZone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_last = Target.write_last
+    ended: list[Manifest] = []
+
+    def write(self: Target, name: str, data: bytes) -> None:
+        monkeypatch.setattr(Target, "write_last", write_last)
+        ended.append(export_zone(Target(place), copies_of(zone), "", {}, QUICK, None))
+        write_last(self, name, data)
+
+    monkeypatch.setattr(Target, "write_last", write)
+    with pytest.raises(TargetRefused, match=r"has manifest\.json by now"):
+        export_zone(Target(place), copies_of(zone), "", {}, QUICK, None)
+
+    assert verify(Target(place), lambda done, total: None) == ended[0]
 
 
 def test_an_export_that_does_not_end_leaves_no_object(place: str, zone: LoggedZone) -> None:

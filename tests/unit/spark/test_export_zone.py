@@ -1,6 +1,8 @@
 """An export is exactly the zone at one counter of each partition, whatever is written meanwhile."""
 
+import errno
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from quorate.facts.keyspace import RESERVED, key_partition
-from quorate_spark.exports.export_zone import export_zone
+from quorate_spark.exports.export_zone import _Export, export_zone
 from quorate_spark.exports.manifest import MANIFEST, Content, Manifest, read_manifest
 from quorate_spark.exports.target import Target, TargetRefused
 from quorate_spark.exports.verify import verify
@@ -231,6 +233,7 @@ def test_what_a_lost_process_left_is_replaced_and_nothing_else(
     target.make()
     folder = Path(target.text)
     (folder / "partition-00001-0123abcd.parquet").write_bytes(b"half")
+    (folder / f"{MANIFEST}.0123abcd.half").write_bytes(b"{")
     (folder / f"{MANIFEST}.half").write_bytes(b"{")
     export(zone, target)
     assert len(names(target)) == 5
@@ -254,6 +257,84 @@ def test_another_export_into_the_same_place_is_noticed(zone: LoggedZone, target:
         export_zone(target, copies_of(zone), "", {}, QUICK, None, progress)
 
     assert names(target) == []
+
+
+def test_an_export_that_ends_meanwhile_is_left_whole(zone: LoggedZone, target: Target) -> None:
+    ended: list[Manifest] = []
+
+    def progress(done: int, total: int) -> None:
+        if done and not ended:
+            ended.append(export(zone, target))
+
+    with pytest.raises(TargetRefused, match=r"partition-00000-.* it is not there"):
+        export_zone(target, copies_of(zone), "", {}, QUICK, None, progress)
+
+    assert verify(target, lambda done, total: None) == ended[0]
+    assert names(target) == [MANIFEST, *(part.file for part in ended[0].partitions)]
+
+
+def test_a_manifest_is_never_replaced(
+    zone: LoggedZone, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another export ends just before the manifest is written: after every check."""
+    write_last = Target.write_last
+    ended: list[Manifest] = []
+
+    def write(self: Target, name: str, data: bytes) -> None:
+        monkeypatch.setattr(Target, "write_last", write_last)
+        monkeypatch.setattr(_Export, "_delete_left", lambda self: None)
+        ended.append(export(zone, target))
+        write_last(self, name, data)
+
+    monkeypatch.setattr(Target, "write_last", write)
+    with pytest.raises(TargetRefused, match=r"has manifest\.json by now"):
+        export(zone, target)
+
+    assert verify(target, lambda done, total: None) == ended[0]
+    assert names(target) == [MANIFEST, *(part.file for part in ended[0].partitions)]
+
+
+def test_files_that_go_while_the_manifest_is_written_are_noticed(
+    zone: LoggedZone, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_last = Target.write_last
+
+    def write(self: Target, name: str, data: bytes) -> None:
+        next(Path(target.text).glob("partition-00002-*")).unlink()
+        write_last(self, name, data)
+
+    monkeypatch.setattr(Target, "write_last", write)
+    with pytest.raises(TargetRefused, match="does another export write there"):
+        export(zone, target)
+
+    assert names(target) == []
+
+
+def test_a_folder_without_links_gets_its_manifest(
+    zone: LoggedZone, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def link(half: str, path: str) -> None:
+        raise PermissionError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(os, "link", link)
+    export(zone, target)
+
+    with pytest.raises(TargetRefused, match=r"has manifest\.json by now"):
+        target.write_last(MANIFEST, b"{}")
+    verify(target, lambda done, total: None)
+    assert len(names(target)) == 5
+
+
+def test_files_of_an_export_are_for_their_owner(zone: LoggedZone, target: Target) -> None:
+    before = os.umask(0)
+    try:
+        export(zone, target)
+    finally:
+        os.umask(before)
+
+    folder = Path(target.text)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
 
 
 @pytest.mark.parametrize("damage", ["value", "cut", "gone", "swapped"])
