@@ -1,8 +1,9 @@
 """Reads the copies of a zone, and the rows of each copy, from their agents.
 
-A reading is whole, or it raises Unreadable with the reason.  Rows of a copy come in key order,
-chunk by chunk.  After the last chunk the copy must still be the one that was asked: same process,
-replica index, row version and term, and an LWM that did not go back.
+A reading is whole, or it raises Unreadable with the reason, which names no key: whoever asked for
+hashed keys reads it, too.  Rows of a copy come in key order, chunk by chunk.  After the last chunk
+the copy must still be the one that was asked: same process, replica index, row version and term,
+and an LWM that did not go back.
 """
 
 from collections.abc import Iterator, Sequence
@@ -125,8 +126,8 @@ def read_key(
                 return None
             after = answer.next
     raise Unreadable(
-        f"partition {partition}: {copy.node} has more than {RECHECK_READS_MAX} keys just before"
-        f" {key!r}"
+        f"partition {partition}: {copy.node} has more than {RECHECK_READS_MAX} keys just before one"
+        " that is read again"
     )
 
 
@@ -174,16 +175,16 @@ def _ask_rows(
     for row in answer.rows:
         if last is not None and row[0] <= last:
             raise Unreadable(
-                f"partition {partition}: {link.name} answered key {row[0]!r} after {last!r}: rows"
-                " must come in key order"
+                f"partition {partition}: {link.name} answered a key after one that is not below it:"
+                " rows must come in key order"
             )
         last = row[0]
     if answer.next is not None and (
         (last is not None and answer.next < last) or answer.next == after
     ):
         raise Unreadable(
-            f"partition {partition}: {link.name} answered {answer.next!r} as the next position"
-            f" after {last!r}: it must rise"
+            f"partition {partition}: {link.name} answered a next position that is not beyond the"
+            " last: it must rise"
         )
     return answer
 

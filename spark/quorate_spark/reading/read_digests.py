@@ -67,7 +67,7 @@ def read_shares(link: AgentLink, zone: str, partition: int, upto: int) -> Shares
             return Shares(answer.lwm, shares)
         if after is not None and answer.next <= after:
             raise Unreadable(
-                f"partition {partition}: {link.name} answered {answer.next!r} as the next position"
-                f" after {after!r}: it must rise"
+                f"partition {partition}: {link.name} answered a next position that is not beyond"
+                " the last: it must rise"
             )
         after = answer.next

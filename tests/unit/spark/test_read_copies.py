@@ -92,19 +92,19 @@ def test_the_bound_before_a_key_is_below_it(key: bytes) -> None:
 
 
 def repeated_keys(message: Message) -> Answer:
-    return CopyRows("z", 0, None, 30, ((b"b", 1, 3, 0, b""), (b"b", 1, 3, 0, b"")))
+    return CopyRows("z", 0, None, 30, ((b"secret-b", 1, 3, 0, b""), (b"secret-b", 1, 3, 0, b"")))
 
 
 def standstill(message: Message) -> Answer:
     assert isinstance(message, AskRows)
-    return CopyRows("z", 0, message.after or b"a", 30, ())
+    return CopyRows("z", 0, message.after or b"secret-a", 30, ())
 
 
 def backwards(message: Message) -> Answer:
     assert isinstance(message, AskRows)
     if message.after is None:
-        return CopyRows("z", 0, b"b", 30, ((b"b", 1, 3, 0, b""),))
-    return CopyRows("z", 0, None, 30, ((b"a", 1, 3, 0, b""),))
+        return CopyRows("z", 0, b"secret-b", 30, ((b"secret-b", 1, 3, 0, b""),))
+    return CopyRows("z", 0, None, 30, ((b"secret-a", 1, 3, 0, b""),))
 
 
 @pytest.mark.parametrize(
@@ -140,8 +140,25 @@ def test_an_agent_that_does_not_answer_for_its_copy_is_named_with_the_reason(
     with listening(filled()) as zone:
         zone.agents[0].on_ask = answering(asked, answer)
 
-        with pytest.raises(Unreadable, match=reason):
+        with pytest.raises(Unreadable, match=reason) as told:
             read_all(zone)
+
+    assert "secret" not in str(told.value), "keys may have to be hashed"
+
+
+def test_a_key_that_is_not_reached_is_not_named() -> None:
+    def creep(message: Message) -> Answer:
+        assert isinstance(message, AskRows)
+        return CopyRows("z", 0, (message.after or b"") + b"\0", 30, ())
+
+    with listening(filled()) as zone:
+        copy = read_copies("z", zone.copies.agents, zone.cluster, FAST).owned[0][0]
+        zone.agents[0].on_ask = answering(AskRows, creep)
+
+        with pytest.raises(Unreadable, match="more than 64 keys just before one") as told:
+            read_key(copy, b"secret", "z", zone.cluster, FAST)
+
+    assert "secr" not in str(told.value)
 
 
 def test_what_begins_otherwise_than_an_agent_is_not_believed() -> None:
