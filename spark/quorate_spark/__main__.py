@@ -134,10 +134,12 @@ def _files(verdict: Verdict, report: Report) -> dict[Path, bytes]:
 
 
 def _write(option: str, files: Mapping[Path, bytes]) -> bool:
-    """Write files; print why one cannot be written."""
+    """Write files, new ones for their owner alone; print why one cannot be written."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
     for path, content in files.items():
         try:
-            path.write_bytes(content)
+            with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
+                file.write(content)
         except OSError as error:
             print(f"{option} {path}: cannot be written: {error.strerror}", file=sys.stderr)
             return False
@@ -268,7 +270,7 @@ def _unwritable(report: Report) -> str:
         return _unwritable_file(report.json)
     folder = report.json.parent
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         return f"folder {folder} cannot be made: {error.strerror}; name another one"
     return _unwritable_file(report.json)

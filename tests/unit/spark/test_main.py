@@ -159,6 +159,8 @@ def test_a_report_in_a_folder_is_json_and_a_page(
     [page, report] = sorted((tmp_path / "reports").iterdir())
     assert code == 1
     assert (report.stem, report.suffix, page.suffix) == (page.stem, ".json", ".html")
+    modes = [path.stat().st_mode & 0o777 for path in (report.parent, report, page)]
+    assert modes == [0o700, 0o600, 0o600], "keys are in it"
     assert printed.err == f"report: {page}\n"
     assert report.read_text() == printed.out
     told = json.loads(printed.out)
