@@ -26,6 +26,7 @@ from rich.progress import (
 from rich.text import Text
 
 from quorate.facts.errors import QuorateError
+from quorate_spark.exports.cut import work_folder_named
 from quorate_spark.exports.export_zone import export_zone
 from quorate_spark.exports.import_zone import (
     Imported,
@@ -296,7 +297,13 @@ def _print_json(whole: object) -> None:
 
 @contextlib.contextmanager
 def _temporary(parent: Path | None) -> Iterator[Path]:
-    if parent is not None:
-        parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="export-", dir=parent) as name:
+    with contextlib.ExitStack() as stack:
+        with work_folder_named(parent or tempfile.gettempdir()):
+            if parent is not None:
+                parent.mkdir(parents=True, exist_ok=True)
+            name = stack.enter_context(
+                tempfile.TemporaryDirectory(
+                    prefix="export-", dir=parent, ignore_cleanup_errors=True
+                )
+            )
         yield Path(name)

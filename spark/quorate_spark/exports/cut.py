@@ -14,12 +14,14 @@
 import tempfile
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from operator import itemgetter
 from types import TracebackType
 from typing import Self
 
 import msgspec
 
+from quorate.facts.errors import QuorateError
 from quorate.facts.keyspace import FIRST_UNRESERVED, is_reserved
 from quorate.protocol.copies.totals import rows_digest
 from quorate.protocol.messages.replication import Update
@@ -45,11 +47,19 @@ _decode_rows = msgspec.msgpack.Decoder(list[StoredRow]).decode
 _decode_update = msgspec.msgpack.Decoder(Update).decode
 
 
+class WorkFolderFailed(QuorateError):
+    """Temporary files cannot be kept; the message is a sentence with the way out."""
+
+
 class Scan:
-    """All rows of a copy, as they were read; `copy` is the copy before that."""
+    """All rows of a copy, as they were read; `copy` is the copy before that.
+
+    All errors of its temporary file are WorkFolderFailed.
+    """
 
     def __init__(self, copy: CopySeen, work_dir: str | None = None) -> None:
         self.copy = copy
+        self._folder = work_dir or tempfile.gettempdir()
         self._spool = tempfile.SpooledTemporaryFile(SPOOL_BYTES_MAX, dir=work_dir)  # noqa: SIM115
 
     def __enter__(self) -> Self:
@@ -70,14 +80,21 @@ class Scan:
     def add(self, rows: list[StoredRow]) -> None:
         """Keep a chunk of rows."""
         data = _encode(rows)
-        self._spool.write(len(data).to_bytes(8))
-        self._spool.write(data)
+        with work_folder_named(self._folder):
+            self._spool.write(len(data).to_bytes(8))
+            self._spool.write(data)
 
     def chunks(self) -> Iterator[list[StoredRow]]:
         """Yield all rows, in order of key."""
-        self._spool.seek(0)
-        while head := self._spool.read(8):
-            yield _decode_rows(self._spool.read(int.from_bytes(head)))
+        with work_folder_named(self._folder):
+            self._spool.seek(0)
+        while True:
+            with work_folder_named(self._folder):
+                head = self._spool.read(8)
+                data = self._spool.read(int.from_bytes(head))
+            if not head:
+                return
+            yield _decode_rows(data)
 
 
 class Changes:
@@ -141,6 +158,18 @@ class DigestWatched:
     def digest(self) -> int:
         """The digest of the rows so far."""
         return self._digest & _MASK
+
+
+@contextmanager
+def work_folder_named(folder: object) -> Iterator[None]:
+    """Turn OSError of temporary files in `folder` into WorkFolderFailed."""
+    try:
+        yield
+    except OSError as error:
+        raise WorkFolderFailed(
+            f"temporary files in {folder} cannot be kept: {error.strerror or error}: name a folder"
+            " with room by --work-dir"
+        ) from error
 
 
 def scan_copy(

@@ -1,6 +1,7 @@
 """The commands export, verify and import: what they print, and their exit codes."""
 
 import json
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 
 from quorate.protocol.messages.tools import RowsRestored
 from quorate_spark import __main__ as command
+from quorate_spark.exports import cut
 from quorate_spark.exports.manifest import MANIFEST
 from quorate_spark_fixtures.logged_zone import LoggedZone
 from quorate_spark_fixtures.scripted_zone import listening
@@ -78,6 +80,40 @@ def test_what_cannot_begin_has_exit_code_2(
     assert run("import", zone, target, "--into-non-empty") == 0
     assert run("export", zone, tmp_path / "bad", "--zone-spec", "[") == 2
     assert not (tmp_path / "bad" / MANIFEST).exists()
+
+
+def test_a_work_folder_that_is_full_is_named(
+    zone: LoggedZone, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Linux has a device that is always full; files of the export itself are elsewhere."""
+
+    def full(*given: object, **named: object) -> Any:
+        return open("/dev/full", "wb", buffering=0)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cut, "SPOOL_BYTES_MAX", 1)
+        patch.setattr(tempfile, "TemporaryFile", full)
+        assert run("export", zone, tmp_path / "export") == 2
+
+    said = capsys.readouterr().err
+    assert f"temporary files in {tmp_path}/work" in said
+    assert "No space left on device: name a folder with room by --work-dir" in said
+    assert list((tmp_path / "export").iterdir()) == []
+    (tmp_path / "file").touch()
+    assert run("export", zone, tmp_path / "export", "--work-dir", f"{tmp_path}/file/x") == 2
+    assert f"temporary files in {tmp_path}/file/x cannot be kept" in capsys.readouterr().err
+
+
+def test_a_target_that_takes_no_files_is_named(
+    zone: LoggedZone, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+
+    assert run("export", zone, tmp_path / "file") == 2
+    assert f"zone z is not exported: {tmp_path}/file" in capsys.readouterr().err
+    options = ("--work-dir", str(tmp_path / "work"))
+    assert run("export", zone, tmp_path / "file" / "x", *options) == 2
+    assert f"zone z is not exported: {tmp_path}/file/x" in capsys.readouterr().err
 
 
 def test_what_is_not_as_it_was_has_exit_code_1(
