@@ -14,7 +14,7 @@
 import tempfile
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from operator import itemgetter
 from types import TracebackType
 from typing import Self
@@ -75,7 +75,8 @@ class Scan:
 
     def close(self) -> None:
         """Drop the rows; idempotent."""
-        self._spool.close()
+        with suppress(OSError):  # of a full disk, which was told by then
+            self._spool.close()
 
     def add(self, rows: list[StoredRow]) -> None:
         """Keep a chunk of rows."""

@@ -88,7 +88,7 @@ def test_a_work_folder_that_is_full_is_named(
     """Linux has a device that is always full; files of the export itself are elsewhere."""
 
     def full(*given: object, **named: object) -> Any:
-        return open("/dev/full", "wb", buffering=0)
+        return open("/dev/full", "wb")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cut, "SPOOL_BYTES_MAX", 1)
