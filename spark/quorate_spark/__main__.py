@@ -20,7 +20,6 @@ import logging
 import os
 import signal
 import sys
-import tempfile
 import time
 import traceback
 from collections.abc import Iterator, Mapping
@@ -34,6 +33,7 @@ from rich.console import Console
 from quorate.facts.errors import QuorateError
 from quorate.wire.validation_result import encode_result
 from quorate_spark import export_commands
+from quorate_spark.command_line import print_json, settings_of
 from quorate_spark.pages.folder import Report, earlier_runs, report_of
 from quorate_spark.pages.page import page_of
 from quorate_spark.progress import Progress
@@ -47,6 +47,7 @@ from quorate_spark.settings import Settings
 from quorate_spark.tell_progress import progress_bar, progress_port
 from quorate_spark.validate import run_validation
 from quorate_spark.verdict import Level, Outcome, Verdict, could_not_tell, with_hashed_keys
+from quorate_spark.work_folder import work_folder
 
 KEYS_MAX = 10_000
 """Keys in one plan: each is read again on every copy to be confirmed."""
@@ -181,11 +182,11 @@ def _plan(options: argparse.Namespace) -> int:
             options.plan,
             work_dir=folder,
             cluster=read_cluster(options.cluster, options.secret_file),
-            settings=_settings(options),
+            settings=settings_of(options),
             keys_max=options.keys_max,
         )
     if options.json:
-        _print_json(dry_run.keys)
+        print_json({"keys": dry_run.keys})
     else:
         print_plan(dry_run.keys, options.plan, why_incomplete(dry_run), Console())
     return dry_run.exit_code
@@ -199,29 +200,19 @@ def _execute(options: argparse.Namespace) -> int:
         _zone(options),
         parse_addresses(options.agents),
         cluster=read_cluster(options.cluster, options.secret_file),
-        settings=_settings(options),
+        settings=settings_of(options),
         wait_s=options.wait_seconds,
         told=lambda sentence: print(sentence, file=sys.stderr),
     )
     if options.json:
-        _print_json(executed.keys)
+        print_json({"keys": executed.keys})
     else:
         print_executed(executed.zone, executed.keys, Console())
     return executed.exit_code
 
 
-def _print_json(keys: object) -> None:
-    print(msgspec.json.format(msgspec.json.encode({"keys": keys}), indent=2).decode())
-
-
 def _zone(options: argparse.Namespace) -> Zone:
     return Zone(options.zone, options.zone_uid, options.partitions, options.replicas)
-
-
-def _settings(options: argparse.Namespace) -> Settings:
-    return Settings(
-        answer_timeout_s=options.answer_seconds, settle_timeout_s=options.settle_seconds
-    )
 
 
 @contextlib.contextmanager
@@ -230,12 +221,12 @@ def _work_folder(parent: Path | None, prefix: str) -> Iterator[Path]:
 
     It prints about connections that Java dropped.
     """
-    if parent is not None:
-        parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=prefix, dir=parent, ignore_cleanup_errors=True) as name:
-        folder = Path(name).resolve()
-        with (folder / "stderr.log").open("w") as log, contextlib.redirect_stderr(log):
-            yield folder
+    with (
+        work_folder(parent, prefix) as folder,
+        (folder / "stderr.log").open("w") as log,
+        contextlib.redirect_stderr(log),
+    ):
+        yield folder
 
 
 def _words(error: Exception) -> str:
@@ -298,7 +289,7 @@ def _validate(options: argparse.Namespace, level: Level) -> Verdict:
             cluster=cluster,
             partitions=options.partitions,
             replicas=options.replicas,
-            settings=_settings(options),
+            settings=settings_of(options),
             progress=progress,
         )
 

@@ -5,10 +5,7 @@ begun and is not whole; 2 if nothing was done.
 """
 
 import argparse
-import contextlib
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from shlex import quote
 from typing import Self
@@ -26,7 +23,7 @@ from rich.progress import (
 from rich.text import Text
 
 from quorate.facts.errors import QuorateError
-from quorate_spark.exports.cut import work_folder_named
+from quorate_spark.command_line import print_json, settings_of
 from quorate_spark.exports.export_zone import export_zone
 from quorate_spark.exports.import_zone import (
     Imported,
@@ -40,6 +37,7 @@ from quorate_spark.exports.verify import verify
 from quorate_spark.reading.agent_link import parse_addresses, read_cluster
 from quorate_spark.reading.settle import ZoneCopies
 from quorate_spark.settings import Settings
+from quorate_spark.work_folder import work_folder
 
 WAIT_S = 60.0
 """How long one batch of rows may take to be written; a primary may have to be replaced."""
@@ -162,13 +160,13 @@ def _export(options: argparse.Namespace, bar: _Bar) -> int:
         spec = msgspec.json.decode(options.zone_spec, type=dict)
     except msgspec.MsgspecError as error:
         raise TargetRefused(f"--zone-spec is no JSON object: {error}") from error
-    with _temporary(options.work_dir) as folder:
+    with work_folder(options.work_dir, "export-") as folder:
         manifest = export_zone(
             target,
             _copies(options),
             options.zone_uid,
             spec,
-            _settings(options),
+            settings_of(options),
             str(folder),
             lambda done, total: bar.tell("export", done, total),
         )
@@ -198,7 +196,7 @@ def _import(options: argparse.Namespace, bar: _Bar) -> int:
     may_have_keys = options.into_non_empty or options.continues
     if options.check:
         if not may_have_keys:
-            check_empty(_copies(options), _settings(options))
+            check_empty(_copies(options), settings_of(options))
         return 0
     began = False
 
@@ -212,7 +210,7 @@ def _import(options: argparse.Namespace, bar: _Bar) -> int:
             target,
             manifest,
             _copies(options),
-            _settings(options),
+            settings_of(options),
             may_have_keys=may_have_keys,
             wait_s=options.wait_seconds,
             progress=progress,
@@ -230,7 +228,7 @@ def _import(options: argparse.Namespace, bar: _Bar) -> int:
         return 1
     bar.end()
     if options.json:
-        _print_json({**msgspec.to_builtins(imported), "exit_code": imported.exit_code})
+        print_json({**msgspec.to_builtins(imported), "exit_code": imported.exit_code})
     else:
         _tell_imported(imported, options.target)
     return imported.exit_code
@@ -246,15 +244,9 @@ def _copies(options: argparse.Namespace) -> ZoneCopies:
     )
 
 
-def _settings(options: argparse.Namespace) -> Settings:
-    return Settings(
-        answer_timeout_s=options.answer_seconds, settle_timeout_s=options.settle_seconds
-    )
-
-
 def _tell_manifest(options: argparse.Namespace, manifest: Manifest, sentence: str) -> None:
     if options.json:
-        _print_json({"target": options.target, **msgspec.to_builtins(manifest)})
+        print_json({"target": options.target, **msgspec.to_builtins(manifest)})
         return
     console = Console(highlight=False)
     console.print(
@@ -289,21 +281,3 @@ def _tell_imported(imported: Imported, target: str) -> None:
             console.print(Text(f"{count:,} {what}"), soft_wrap=True)
     for key in imported.keys:
         console.print(Text(f"  {key}"), soft_wrap=True)
-
-
-def _print_json(whole: object) -> None:
-    print(msgspec.json.format(msgspec.json.encode(whole), indent=2).decode())
-
-
-@contextlib.contextmanager
-def _temporary(parent: Path | None) -> Iterator[Path]:
-    with contextlib.ExitStack() as stack:
-        with work_folder_named(parent or tempfile.gettempdir()):
-            if parent is not None:
-                parent.mkdir(parents=True, exist_ok=True)
-            name = stack.enter_context(
-                tempfile.TemporaryDirectory(
-                    prefix="export-", dir=parent, ignore_cleanup_errors=True
-                )
-            )
-        yield Path(name)

@@ -14,14 +14,13 @@
 import tempfile
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from operator import itemgetter
 from types import TracebackType
 from typing import Self
 
 import msgspec
 
-from quorate.facts.errors import QuorateError
 from quorate.facts.keyspace import FIRST_UNRESERVED, is_reserved
 from quorate.protocol.copies.totals import rows_digest
 from quorate.protocol.messages.replication import Update
@@ -36,6 +35,7 @@ from quorate_spark.reading.read_copies import (
     read_rows,
 )
 from quorate_spark.settings import Settings
+from quorate_spark.work_folder import work_folder_named
 
 SPOOL_BYTES_MAX = 32 * 1024 * 1024
 """More rows of a scan than this are kept in a temporary file."""
@@ -45,10 +45,6 @@ _MASK = (1 << 128) - 1
 _encode = msgspec.msgpack.Encoder().encode
 _decode_rows = msgspec.msgpack.Decoder(list[StoredRow]).decode
 _decode_update = msgspec.msgpack.Decoder(Update).decode
-
-
-class WorkFolderFailed(QuorateError):
-    """Temporary files cannot be kept; the message is a sentence with the way out."""
 
 
 class Scan:
@@ -159,18 +155,6 @@ class DigestWatched:
     def digest(self) -> int:
         """The digest of the rows so far."""
         return self._digest & _MASK
-
-
-@contextmanager
-def work_folder_named(folder: object) -> Iterator[None]:
-    """Turn OSError of temporary files in `folder` into WorkFolderFailed."""
-    try:
-        yield
-    except OSError as error:
-        raise WorkFolderFailed(
-            f"temporary files in {folder} cannot be kept: {error.strerror or error}: name a folder"
-            " with room by --work-dir"
-        ) from error
 
 
 def scan_copy(
