@@ -72,7 +72,8 @@ def _measure(asked: argparse.Namespace, cluster: Cluster, folder: Path) -> None:
             manifest,
             copies("to", asked.partitions * 2),
             settings,
-            may_have_keys=False,
+            continues=False,
+            into_non_empty=False,
             wait_s=60,
         )
     )

@@ -193,16 +193,15 @@ def _verify(options: argparse.Namespace, bar: _Bar) -> int:
 def _import(options: argparse.Namespace, bar: _Bar) -> int:
     target = Target(options.target)
     manifest = read_manifest(target)
-    may_have_keys = options.into_non_empty or options.continues
     if options.check:
-        if not may_have_keys:
+        if not options.into_non_empty and not options.continues:
             check_empty(_copies(options), settings_of(options))
         return 0
     began = False
 
     def progress(what: str, done: int, total: int) -> None:
         nonlocal began
-        began = True
+        began = began or what == "write"
         bar.tell(what, done, total)
 
     try:
@@ -211,7 +210,8 @@ def _import(options: argparse.Namespace, bar: _Bar) -> int:
             manifest,
             _copies(options),
             settings_of(options),
-            may_have_keys=may_have_keys,
+            continues=options.continues,
+            into_non_empty=options.into_non_empty,
             wait_s=options.wait_seconds,
             progress=progress,
         )
@@ -267,6 +267,12 @@ def _tell_imported(imported: Imported, target: str) -> None:
         console.print(Text(text, "green"), soft_wrap=True)
         if imported.digest == imported.exported_digest:
             console.print(Text(f"digest {imported.digest}, as exported"), soft_wrap=True)
+    elif not imported.missing and not imported.differing:
+        text = (
+            f"Zone {zone} has all rows of {target} but {imported.kept:,}, whose keys had another"
+            " row.  If these are to stay, import again with --into-non-empty."
+        )
+        console.print(Text(text, "red"), soft_wrap=True)
     else:
         text = f"Zone {zone} is not as {target}: {imported.rows:,} rows are equal."
         console.print(Text(text, "red"), soft_wrap=True)

@@ -1,15 +1,17 @@
 """Imports an export into a zone, of any number of partitions: through its primaries.
 
 1. Refuse a zone that has keys, unless told otherwise, or unless an interrupted import is continued.
-2. Write the rows, batch by batch, each as one update of the primary.  A key that has a row is left
+2. Read the export, and refuse it if a row is not as it was exported.
+3. Write the rows, batch by batch, each as one update of the primary.  A key that has a row is left
    alone, so rows that are there already are not written twice, and a client's are not overwritten.
    Rows that have expired since the export are left out.
-3. Read the zone back and compare it with the export, row by row.
+4. Read the zone back and compare it with the export, row by row.
 """
 
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from heapq import merge
 from operator import itemgetter
 from typing import NamedTuple
@@ -24,6 +26,7 @@ from quorate_spark.exports.manifest import Content, Manifest
 from quorate_spark.exports.part_file import LiveRow, read_part
 from quorate_spark.exports.primaries import Primaries
 from quorate_spark.exports.target import Target
+from quorate_spark.exports.verify import check_rows
 from quorate_spark.reading.agent_link import Unreadable
 from quorate_spark.reading.agent_links import AgentLinks
 from quorate_spark.reading.read_copies import StoredRow, read_rows
@@ -38,7 +41,7 @@ BATCHES_AT_ONCE = 8
 KEYS_TOLD_MAX = 20
 
 Progress = Callable[[str, int, int], None]
-"""Called with what is done (write, compare), the rows so far and the rows in all."""
+"""Called with what is done (check, write, compare), the rows so far and the rows in all."""
 
 
 class NotEmpty(Unreadable):
@@ -53,6 +56,7 @@ class Imported(msgspec.Struct, frozen=True):
     - `missing`, `differing`: rows that were written, and are not in the zone any more as exported
     - `others`: keys of the zone that are not in the export
     - `keys`: some of the keys that are missing or differ, escaped
+    - `into_non_empty`: the zone may have had keys, so `kept` is as it was wanted
     """
 
     export_id: str
@@ -68,11 +72,13 @@ class Imported(msgspec.Struct, frozen=True):
     keys: tuple[str, ...]
     exported_rows: int
     exported_digest: str
+    into_non_empty: bool
 
     @property
     def is_whole(self) -> bool:
-        """Whether every row of the export has expired, is in the zone, or was kept out of it."""
-        return not self.missing and not self.differing
+        """Whether each row of the export is in the zone, has expired, or may have been kept out."""
+        kept_wrongly = self.kept and not self.into_non_empty
+        return not self.missing and not self.differing and not kept_wrongly
 
     @property
     def exit_code(self) -> int:
@@ -86,21 +92,24 @@ def import_zone(
     copies: ZoneCopies,
     settings: Settings,
     *,
-    may_have_keys: bool,
+    continues: bool,
+    into_non_empty: bool,
     wait_s: float,
     progress: Progress = lambda what, done, total: None,
 ) -> Imported:
-    """Import the export into the zone.
+    """Import the export into the zone, of which it may have a part (`continues`) or other keys.
 
     Raises NotEmpty, or Unreadable or TargetRefused if it cannot go on: it is continued by running
-    it again.
+    it again.  Nothing is written before `progress` is called with "write".
     """
-    if not may_have_keys:
+    if not continues and not into_non_empty:
         check_empty(copies, settings)
+    check_rows(target, manifest, partial(progress, "check"))
     with AgentLinks(copies.cluster, settings) as links:
         primaries = Primaries(copies, links, wait_s)
         kept = _write(target, manifest, copies, primaries, progress)
-    return _compare(target, manifest, copies, settings, kept, progress)
+    imported = _compare(target, manifest, copies, settings, kept, progress)
+    return msgspec.structs.replace(imported, into_non_empty=into_non_empty)
 
 
 def check_empty(copies: ZoneCopies, settings: Settings) -> None:
@@ -267,6 +276,7 @@ def _compare(
         tuple(keys),
         manifest.rows,
         manifest.digest,
+        into_non_empty=False,
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from quorate.protocol.messages.tools import RestoreRows, RowsRestored
 from quorate_spark.copies import CopySeen
-from quorate_spark.reading.agent_link import Unreadable
+from quorate_spark.reading.agent_link import TooOld, Unreadable
 from quorate_spark.reading.agent_links import AgentLinks
 from quorate_spark.reading.read_copies import copies_of
 from quorate_spark.reading.settle import ZoneCopies
@@ -68,7 +68,7 @@ class Primaries:
         except Unreadable as error:
             self._links.drop(primary.address)
             self._found.pop(partition, None)
-            if "upgrade the agent" in str(error):
+            if isinstance(error, TooOld):
                 raise
             return None, str(error)
         if answer.problem:

@@ -46,6 +46,10 @@ class Unreadable(QuorateError):
     """A copy, or an agent with its copies, could not be read; the message is one sentence."""
 
 
+class TooOld(Unreadable):
+    """An agent speaks a format that does not have the question: asking again does not help."""
+
+
 def parse_address(text: str) -> tuple[str, int]:
     """Return host and port of "host:port"; an IPv6 host is in brackets.  Raises Unreadable."""
     try:
@@ -143,7 +147,7 @@ class AgentLink:
     def _exchange(self, question: Message, answer: type[Answer], name: str) -> Answer:
         asked = type(question).__name__
         if type(question) in unknown_in(self._handshake.format):
-            raise Unreadable(
+            raise TooOld(
                 f"{name} speaks format version {self._handshake.format}, which has no {asked}:"
                 " upgrade the agent, then ask again"
             )

@@ -21,7 +21,7 @@ import msgspec
 
 from quorate.protocol.messages.tools import HandedOver, HandOver, KeyRepaired, RepairKey
 from quorate_spark.copies import CopySeen
-from quorate_spark.reading.agent_link import Unreadable
+from quorate_spark.reading.agent_link import TooOld, Unreadable
 from quorate_spark.reading.agent_links import AgentLinks
 from quorate_spark.reading.read_copies import copies_of, read_key
 from quorate_spark.reading.recheck import copy_row
@@ -250,10 +250,11 @@ class _Partition:
         """Return the answer; None if there is none, which leaves open whether it was executed."""
         try:
             return self._links.to(copy.address).ask(question, answer)
-        except Unreadable as error:
+        except TooOld as error:
             self._links.drop(copy.address)
-            if "upgrade the agent" in str(error):
-                raise _Ended(Done.FAILED, str(error)) from error
+            raise _Ended(Done.FAILED, str(error)) from error
+        except Unreadable:
+            self._links.drop(copy.address)
             return None
 
 

@@ -128,6 +128,8 @@ def test_what_is_not_as_it_was_has_exit_code_1(
     assert "zone z has only a part of the export: partition 0: no room on agent a" in told
     assert "Import again, and it goes on" in told
     next(target.glob("partition-00001-*")).write_bytes(b"PAR1")
+    assert run("import", empty, target, "--continue") == 2
+    assert "nothing is imported" in capsys.readouterr().err
     assert command.main(["verify", str(target)]) == 1
     assert f"{target} is not as it was exported" in capsys.readouterr().err
 
@@ -140,10 +142,14 @@ def test_counts_of_an_import_are_told(
     empty.put(b"mine", b"1")
     capsys.readouterr()
 
-    assert run("import", empty, tmp_path / "export", "--continue", "--json") == 0
+    assert run("import", empty, tmp_path / "export", "--continue", "--json") == 1
 
     told = json.loads(capsys.readouterr().out)
-    assert (told["rows"], told["kept"], told["others"], told["exit_code"]) == (19, 1, 1, 0)
-    assert run("import", empty, tmp_path / "export", "--continue") == 0
+    assert (told["rows"], told["kept"], told["others"], told["exit_code"]) == (19, 1, 1, 1)
+    assert run("import", empty, tmp_path / "export", "--continue") == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"has all rows of {tmp_path / 'export'} but 1, whose keys had another row" in said
+    assert run("import", empty, tmp_path / "export", "--continue", "--into-non-empty") == 0
     said = capsys.readouterr().out
+    assert f"has all rows of {tmp_path / 'export'}: 19 compared" in " ".join(said.split())
     assert "1 keys had another row already, which was left as it was" in said

@@ -67,7 +67,13 @@ def test_an_export_goes_to_a_bucket_and_back(place: str, zone: LoggedZone) -> No
     other = LoggedZone(partitions=4)
     with listening(other):
         imported = import_zone(
-            target, manifest, copies_of(other), QUICK, may_have_keys=False, wait_s=5
+            target,
+            manifest,
+            copies_of(other),
+            QUICK,
+            continues=False,
+            into_non_empty=False,
+            wait_s=5,
         )
     assert imported.digest == manifest.digest
     with pytest.raises(TargetRefused, match="has an export already"):

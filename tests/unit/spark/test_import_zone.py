@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from quorate.facts.keyspace import RESERVED, key_partition
@@ -13,7 +14,7 @@ from quorate_spark.exports import import_zone as module
 from quorate_spark.exports.export_zone import export_zone
 from quorate_spark.exports.import_zone import Imported, NotEmpty, import_zone
 from quorate_spark.exports.manifest import read_manifest
-from quorate_spark.exports.target import Target
+from quorate_spark.exports.target import Target, TargetRefused
 from quorate_spark.reading.agent_link import Unreadable
 from quorate_spark.reading.settle import ZoneCopies
 from quorate_spark_fixtures.logged_zone import LoggedZone
@@ -56,14 +57,20 @@ def copies_of(zone: LoggedZone) -> ZoneCopies:
 
 
 def run(
-    target: Target, zone: LoggedZone, *, may_have_keys: bool = False, wait_s: float = 5
+    target: Target,
+    zone: LoggedZone,
+    *,
+    continues: bool = False,
+    into_non_empty: bool = False,
+    wait_s: float = 5,
 ) -> Imported:
     return import_zone(
         target,
         read_manifest(target),
         copies_of(zone),
         QUICK,
-        may_have_keys=may_have_keys,
+        continues=continues,
+        into_non_empty=into_non_empty,
         wait_s=wait_s,
     )
 
@@ -106,11 +113,43 @@ def test_keys_that_are_there_stay_as_they_are(target: Target, zone: LoggedZone) 
     zone.put(KEYS[7], b"newer")
     zone.put(KEYS[8], b"value-8")
 
-    imported = run(target, zone, may_have_keys=True)
+    imported = run(target, zone, into_non_empty=True)
 
     assert clients_rows(zone) == {**expected(), b"mine": (b"1", 0), KEYS[7]: (b"newer", 0)}
     assert (imported.kept, imported.differing, imported.others) == (1, 0, 1)
     assert (imported.rows, imported.exit_code, imported.keys) == (59, 0, ())
+
+
+def test_a_row_that_was_kept_out_of_an_empty_zone_is_an_error(
+    target: Target, zone: LoggedZone
+) -> None:
+    zone.put(KEYS[7], b"newer")
+
+    imported = run(target, zone, continues=True)
+
+    assert (imported.rows, imported.kept, imported.exit_code) == (59, 1, 1)
+    assert (imported.missing, imported.differing) == (0, 0)
+
+
+@pytest.mark.parametrize("damage", ["value", "key", "end"])
+def test_nothing_is_written_from_an_export_that_is_damaged(
+    target: Target, zone: LoggedZone, damage: str
+) -> None:
+    part = read_manifest(target).partitions[3]
+    path = Path(target.text) / part.file
+    if damage == "end":
+        path.write_bytes(path.read_bytes()[:-9])
+    else:
+        table = pq.read_table(path)
+        column = [b"wrong", *table[damage].to_pylist()[1:]]
+        place = table.schema.get_field_index(damage)
+        pq.write_table(table.set_column(place, table.schema.field(place), [column]), path)
+
+    with pytest.raises(TargetRefused, match=part.file):
+        run(target, zone)
+
+    assert clients_rows(zone) == {}
+    assert zone.restored == []
 
 
 def test_an_interrupted_import_goes_on_where_it_was(
@@ -133,7 +172,7 @@ def test_an_interrupted_import_goes_on_where_it_was(
         run(target, zone)
     lwms = sum(zone.copy(0, partition).lwm for partition in range(2))
 
-    imported = run(target, zone, may_have_keys=True)
+    imported = run(target, zone, continues=True)
 
     assert clients_rows(zone) == expected()
     assert (imported.rows, imported.kept, imported.exit_code) == (60, 0, 0)
@@ -188,7 +227,14 @@ def test_what_is_lost_behind_an_import_is_found(target: Target, zone: LoggedZone
 
     manifest, copies = read_manifest(target), copies_of(zone)
     imported = import_zone(
-        target, manifest, copies, QUICK, may_have_keys=False, wait_s=5, progress=lose
+        target,
+        manifest,
+        copies,
+        QUICK,
+        continues=False,
+        into_non_empty=False,
+        wait_s=5,
+        progress=lose,
     )
 
     assert (imported.rows, imported.missing, imported.differing, imported.kept) == (56, 1, 3, 0)
