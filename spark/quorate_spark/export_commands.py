@@ -112,8 +112,9 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     importing.add_argument(
         "--check",
         action="store_true",
-        help="only say whether it may begin; the exit code is 0 or 2",
+        help="only print the id of the export, if it may begin; the exit code is 0 or 2",
     )
+    importing.add_argument("--export-id", default="", help="refuse another export than this one")
     importing.add_argument(
         "--continue",
         dest="continues",
@@ -193,9 +194,16 @@ def _verify(options: argparse.Namespace, bar: _Bar) -> int:
 def _import(options: argparse.Namespace, bar: _Bar) -> int:
     target = Target(options.target)
     manifest = read_manifest(target)
+    if options.export_id not in ("", manifest.export_id):
+        raise TargetRefused(
+            f"{options.target} has the export {manifest.export_id} now, and the import that has"
+            f" begun is of the export {options.export_id}: import from where that one is, or delete"
+            " the zone"
+        )
     if options.check:
         if not options.into_non_empty and not options.continues:
             check_empty(_copies(options), settings_of(options))
+        print(manifest.export_id)
         return 0
     began = False
 

@@ -2,18 +2,23 @@
 
 Each runs as a process of its own (quorate_spark.export_commands).  While rows are imported, the
 Zone has an annotation that names the export; the operator says by a condition that the zone is not
-whole.  It stays when the import is interrupted, and allows the same import to go on.
+whole.  It stays when the import is interrupted, and allows the same import to go on.  Of several
+imports at once the one that began last removes it.
 """
 
 import os
+import secrets
+import sys
 from pathlib import Path
 from shlex import quote
+from tempfile import TemporaryFile
 from typing import Annotated
 
 import msgspec
 import typer
 
-from quorate.wire.zone import RESTORING, Zone
+from quorate.wire.restoring import RESTORING, Restoring
+from quorate.wire.zone import Zone
 from quorate_cli.commands.objects import ServerOption
 from quorate_cli.copies.validation import check_place, run_validation, tool_command
 from quorate_cli.dev.commands import FolderOption, dev_cluster
@@ -81,41 +86,100 @@ def import_zone(
     The zone may have any number of partitions, and must be empty. An import that was interrupted
     goes on when it is run again. Until it is done, the Zone is not Available.
 
-    The exit code is 0 if the zone has all rows, 1 if only a part, 2 if nothing was written.
+    The exit code is 0 if the zone has all rows, 1 if only a part (or if another import into it is
+    under way), 2 if nothing was written.
     """
     try:
         api = _api(server, folder)
-        whole = resources.fetch(api, ZONE, zone)
-        found = resources.zone(whole)
+        found = resources.zone(resources.fetch(api, ZONE, zone))
     except Problem as problem:
         raise Problem(str(problem), 2) from problem
     place = _absolute(target)
-    begun = found.metadata.annotations.get(RESTORING, "")
-    if begun and begun != place:
-        raise Problem(
-            f"zone {zone}: an import of {begun} has begun and is not done: run `quorate import"
-            f" {quote(begun)} {zone}` until it is, or delete the zone",
-            2,
-        )
-    options = ["--into-non-empty"] * into_non_empty + ["--continue"] * bool(begun)
+    begun = _begun(found)
+    if begun is not None and begun.place != place:
+        raise _another(zone, begun)
+    if begun is not None:
+        into_non_empty = into_non_empty or begun.into_non_empty
+    options = ["--into-non-empty"] * into_non_empty
+    if begun is not None:
+        options += ["--continue", "--export-id", begun.export_id]
     command = _command("import", api, found, folder, place, options)
-    code = run_validation([*command, "--check"])
+    code, export_id = _check(command)
     if code:
         raise typer.Exit(code)
-    if not begun:
-        _annotate(api, whole, place)
-    code = run_validation(command + ["--json"] * as_json)
+    mine = Restoring(place, export_id, secrets.token_hex(4), into_non_empty)
+    before = _take_over(api, zone, begun, mine)
+    code = run_validation([*command, "--export-id", export_id] + ["--json"] * as_json)
     if code == 0:
-        _annotate(api, resources.fetch(api, ZONE, zone), "")
+        code = _end(api, zone, mine)
+    elif code == 2 and before is None:
+        _end(api, zone, mine)  # nothing was written
     raise typer.Exit(code)
 
 
-def _annotate(api: OperatorApi, whole: Whole, place: str) -> None:
+def _check(command: list[str]) -> tuple[int, str]:
+    """Return the exit code of the check, and the id of the export."""
+    with TemporaryFile() as printed:
+        code = run_validation([*command, "--check"], printed=printed)
+        printed.seek(0)
+        return code, printed.read().decode().strip()
+
+
+def _begun(zone: Zone) -> Restoring | None:
+    return Restoring.parse(zone.metadata.annotations.get(RESTORING, ""))
+
+
+def _another(zone: str, begun: Restoring) -> Problem:
+    return Problem(
+        f"zone {zone}: an import of {begun.place} has begun and is not done: run `quorate import"
+        f" {quote(begun.place)} {zone}` until it is, or delete the zone",
+        2,
+    )
+
+
+def _take_over(
+    api: OperatorApi, zone: str, seen: Restoring | None, mine: Restoring
+) -> Restoring | None:
+    """Note this import at the Zone; return what was there, as checked: nothing, or the same export.
+
+    Raises Problem if it has changed since it was `seen`.
+    """
+    whole = resources.fetch(api, ZONE, zone)
+    begun = _begun(resources.zone(whole))
+    if begun is not None and begun != seen:
+        raise Problem(
+            f"zone {zone}: another import has begun meanwhile, of {begun.place}: wait until it is"
+            " done",
+            2,
+        )
+    if begun is None and seen is not None:
+        raise Problem(
+            f"zone {zone}: another import of {seen.place} has ended meanwhile: the zone is whole", 2
+        )
+    _annotate(api, whole, mine.text)
+    return begun
+
+
+def _end(api: OperatorApi, zone: str, mine: Restoring) -> int:
+    """Remove the annotation if it is of this import; return the exit code."""
+    whole = resources.fetch(api, ZONE, zone)
+    now = _begun(resources.zone(whole))
+    if now == mine:
+        _annotate(api, whole, "")
+    elif now is not None:
+        print(
+            f"zone {zone}: another import of {now.place} has begun meanwhile: the zone is Available"
+            " once that one has ended well",
+            file=sys.stderr,
+        )
+        return 1
+    return 0
+
+
+def _annotate(api: OperatorApi, whole: Whole, text: str) -> None:
     """Note at the Zone what is imported; empty: nothing any more."""
     metadata = resources.zone(whole).metadata
-    annotations = {k: v for k, v in metadata.annotations.items() if k != RESTORING}
-    if place:
-        annotations[RESTORING] = place
+    annotations = {**metadata.annotations, RESTORING: text}
     body = {
         **{key: whole[key] for key in ("apiVersion", "kind", "spec")},
         "metadata": {

@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import IO
 
 from quorate.facts.export_place import PlaceRefused, parse_place
 from quorate_cli.processes.process import identify, python, undisturbed, write_started
@@ -71,18 +72,21 @@ def check_place(target: str) -> None:
 
 
 def run_validation(
-    command: list[str], log: Path | None = None, pid_file: Path | None = None
+    command: list[str],
+    log: Path | None = None,
+    pid_file: Path | None = None,
+    printed: IO[bytes] | None = None,
 ) -> int:
     """Run such a command; return its exit code.  Of a validation: 0 agree, 1 differ, 2 unknown.
 
-    Output goes to ours, or to `log`.  `pid_file` lets others find the process.  An interrupt of
-    this function also ends the process.
+    Output goes to ours, or to `log`; its standard output to `printed`, if that is given.
+    `pid_file` lets others find the process.  An interrupt of this function also ends the process.
     """
     running: list[subprocess.Popen[bytes]] = []
 
     def begin() -> None:
         with log.open("ab") if log is not None else nullcontext() as file:
-            running.append(subprocess.Popen(command, stdout=file, stderr=file))
+            running.append(subprocess.Popen(command, stdout=printed or file, stderr=file))
         if pid_file is not None:
             write_started(pid_file, identify(running[0].pid, str(pid_file.parent)))
 

@@ -23,7 +23,6 @@ from quorate.planning.target.data_nodes import TimerKind
 from quorate.planning.target.label_selector import FILTER_LENGTH_MAX, SELECTOR
 from quorate.wire.resource import (
     API_VERSION,
-    GROUP,
     Conditions,
     DeletionPolicy,
     Integer,
@@ -118,11 +117,6 @@ def timer_ms(value: int | str) -> int:
 def timer_value(ms: int) -> int | str:
     """Return the timer as a manifest has it."""
     return NEVER if ms >= NEVER_MS else ms // 1000
-
-
-RESTORING = f"{GROUP}/restoring"
-"""Annotation of a Zone into which rows of an export are being imported: from where.  Until it is
-removed the zone may have a part of them, and is not Available."""
 
 
 class ObjectName(Part):

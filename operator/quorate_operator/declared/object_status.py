@@ -14,13 +14,14 @@ from quorate.planning.queue.retries import StuckMigration
 from quorate.protocol.status import ClusterStatus, TimerStatus
 from quorate.protocol.status import ZoneStatus as Observed
 from quorate.wire.resource import Condition
+from quorate.wire.restoring import RESTORING, Restoring
 from quorate.wire.storage_cluster import (
     ClusterMaster,
     ClusterMember,
     StorageCluster,
     StorageClusterStatus,
 )
-from quorate.wire.zone import RESTORING, Zone, ZoneMigrations, ZonePartitions, ZoneStatus, ZoneTimer
+from quorate.wire.zone import Zone, ZoneMigrations, ZonePartitions, ZoneStatus, ZoneTimer
 from quorate_operator import names
 from quorate_operator.declared.acceptance import Acceptance
 from quorate_operator.declared.drains import DrainView
@@ -139,7 +140,8 @@ def _phase(zone: Zone, observed: Observed, lacks_name: bool) -> str:
 
 def _restored_from(zone: Zone) -> str:
     """Return what is being imported into the zone; empty: nothing."""
-    return zone.metadata.annotations.get(RESTORING, "")
+    told = Restoring.parse(zone.metadata.annotations.get(RESTORING, ""))
+    return told.place if told is not None else ""
 
 
 def _timer(timer: TimerStatus) -> ZoneTimer:

@@ -1,7 +1,8 @@
 """Keeps what users declared to the embedded operator, as the API server would keep it.
 
 Objects have uid, generation and timestamps.  A deleted Zone stays, marked, until its data is gone.
-The models that the CRDs are made from check the manifests.
+A manifest without the annotation of an import leaves it as it is, as a manifest has no say in it;
+it is removed by an empty value.  The models that the CRDs are made from check the manifests.
 """
 
 import sqlite3
@@ -13,6 +14,7 @@ import msgspec
 
 from quorate.facts.errors import QuorateError, WireError
 from quorate.wire.resource import API_VERSION, Resource, describe, shortened
+from quorate.wire.restoring import RESTORING
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import Zone
 from quorate_operator import names
@@ -121,6 +123,7 @@ class ObjectStore:
             made["metadata"].pop(field, None)
             if dumped["metadata"].get(field):
                 made["metadata"][field] = dumped["metadata"][field]
+        _keep_restoring(made["metadata"], {} if present is None else present["metadata"])
         return made, present is None
 
     async def restore(
@@ -173,3 +176,14 @@ class ObjectStore:
             at.execute("INSERT OR REPLACE INTO objects VALUES (?, ?, ?)", (plural, name, manifest))
 
         await self._store.run(job)
+
+
+def _keep_restoring(made: Object, present: Object) -> None:
+    """Keep the annotation of an import in the new metadata, unless it is given, or given empty."""
+    before = present.get("annotations", {}).get(RESTORING, "")
+    annotations = {RESTORING: before, **made.get("annotations", {})}
+    if not annotations[RESTORING]:
+        del annotations[RESTORING]
+    made.pop("annotations", None)
+    if annotations:
+        made["annotations"] = annotations

@@ -1,13 +1,14 @@
 """`quorate export|verify|import` run processes, and the Zone says what is imported into it."""
 
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from typer.testing import CliRunner
 
-from quorate.wire.zone import RESTORING
+from quorate.wire.restoring import RESTORING, Restoring
 from quorate_cli.commands import export as module
 from quorate_cli.commands.every import app
 from quorate_cli.terminal.problem import Problem
@@ -26,30 +27,45 @@ CLUSTER = {
 
 
 class World:
-    """What was run, with which annotation of the Zone; `codes`: how the next runs end."""
+    """What was run, with which annotation of the Zone; `codes`: how the next runs end.
+
+    `meanwhile` is called while a command runs.
+    """
 
     def __init__(self) -> None:
         self.ran: list[tuple[list[str], str]] = []
         self.codes: list[int] = []
         self.annotations = {"mine": "1"}
+        self.spec: dict[str, Any] = ZONE["spec"]  # type: ignore[assignment]
+        self.meanwhile: Callable[[], None] = lambda: None
 
     def fetch(self, api: object, kind: Any, name: str) -> Any:
         """The zone or its cluster."""
         if kind.plural == "storageclusters":
             return CLUSTER
         metadata = {"name": "books", "uid": "uid-7", "annotations": self.annotations}
-        return {**ZONE, "metadata": metadata}
+        return {**ZONE, "spec": self.spec, "metadata": metadata}
 
     def put(self, path: str, body: Any, kind: type) -> Any:
         """The zone, as it is declared anew."""
-        assert body["spec"] == ZONE["spec"]
-        self.annotations = body["metadata"]["annotations"]
+        assert body["spec"] == self.spec
+        told = body["metadata"]["annotations"]
+        self.annotations = {name: value for name, value in told.items() if value}
         return body
 
-    def run(self, command: list[str]) -> int:
+    def run(self, command: list[str], printed: IO[bytes] | None = None) -> int:
         """Note the command, and the annotation while it ran."""
         self.ran.append((command, self.annotations.get(RESTORING, "")))
+        self.meanwhile()
+        if printed is not None:
+            printed.write(b"01234567\n")
         return self.codes.pop(0) if self.codes else 0
+
+    @property
+    def begun(self) -> Restoring | None:
+        """The annotation, without its random word."""
+        told = Restoring.parse(self.annotations.get(RESTORING, ""))
+        return told and told._replace(run="")
 
 
 @pytest.fixture
@@ -116,17 +132,18 @@ def test_the_zone_has_an_annotation_until_an_import_is_done(world: World) -> Non
 
     (check, before), (run, during) = world.ran
     assert (check[-1], before) == ("--check", "")
-    assert during == "s3://bucket/x"
+    assert during.startswith("s3://bucket/x#01234567.")
     assert "--json" in run
+    assert options_of(run)["--export-id"] == "01234567"
     assert not {"--continue", "--into-non-empty", "--check"} & set(run)
     assert world.annotations == {"mine": "1"}
 
 
-@pytest.mark.parametrize("code", [1, 2, 143])
+@pytest.mark.parametrize("code", [1, 143])
 def test_an_import_that_is_not_done_goes_on_when_it_is_run_again(world: World, code: int) -> None:
     world.codes = [0, code]
     assert invoke("import", "s3://bucket/x", "books").exit_code == code
-    assert world.annotations == {"mine": "1", RESTORING: "s3://bucket/x"}
+    assert world.begun == Restoring("s3://bucket/x", "01234567")
 
     refused = invoke("import", "s3://bucket/y", "books")
     assert refused.exit_code != 0
@@ -134,8 +151,10 @@ def test_an_import_that_is_not_done_goes_on_when_it_is_run_again(world: World, c
     assert len(world.ran) == 2
 
     assert invoke("import", "s3://bucket/x", "books").exit_code == 0
-    assert "--continue" in world.ran[2][0]
-    assert "--continue" in world.ran[3][0]
+    for command, _ in world.ran[2:]:
+        assert "--continue" in command
+        assert "--into-non-empty" not in command
+        assert options_of(command)["--export-id"] == "01234567"
     assert world.annotations == {"mine": "1"}
 
 
@@ -147,3 +166,80 @@ def test_an_import_that_may_not_begin_leaves_the_zone_as_it_is(world: World) -> 
     assert len(world.ran) == 1
     assert "--into-non-empty" in world.ran[0][0]
     assert world.annotations == {"mine": "1"}
+
+
+def test_an_import_that_wrote_nothing_leaves_the_zone_as_it_was(world: World) -> None:
+    world.codes = [0, 2]
+    assert invoke("import", "s3://bucket/x", "books").exit_code == 2
+    assert world.annotations == {"mine": "1"}
+
+    world.codes = [0, 1, 0, 2]
+    invoke("import", "s3://bucket/x", "books")
+    assert invoke("import", "s3://bucket/x", "books").exit_code == 2
+    assert world.begun is not None, "the first one wrote"
+
+
+def test_that_the_zone_might_have_keys_is_remembered(world: World) -> None:
+    world.codes = [0, 1]
+    invoke("import", "s3://bucket/x", "books", "--into-non-empty")
+
+    assert invoke("import", "s3://bucket/x", "books").exit_code == 0
+
+    assert all("--into-non-empty" in command for command, _ in world.ran)
+    assert len(world.ran) == 4
+
+
+def test_what_is_declared_during_a_check_stays_declared(world: World) -> None:
+    def declare() -> None:
+        world.spec = {**world.spec, "replicas": 2}
+
+    world.meanwhile = declare
+
+    assert invoke("import", "s3://bucket/x", "books").exit_code == 0
+
+    assert world.spec["replicas"] == 2  # checked at each change of the annotation
+
+
+@pytest.mark.parametrize("before", ["", "s3://bucket/x#01234567.a"])
+def test_an_import_that_has_begun_during_a_check_is_not_replaced(world: World, before: str) -> None:
+    world.annotations = {RESTORING: before} if before else {}
+
+    def begin() -> None:
+        world.annotations = {RESTORING: "s3://bucket/y#89abcdef.b"}
+
+    world.meanwhile = begin
+
+    refused = invoke("import", "s3://bucket/x", "books")
+
+    assert "another import has begun meanwhile, of s3://bucket/y" in str(refused.exception)
+    assert len(world.ran) == 1
+    assert world.annotations == {RESTORING: "s3://bucket/y#89abcdef.b"}
+
+
+def test_of_two_imports_at_once_the_one_that_began_last_ends_both(world: World) -> None:
+    later = ["s3://bucket/x#01234567.later"]
+
+    def go_on() -> None:
+        if RESTORING in world.annotations:
+            world.annotations = {RESTORING: later[0]}
+
+    world.meanwhile = go_on
+
+    ended = invoke("import", "s3://bucket/x", "books")
+
+    assert ended.exit_code == 1
+    assert "another import of s3://bucket/x has begun meanwhile" in ended.stderr
+    assert world.annotations == {RESTORING: later[0]}
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        Restoring("s3://b/x?scheme=http", "01234567", "89abcdef", into_non_empty=True),
+        Restoring("/a folder#1/.x", "01234567", "89abcdef"),
+    ],
+)
+def test_the_annotation_is_read_as_it_was_written(told: Restoring) -> None:
+    assert Restoring.parse(told.text) == told
+    assert Restoring.parse("") is None
+    assert Restoring.parse("/by-hand") == Restoring("/by-hand")

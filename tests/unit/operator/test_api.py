@@ -389,6 +389,28 @@ async def test_a_zone_that_says_that_its_data_is_retained_is_not_deleted(client:
     assert (await client.ask("DELETE", f"{ROOT}/zones/sessions"))[0] == 202
 
 
+async def test_only_an_empty_value_removes_the_annotation_of_an_import(client: Client) -> None:
+    def zone(**annotations: str) -> dict[str, object]:
+        told = {f"quorate.io/{name}": value for name, value in annotations.items()}
+        return {**ZONE, "metadata": {**ZONE["metadata"], "annotations": told}}
+
+    async def after(manifest: dict[str, object]) -> dict[str, str]:
+        await client.ask("PUT", f"{ROOT}/zones/sessions", manifest)
+        _, made = await client.ask("GET", f"{ROOT}/zones/sessions")
+        found: dict[str, str] = made["metadata"].get("annotations", {})
+        return found
+
+    await client.ask("PUT", f"{ROOT}/storageclusters/main", CLUSTER)
+    assert await after(zone(restoring="/a#1.2", paused="true")) == {
+        "quorate.io/restoring": "/a#1.2",
+        "quorate.io/paused": "true",
+    }
+    assert await after(ZONE) == {"quorate.io/restoring": "/a#1.2"}
+    assert await after(zone(restoring="/a#1.3")) == {"quorate.io/restoring": "/a#1.3"}
+    assert await after(zone(restoring="")) == {}
+    assert await after(ZONE) == {}
+
+
 async def test_a_zone_that_is_paused_is_not_deleted(client: Client) -> None:
     await client.ask("PUT", f"{ROOT}/storageclusters/main", CLUSTER)
     annotated = {**ZONE["metadata"], "annotations": {"quorate.io/paused": "true"}}

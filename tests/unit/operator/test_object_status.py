@@ -14,8 +14,9 @@ from quorate.protocol.messages.events import Event, Reason
 from quorate.protocol.status import ClusterStatus, NodeStatus
 from quorate.protocol.status import ZoneStatus as Observed
 from quorate.wire.resource import API_VERSION, Condition
+from quorate.wire.restoring import RESTORING
 from quorate.wire.storage_cluster import StorageCluster
-from quorate.wire.zone import RESTORING, Zone, ZoneStatus, to_record
+from quorate.wire.zone import Zone, ZoneStatus, to_record
 from quorate_lone_master.zone_status import status_of_zone
 from quorate_operator.declared.acceptance import Acceptance, accept
 from quorate_operator.declared.object_status import (
@@ -68,7 +69,7 @@ def said(made: ZoneStatus) -> dict[str, str]:
 def test_a_zone_into_which_an_export_is_imported_is_not_available_until_that_is_done() -> None:
     of = zone()
     metadata = of.metadata.model_copy(
-        update={"annotations": {RESTORING: "s3://b/x?scheme=http&region=r"}}
+        update={"annotations": {RESTORING: "s3://b/x?scheme=http&region=r#01234567.89abcdef"}}
     )
     of = of.model_copy(update={"metadata": metadata})
 

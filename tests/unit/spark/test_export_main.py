@@ -56,8 +56,11 @@ def test_an_export_is_made_verified_and_imported(
     told: dict[str, Any] = json.loads(out)
     assert (told["rows"], told["zone"]["uid"], told["target"]) == (20, "u", str(target))
     assert run("import", empty, target, "--check") == 0
+    assert capsys.readouterr().out == f"{told['export_id']}\n"
+    assert run("import", empty, target, "--continue", "--export-id", "01234567") == 2
+    assert "and the import that has begun is of the export 01234567" in capsys.readouterr().err
     assert empty.rows() == {}
-    assert run("import", empty, target) == 0
+    assert run("import", empty, target, "--export-id", told["export_id"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert f"Zone z has all rows of {target}: 20 compared one by one." in said
     assert f"digest {told['digest']}, as exported" in said
