@@ -27,6 +27,7 @@ from quorate_spark.command_line import print_json, settings_of
 from quorate_spark.exports.export_zone import export_zone
 from quorate_spark.exports.import_zone import (
     Imported,
+    NotCompared,
     NotEmpty,
     check_empty,
     import_zone,
@@ -225,6 +226,13 @@ def _import(options: argparse.Namespace, bar: _Bar) -> int:
         )
     except NotEmpty:
         raise
+    except NotCompared as error:
+        print(
+            f"zone {options.zone}: all rows are written; they could not be compared: {error}."
+            "  Import again",
+            file=sys.stderr,
+        )
+        return 1
     except QuorateError as error:
         if not began:
             raise
@@ -293,5 +301,8 @@ def _tell_imported(imported: Imported, target: str) -> None:
     ):
         if count:
             console.print(Text(f"{count:,} {what}"), soft_wrap=True)
+    if not imported.told_apart:
+        text = "More keys had another row than are remembered: which of them differ for another"
+        console.print(Text(f"{text} reason is not known"), soft_wrap=True)
     for key in imported.keys:
         console.print(Text(f"  {key}"), soft_wrap=True)

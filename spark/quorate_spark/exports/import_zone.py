@@ -10,7 +10,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from heapq import merge
 from operator import itemgetter
@@ -19,10 +19,11 @@ from typing import NamedTuple
 import msgspec
 from xxhash import xxh3_64_intdigest
 
+from quorate.facts.errors import QuorateError
 from quorate.facts.keyspace import is_reserved, key_partition, printable
-from quorate.protocol.messages.tools import RestoreRows
+from quorate.protocol.messages.tools import RestoreRows, RowsRestored
 from quorate_spark.copies import CopySeen
-from quorate_spark.exports.manifest import Content, Manifest
+from quorate_spark.exports.manifest import Content, Manifest, PartTold
 from quorate_spark.exports.part_file import LiveRow, read_part
 from quorate_spark.exports.primaries import Primaries
 from quorate_spark.exports.target import Target
@@ -37,7 +38,11 @@ BATCH_ROWS_MAX = 1000
 BATCH_BYTES_MAX = 512 * 1024
 """Rows of one update; one row may be larger."""
 BATCHES_AT_ONCE = 8
-"""Batches that wait for a quorum while the next ones are written."""
+BYTES_AT_ONCE = 4 * 1024 * 1024
+"""Batches that wait for a quorum while the next ones are written, at least one; and their rows."""
+KEPT_HASHES_MAX = 500_000
+COMPARE_ATTEMPTS = 6
+"""Readings of one part, whose primaries may change meanwhile."""
 KEYS_TOLD_MAX = 20
 
 Progress = Callable[[str, int, int], None]
@@ -46,6 +51,10 @@ Progress = Callable[[str, int, int], None]
 
 class NotEmpty(Unreadable):
     """The zone has keys, and nothing was written."""
+
+
+class NotCompared(Unreadable):
+    """All rows are written, and could not be compared; the message says why."""
 
 
 class Imported(msgspec.Struct, frozen=True):
@@ -57,6 +66,7 @@ class Imported(msgspec.Struct, frozen=True):
     - `others`: keys of the zone that are not in the export
     - `keys`: some of the keys that are missing or differ, escaped
     - `into_non_empty`: the zone may have had keys, so `kept` is as it was wanted
+    - `told_apart`: false if so many were kept that `kept` and `differing` are right in sum only
     """
 
     export_id: str
@@ -73,6 +83,7 @@ class Imported(msgspec.Struct, frozen=True):
     exported_rows: int
     exported_digest: str
     into_non_empty: bool
+    told_apart: bool
 
     @property
     def is_whole(self) -> bool:
@@ -99,8 +110,8 @@ def import_zone(
 ) -> Imported:
     """Import the export into the zone, of which it may have a part (`continues`) or other keys.
 
-    Raises NotEmpty, or Unreadable or TargetRefused if it cannot go on: it is continued by running
-    it again.  Nothing is written before `progress` is called with "write".
+    Raises NotEmpty, NotCompared, or Unreadable or TargetRefused if it cannot go on: it is continued
+    by running it again.  Nothing is written before `progress` is called with "write".
     """
     if not continues and not into_non_empty:
         check_empty(copies, settings)
@@ -108,7 +119,10 @@ def import_zone(
     with AgentLinks(copies.cluster, settings) as links:
         primaries = Primaries(copies, links, wait_s)
         kept = _write(target, manifest, copies, primaries, progress)
-    imported = _compare(target, manifest, copies, settings, kept, progress)
+        try:
+            imported = _compare(target, manifest, copies, primaries, settings, kept, progress)
+        except QuorateError as error:
+            raise NotCompared(str(error)) from error
     return msgspec.structs.replace(imported, into_non_empty=into_non_empty)
 
 
@@ -143,14 +157,82 @@ def _read_primaries(copies: ZoneCopies, settings: Settings) -> dict[int, CopySee
     return found
 
 
+class _Batch:
+    def __init__(self, rows: list[tuple[bytes, bytes, int]]) -> None:
+        self.rows = rows
+        self.bytes = 0
+
+    def is_full(self, row: LiveRow) -> bool:
+        size = self.bytes + len(row.key) + len(row.value)
+        return bool(self.rows) and (len(self.rows) >= BATCH_ROWS_MAX or size > BATCH_BYTES_MAX)
+
+    def add(self, row: LiveRow) -> None:
+        self.rows.append((row.key, row.value, row.expires_at))
+        self.bytes += len(row.key) + len(row.value)
+
+
+class _Kept:
+    """The keys that had another row: hashes of the first ones, and how many more there are."""
+
+    def __init__(self) -> None:
+        self._hashes: set[int] = set()
+        self.more = 0
+
+    def __contains__(self, key: bytes) -> bool:
+        return xxh3_64_intdigest(key) in self._hashes
+
+    def add(self, key: bytes) -> None:
+        if len(self._hashes) < KEPT_HASHES_MAX:
+            self._hashes.add(xxh3_64_intdigest(key))
+        else:
+            self.more += 1
+
+
+class _Writes:
+    """Batches on their way, bounded by number and bytes; each is asked for until it is done."""
+
+    def __init__(self, primaries: Primaries, zone: str) -> None:
+        self._primaries = primaries
+        self._zone = zone
+        self._begun: deque[tuple[RestoreRows, int]] = deque()
+        self._bytes = 0
+        self.kept = _Kept()
+
+    def add(self, partition: int, batch: _Batch) -> None:
+        while self._begun and (
+            len(self._begun) >= BATCHES_AT_ONCE or self._bytes + batch.bytes > BYTES_AT_ONCE
+        ):
+            self._finish_first()
+        ask = RestoreRows(self._zone, partition, tuple(batch.rows))
+        done = self._primaries.begin(ask)
+        if done is not None:
+            self._take(done)
+        else:
+            self._begun.append((ask, batch.bytes))
+            self._bytes += batch.bytes
+
+    def finish(self) -> None:
+        while self._begun:
+            self._finish_first()
+
+    def _finish_first(self) -> None:
+        ask, size = self._begun.popleft()
+        self._bytes -= size
+        self._take(self._primaries.restore(ask))
+
+    def _take(self, done: RowsRestored) -> None:
+        for key in done.kept:
+            self.kept.add(key)
+
+
 def _write(
     target: Target,
     manifest: Manifest,
     copies: ZoneCopies,
     primaries: Primaries,
     progress: Progress,
-) -> set[int]:
-    """Write all rows that have not expired; return hashes of the keys that had another row."""
+) -> _Kept:
+    """Write all rows that have not expired; return the keys that had another row."""
     writes = _Writes(primaries, copies.zone)
     done = 0
     progress("write", 0, manifest.rows)
@@ -175,45 +257,6 @@ def _write(
     return writes.kept
 
 
-class _Batch:
-    def __init__(self, rows: list[tuple[bytes, bytes, int]]) -> None:
-        self.rows = rows
-        self._bytes = 0
-
-    def is_full(self, row: LiveRow) -> bool:
-        size = self._bytes + len(row.key) + len(row.value)
-        return bool(self.rows) and (len(self.rows) >= BATCH_ROWS_MAX or size > BATCH_BYTES_MAX)
-
-    def add(self, row: LiveRow) -> None:
-        self.rows.append((row.key, row.value, row.expires_at))
-        self._bytes += len(row.key) + len(row.value)
-
-
-class _Writes:
-    """Batches on their way.  `kept`: hashes of the keys that had another row."""
-
-    def __init__(self, primaries: Primaries, zone: str) -> None:
-        self._primaries = primaries
-        self._zone = zone
-        self._begun: deque[RestoreRows] = deque()
-        self.kept: set[int] = set()
-
-    def add(self, partition: int, batch: _Batch) -> None:
-        ask = RestoreRows(self._zone, partition, tuple(batch.rows))
-        self._primaries.begin(ask)
-        self._begun.append(ask)
-        if len(self._begun) >= BATCHES_AT_ONCE:
-            self._finish_first()
-
-    def finish(self) -> None:
-        while self._begun:
-            self._finish_first()
-
-    def _finish_first(self) -> None:
-        done = self._primaries.restore(self._begun.popleft())
-        self.kept.update(xxh3_64_intdigest(key) for key in done.kept)
-
-
 class _Compared(NamedTuple):
     """One key: its row in the export and in the zone; None where there is none."""
 
@@ -221,83 +264,125 @@ class _Compared(NamedTuple):
     present: StoredRow | None
 
 
+class _Found:
+    """The result of comparing a part, or the sum of parts."""
+
+    def __init__(self) -> None:
+        self.equal = Content()
+        self.exported = self.expired = self.kept = 0
+        self.missing = self.differing = self.others = 0
+        self.keys: list[str] = []
+
+    def add_all(self, part: "_Found") -> None:
+        self.equal.add_all(part.equal)
+        self.exported += part.exported
+        self.expired += part.expired
+        self.kept += part.kept
+        self.missing += part.missing
+        self.differing += part.differing
+        self.others += part.others
+        self.keys += part.keys[: KEYS_TOLD_MAX - len(self.keys)]
+
+
 def _compare(
     target: Target,
     manifest: Manifest,
     copies: ZoneCopies,
+    primaries: Primaries,
     settings: Settings,
-    kept_hashes: set[int],
+    kept: _Kept,
     progress: Progress,
 ) -> Imported:
-    primaries = _read_primaries(copies, settings)
-    equal = Content()
-    batch: list[LiveRow] = []
-    missing = differing = kept = others = done = expired = 0
+    """Compare part by part; a part is as many slots as one partition of the coarser side has."""
+    found = _Found()
     progress("compare", 0, manifest.rows)
-    keys: list[str] = []
-    for pair in _pairs(target, manifest, primaries, copies, settings):
-        exported, present = pair
+    theirs, ours = manifest.zone.partitions, copies.partitions
+    parts = min(theirs, ours)
+    for number in range(parts):
+        files = manifest.partitions[_span(number, theirs, parts)]
+        owned = range(ours)[_span(number, ours, parts)]
+        for attempt in range(1, COMPARE_ATTEMPTS + 1):
+            told = partial(_tell, progress, found.exported, manifest.rows)
+            try:
+                pairs = _pairs(target, files, owned, copies, primaries, settings)
+                part = _compare_part(pairs, kept, told)
+                break
+            except Unreadable:
+                if attempt == COMPARE_ATTEMPTS:
+                    raise
+        found.add_all(part)
+        progress("compare", found.exported, manifest.rows)
+    # Which of them were kept is not known: as many as the primaries told.
+    kept_too = min(found.differing, kept.more)
+    return Imported(
+        manifest.export_id,
+        copies.zone,
+        found.equal.rows,
+        found.equal.bytes,
+        found.equal.hex,
+        found.expired,
+        found.kept + kept_too,
+        found.missing,
+        found.differing - kept_too,
+        found.others,
+        tuple(found.keys),
+        manifest.rows,
+        manifest.digest,
+        into_non_empty=False,
+        told_apart=not kept.more,
+    )
+
+
+def _tell(progress: Progress, before: int, total: int, done: int) -> None:
+    progress("compare", before + done, total)
+
+
+def _compare_part(
+    pairs: Iterator[_Compared], kept: _Kept, progress: Callable[[int], None]
+) -> _Found:
+    found = _Found()
+    batch: list[LiveRow] = []
+    for exported, present in pairs:
         if exported is None:
-            others += 1
+            found.others += 1
             continue
-        done += 1
-        if not done % 1000:
-            progress("compare", done, manifest.rows)
+        found.exported += 1
+        if not found.exported % 1000:
+            progress(found.exported)
         if present is not None and (present[4], present[3]) == (
             exported.value,
             exported.expires_at,
         ):
             batch.append(exported)
             if len(batch) == BATCH_ROWS_MAX:
-                equal.add(*_columns(batch))
+                found.equal.add(*_columns(batch))
                 batch.clear()
         elif _is_over(exported):
-            expired += 1
-        elif present is not None and xxh3_64_intdigest(exported.key) in kept_hashes:
-            kept += 1
+            found.expired += 1
+        elif present is not None and exported.key in kept:
+            found.kept += 1
         else:
-            missing += present is None
-            differing += present is not None
-            if len(keys) < KEYS_TOLD_MAX:
-                keys.append(printable(exported.key))
-    equal.add(*_columns(batch))
-    progress("compare", done, manifest.rows)
-    return Imported(
-        manifest.export_id,
-        copies.zone,
-        equal.rows,
-        equal.bytes,
-        equal.hex,
-        expired,
-        kept,
-        missing,
-        differing,
-        others,
-        tuple(keys),
-        manifest.rows,
-        manifest.digest,
-        into_non_empty=False,
-    )
+            found.missing += present is None
+            found.differing += present is not None
+            if len(found.keys) < KEYS_TOLD_MAX:
+                found.keys.append(printable(exported.key))
+    found.equal.add(*_columns(batch))
+    return found
 
 
 def _pairs(
     target: Target,
-    manifest: Manifest,
-    primaries: Mapping[int, CopySeen],
+    files: Sequence[PartTold],
+    owned: Sequence[int],
     copies: ZoneCopies,
+    primaries: Primaries,
     settings: Settings,
 ) -> Iterator[_Compared]:
-    """Yield all keys of the export and of the zone, part by part.
-
-    A part is as many slots as one partition of the coarser side has.
-    """
-    theirs, ours = manifest.zone.partitions, copies.partitions
-    for number in range(min(theirs, ours)):
-        files = manifest.partitions[_span(number, theirs, min(theirs, ours))]
-        exported = merge(*(read_part(target, part) for part in files), key=itemgetter(0))
-        owned = range(ours)[_span(number, ours, min(theirs, ours))]
-        streams = [_live(_rows(primaries[each], copies, settings)) for each in owned]
-        yield from _side_by_side(exported, merge(*streams, key=itemgetter(0)))
+    """Yield all keys of the export and of the zone in these files and partitions."""
+    exported = merge(*(read_part(target, part) for part in files), key=itemgetter(0))
+    found = [primaries.find(partition) for partition in owned]
+    streams = [_live(_rows(each, copies, settings)) for each in found]
+    return _side_by_side(exported, merge(*streams, key=itemgetter(0)))
 
 
 def _span(number: int, partitions: int, parts: int) -> slice:

@@ -11,6 +11,9 @@ from quorate_spark.reading.read_copies import copies_of
 from quorate_spark.reading.settle import ZoneCopies
 
 FIRST_POLL_S = 0.001
+LARGE_POLL_S = 0.02
+LARGE_BYTES = 1024 * 1024
+"""Requests above this size begin to be repeated at the longer pause: each repeats the rows."""
 POLL_S_MAX = 0.3
 FIND_AGAIN_S = 0.03
 """After a pause of this length the primary is looked for again: it may be another one."""
@@ -35,14 +38,32 @@ class Primaries:
         self._sleep = sleep
         self._found: dict[int, CopySeen] = {}
 
-    def begin(self, ask: RestoreRows) -> None:
-        """Have the rows written, without waiting; `restore` then waits.  Raises Unreadable."""
-        self._try(ask)
+    def find(self, partition: int) -> CopySeen:
+        """Return the primary's copy as it is now.  Raises Unreadable if none answers in time."""
+        deadline = time.monotonic() + self._wait_s
+        while True:
+            found = self._find(partition)
+            if found is not None:
+                return found
+            if time.monotonic() > deadline:
+                raise Unreadable(
+                    f"partition {partition} has no primary that answers within {self._wait_s:g} s"
+                )
+            self._sleep(POLL_S_MAX)
+
+    def begin(self, ask: RestoreRows) -> RowsRestored | None:
+        """Have the rows written, without waiting; return the answer if a quorum has them already.
+
+        Else `restore` waits.  Raises Unreadable.
+        """
+        answer, _ = self._try(ask)
+        return answer if answer is not None and answer.done else None
 
     def restore(self, ask: RestoreRows) -> RowsRestored:
         """Have the rows written; return the answer once a quorum has them.  Raises Unreadable."""
         deadline = time.monotonic() + self._wait_s
-        pause_s = FIRST_POLL_S
+        size = sum(len(key) + len(value) for key, value, _ in ask.rows)
+        pause_s = LARGE_POLL_S if size > LARGE_BYTES else FIRST_POLL_S
         while True:
             answer, waits_for = self._try(ask)
             if answer is not None and answer.done:

@@ -70,6 +70,20 @@ def test_a_key_that_has_another_row_is_left_alone_and_named(agent: Agent) -> Non
     assert reader.ask(b"GET", SECOND) == [b"2"]
 
 
+def test_a_key_that_was_deleted_since_comes_back(agent: Agent) -> None:
+    """As docs/protocol.md says: a primary does not remember which rows it restored."""
+    restore(agent, (KEY, b"1", 0))
+    agent.turn()
+    agent.write(b"DEL", KEY)
+    agent.turn()
+
+    assert restore(agent, (KEY, b"1", 0)) == WAITS
+
+    row = row_of(agent, KEY)
+    assert row is not None
+    assert row.value == b"1"
+
+
 def test_a_key_that_is_due_to_expire_has_no_row(agent: Agent) -> None:
     restore(agent, (KEY, b"1", 5_000))
     agent.turn()

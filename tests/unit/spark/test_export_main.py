@@ -12,6 +12,7 @@ from quorate.protocol.messages.tools import RowsRestored
 from quorate_spark import __main__ as command
 from quorate_spark.exports import cut
 from quorate_spark.exports.manifest import MANIFEST
+from quorate_spark.reading.agent_link import Unreadable
 from quorate_spark_fixtures.logged_zone import LoggedZone
 from quorate_spark_fixtures.scripted_zone import listening
 
@@ -135,6 +136,26 @@ def test_what_is_not_as_it_was_has_exit_code_1(
     assert "nothing is imported" in capsys.readouterr().err
     assert command.main(["verify", str(target)]) == 1
     assert f"{target} is not as it was exported" in capsys.readouterr().err
+
+
+def test_rows_that_cannot_be_compared_have_their_own_sentence(
+    zone: LoggedZone,
+    empty: LoggedZone,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*given: object) -> None:
+        raise Unreadable("agent a was lost")
+
+    run("export", zone, tmp_path / "export")
+    monkeypatch.setattr("quorate_spark.exports.import_zone._compare", fail)
+
+    assert run("import", empty, tmp_path / "export") == 1
+
+    said = capsys.readouterr().err
+    assert "all rows are written; they could not be compared: agent a was lost" in said
+    assert empty.rows() == zone.rows()
 
 
 def test_counts_of_an_import_are_told(

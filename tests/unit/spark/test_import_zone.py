@@ -1,7 +1,7 @@
 """An import writes what is missing, goes on after an interruption, and compares the result."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,10 +12,12 @@ from quorate.facts.keyspace import RESERVED, key_partition
 from quorate.protocol.messages.tools import RestoreRows, RowsRestored
 from quorate_spark.exports import import_zone as module
 from quorate_spark.exports.export_zone import export_zone
-from quorate_spark.exports.import_zone import Imported, NotEmpty, import_zone
+from quorate_spark.exports.import_zone import Imported, NotCompared, NotEmpty, import_zone
 from quorate_spark.exports.manifest import read_manifest
+from quorate_spark.exports.primaries import Primaries
 from quorate_spark.exports.target import Target, TargetRefused
 from quorate_spark.reading.agent_link import Unreadable
+from quorate_spark.reading.agent_links import AgentLinks
 from quorate_spark.reading.settle import ZoneCopies
 from quorate_spark_fixtures.logged_zone import LoggedZone
 from quorate_spark_fixtures.scripted_zone import QUICK, listening
@@ -201,6 +203,117 @@ def test_a_primary_that_changes_is_found_again(target: Target, zone: LoggedZone)
 
     assert run(target, zone).exit_code == 0
     assert clients_rows(zone) == expected()
+
+
+@contextmanager
+def terms_that_rise(zone: LoggedZone, *, reads: int) -> Iterator[Callable[..., None]]:
+    """The terms rise at each of the first reads of the comparison; yields a Progress."""
+    seen: list[int] = []
+
+    def rise(number: int) -> None:
+        seen.append(number)
+        for agent in range(3) if len(seen) <= reads else ():
+            for partition in range(zone.partitions):
+                zone.copy(agent, partition).term += 1
+
+    def begin(what: str, done: int, total: int) -> None:
+        if what == "compare":
+            zone.while_read = rise
+
+    yield begin
+
+
+def compared(target: Target, zone: LoggedZone, progress: Callable[..., None]) -> Imported:
+    return import_zone(
+        target,
+        read_manifest(target),
+        copies_of(zone),
+        QUICK,
+        continues=False,
+        into_non_empty=False,
+        wait_s=5,
+        progress=progress,
+    )
+
+
+def test_a_part_whose_primary_changes_is_compared_again(target: Target, zone: LoggedZone) -> None:
+    with terms_that_rise(zone, reads=3) as progress:
+        imported = compared(target, zone, progress)
+
+    assert (imported.rows, imported.exit_code) == (60, 0)
+    assert imported.digest == imported.exported_digest
+
+
+def test_rows_that_cannot_be_compared_are_written(target: Target, zone: LoggedZone) -> None:
+    with (
+        terms_that_rise(zone, reads=10_000) as progress,
+        pytest.raises(NotCompared, match="changed its owner or term while it was read"),
+    ):
+        compared(target, zone, progress)
+
+    assert clients_rows(zone) == expected()
+
+
+def test_batches_on_their_way_are_bounded_by_bytes_too(
+    target: Target, zone: LoggedZone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BATCH_ROWS_MAX", 5)
+    monkeypatch.setattr(module, "BYTES_AT_ONCE", 60)  # less than one batch
+    on_their_way: set[RestoreRows] = set()
+    most = [0]
+
+    def count(ask: RestoreRows) -> RowsRestored | None:
+        if ask in on_their_way:
+            on_their_way.discard(ask)  # asked a second time: it is done then
+        else:
+            on_their_way.add(ask)
+        most[0] = max(most[0], len(on_their_way))
+        return None
+
+    zone.refuses = count
+
+    assert run(target, zone).exit_code == 0
+    assert most == [1]
+
+
+def test_rows_that_a_quorum_has_already_are_asked_for_once(
+    target: Target, zone: LoggedZone
+) -> None:
+    run(target, zone)
+    before = len(zone.restored)
+    asked: list[RestoreRows] = []
+    zone.refuses = asked.append
+
+    assert run(target, zone, continues=True).exit_code == 0
+
+    assert len(asked) == len(set(asked)) == len(zone.restored) - before > 0
+
+
+@pytest.mark.parametrize(("hashes", "told_apart"), [(3, True), (2, False)])
+def test_keys_that_were_kept_are_counted_beyond_those_that_are_remembered(
+    target: Target, zone: LoggedZone, monkeypatch: pytest.MonkeyPatch, hashes: int, told_apart: bool
+) -> None:
+    monkeypatch.setattr(module, "KEPT_HASHES_MAX", hashes)
+    for key in KEYS[3:6]:
+        zone.put(key, b"mine")
+
+    imported = run(target, zone, into_non_empty=True)
+
+    assert (imported.kept, imported.differing, imported.exit_code) == (3, 0, 0)
+    assert imported.told_apart is told_apart
+
+
+@pytest.mark.parametrize(("size", "pause_s"), [(1_000, 0.001), (2_000_000, 0.02)])
+def test_large_rows_are_repeated_less_often(zone: LoggedZone, size: int, pause_s: float) -> None:
+    pauses: list[float] = []
+    key = KEYS[1]
+    ask = RestoreRows("z", key_partition(key, 2), ((key, b"x" * size, 0),))
+    with AgentLinks(zone.cluster, QUICK) as links:
+        primaries = Primaries(copies_of(zone), links, 5, pauses.append)
+
+        assert primaries.restore(ask).done
+
+    assert pauses == [pause_s]
 
 
 def test_a_backup_that_is_away_does_not_matter_and_a_primary_does(

@@ -1,8 +1,12 @@
 """Writes rows of an export at a tool's request, where their keys have no row.
 
 The primary writes the rows as one ordinary update, so every copy gets them, and a client may
-overwrite them at any time.  A key that has a row is left alone: what a client wrote is never
-replaced.  A repeated request therefore writes nothing, and says whether a quorum has the rows.
+overwrite them at any time.  A key that has a row is left alone: no client's value is replaced.  A
+repeated request therefore writes nothing, and says whether a quorum has the rows.
+
+A key without a row gets one, also if a client has deleted it, or if its time was over, since an
+earlier request: the primary does not remember which rows it restored.  So clients must not write to
+the zone before the import is done.
 Source: docs/protocol.md, section 5.
 """
 
