@@ -9,6 +9,8 @@ imports at once the one that began last removes it.
 import os
 import secrets
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
 from tempfile import TemporaryFile
@@ -89,32 +91,37 @@ def import_zone(
     The exit code is 0 if the zone has all rows, 1 if only a part (or if another import into it is
     under way), 2 if nothing was written.
     """
-    try:
+    place = _absolute(target)
+    with _nothing_written():
         api = _api(server, folder)
         found = resources.zone(resources.fetch(api, ZONE, zone))
-    except Problem as problem:
-        raise Problem(str(problem), 2) from problem
-    place = _absolute(target)
-    begun = _begun(found)
-    if begun is not None and begun.place != place:
-        raise _another(zone, begun)
-    if begun is not None:
-        into_non_empty = into_non_empty or begun.into_non_empty
-    options = ["--into-non-empty"] * into_non_empty
-    if begun is not None:
-        options += ["--continue", "--export-id", begun.export_id]
-    command = _command("import", api, found, folder, place, options)
-    code, export_id = _check(command)
-    if code:
-        raise typer.Exit(code)
-    mine = Restoring(place, export_id, secrets.token_hex(4), into_non_empty)
-    before = _take_over(api, zone, begun, mine)
+        begun = _begun(found, place)
+        options: list[str] = []
+        if begun is not None:
+            into_non_empty = into_non_empty or begun.into_non_empty
+            options += ["--continue", "--export-id", begun.export_id]
+        options += ["--into-non-empty"] * into_non_empty
+        command = _command("import", api, found, folder, place, options)
+        code, export_id = _check(command)
+        if code:
+            raise typer.Exit(code)
+        mine = Restoring(place, export_id, secrets.token_hex(4), into_non_empty)
+        _take_over(api, zone, begun, mine)
     code = run_validation([*command, "--export-id", export_id] + ["--json"] * as_json)
     if code == 0:
         code = _end(api, zone, mine)
-    elif code == 2 and before is None:
+    elif code == 2 and begun is None:
         _end(api, zone, mine)  # nothing was written
     raise typer.Exit(code)
+
+
+@contextmanager
+def _nothing_written() -> Iterator[None]:
+    """Give problems the exit code of an import that wrote nothing."""
+    try:
+        yield
+    except Problem as problem:
+        raise Problem(str(problem), 2) from problem
 
 
 def _check(command: list[str]) -> tuple[int, str]:
@@ -125,45 +132,41 @@ def _check(command: list[str]) -> tuple[int, str]:
         return code, printed.read().decode().strip()
 
 
-def _begun(zone: Zone) -> Restoring | None:
+def _restoring(zone: Zone) -> Restoring | None:
     return Restoring.parse(zone.metadata.annotations.get(RESTORING, ""))
 
 
-def _another(zone: str, begun: Restoring) -> Problem:
-    return Problem(
-        f"zone {zone}: an import of {begun.place} has begun and is not done: run `quorate import"
-        f" {quote(begun.place)} {zone}` until it is, or delete the zone",
-        2,
-    )
-
-
-def _take_over(
-    api: OperatorApi, zone: str, seen: Restoring | None, mine: Restoring
-) -> Restoring | None:
-    """Note this import at the Zone; return what was there, as checked: nothing, or the same export.
-
-    Raises Problem if it has changed since it was `seen`.
-    """
-    whole = resources.fetch(api, ZONE, zone)
-    begun = _begun(resources.zone(whole))
-    if begun is not None and begun != seen:
+def _begun(zone: Zone, place: str) -> Restoring | None:
+    """Return the import that has begun; raise Problem if it is from another place."""
+    begun, name = _restoring(zone), zone.metadata.name
+    if begun is not None and begun.place != place:
         raise Problem(
-            f"zone {zone}: another import has begun meanwhile, of {begun.place}: wait until it is"
-            " done",
-            2,
+            f"zone {name}: an import of {begun.place} has begun and is not done: run `quorate"
+            f" import {quote(begun.place)} {name}` until it is, or delete the zone"
         )
-    if begun is None and seen is not None:
+    return begun
+
+
+def _take_over(api: OperatorApi, zone: str, seen: Restoring | None, mine: Restoring) -> None:
+    """Note this import at the Zone.  Raises Problem if another one changed what was `seen`."""
+    whole = resources.fetch(api, ZONE, zone)
+    now = _restoring(resources.zone(whole))
+    if now is not None and now != seen:
         raise Problem(
-            f"zone {zone}: another import of {seen.place} has ended meanwhile: the zone is whole", 2
+            f"zone {zone}: another import has begun meanwhile, of {now.place}: wait until it is"
+            " done"
+        )
+    if now is None and seen is not None:
+        raise Problem(
+            f"zone {zone}: another import of {seen.place} has ended meanwhile: the zone is whole"
         )
     _annotate(api, whole, mine.text)
-    return begun
 
 
 def _end(api: OperatorApi, zone: str, mine: Restoring) -> int:
     """Remove the annotation if it is of this import; return the exit code."""
     whole = resources.fetch(api, ZONE, zone)
-    now = _begun(resources.zone(whole))
+    now = _restoring(resources.zone(whole))
     if now == mine:
         _annotate(api, whole, "")
     elif now is not None:

@@ -212,8 +212,21 @@ def test_an_import_that_has_begun_during_a_check_is_not_replaced(world: World, b
     refused = invoke("import", "s3://bucket/x", "books")
 
     assert "another import has begun meanwhile, of s3://bucket/y" in str(refused.exception)
+    assert isinstance(refused.exception, Problem)
+    assert refused.exception.exit_code == 2
     assert len(world.ran) == 1
     assert world.annotations == {RESTORING: "s3://bucket/y#89abcdef.b"}
+
+
+def test_an_import_that_another_one_has_ended_does_not_begin_again(world: World) -> None:
+    world.annotations = {RESTORING: "s3://bucket/x#01234567.a"}
+    world.meanwhile = world.annotations.clear
+
+    refused = invoke("import", "s3://bucket/x", "books")
+
+    assert "has ended meanwhile: the zone is whole" in str(refused.exception)
+    assert len(world.ran) == 1
+    assert world.annotations == {}
 
 
 def test_of_two_imports_at_once_the_one_that_began_last_ends_both(world: World) -> None:
