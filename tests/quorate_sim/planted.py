@@ -73,6 +73,7 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "reset-twice-for-one-loss": planted_resets.one_loss_counts_twice,
     "retries-forgotten-at-rest": planted_rest.retries_forgotten,
     "roles-stay-where-taken": planted_placements.roles_stay_where_they_were_taken,
+    "rows-set-aside-serve": planted_resets.rows_set_aside_serve,
     "same-term-twice": planted_primaries.same_term_twice,
     "serves-while-frozen": planted_primaries.serves_while_frozen,
     "skip-the-lease-wait": planted_primaries.skip_the_lease_wait,

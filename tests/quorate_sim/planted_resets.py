@@ -1,7 +1,7 @@
 """Rules of HIGH_AVAILABILITY zones, and of resets, switched off."""
 
-from collections.abc import Collection
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 from quorate.facts import chain
 from quorate.facts.partition_row import PartitionRow, majority
@@ -9,10 +9,13 @@ from quorate.facts.time import Now
 from quorate.facts.topology import Holder
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.agent.agent_reports import AgentReports
+from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.primary import Primary
+from quorate.protocol.copies.record import KeptRows
 from quorate.protocol.copies.waiters import Waiter
 from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate.protocol.messages.master import MasterPing
+from quorate.protocol.storage import Row
 from quorate.protocol.zone_master.decide_partition import PartitionState
 from quorate.protocol.zone_master.recovery import reset
 from quorate.protocol.zone_master.recovery.reset import Resets
@@ -113,3 +116,24 @@ def answered_while_isolated() -> AbstractContextManager[None]:
         self.finished.answered.extend(role.advance(self.now.boot_ms))
 
     return changed(ZoneCopies, "advance", advance)
+
+
+@contextmanager
+def rows_set_aside_serve() -> Iterator[None]:
+    """What a reset left comes back with the rows that the copy fetches instead."""
+    replace, use = Copy._replace_space, Copy._use_space
+    aside_of: dict[int, list[tuple[bytes, Row]]] = {}
+
+    def replace_space(self: Copy, aside: KeptRows | None) -> None:
+        if aside is not None:
+            aside_of[id(self)] = self.space.scan(None, 1 << 20, 1 << 30)
+        replace(self, aside)
+
+    def use_space(self: Copy) -> None:
+        use(self)
+        for key, row in aside_of.pop(id(self), ()):
+            if self.present and self.space.get(key) is None:
+                self.space.put(key, row)
+
+    with changed(Copy, "_replace_space", replace_space), changed(Copy, "_use_space", use_space):
+        yield
