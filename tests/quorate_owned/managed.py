@@ -53,8 +53,7 @@ class LoneRunner:
         ended: Mapping[str, Collection[str]],
     ) -> None:
         self._world.master.keep_primaries_off(cordoned, self._world.now)
-        self._world.master.places.tell_domains(domains)
-        self._world.master.places.tell_pods(pods)
+        self._world.master.places.tell_all(domains, pods)
         self._world.master.processes_ended(ended)
 
     def load(self) -> ClusterLoad:

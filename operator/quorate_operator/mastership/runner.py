@@ -277,8 +277,7 @@ class Runner:
     ) -> None:
         """Take agents on cordoned nodes, domains, facts of pods, words of ended processes."""
         self.step(lambda master: master.keep_primaries_off(cordoned, self._clock.now()))
-        self.step(lambda master: master.places.tell_domains(domains))
-        self.step(lambda master: master.places.tell_pods(pods))
+        self.step(lambda master: master.places.tell_all(domains, pods))
         self.step(lambda master: master.processes_ended(ended))
 
     @property

@@ -82,6 +82,11 @@ class ToldPlaces:
                 agent.pod = pod
                 self._wishes_changed(node)
 
+    def tell_all(self, domains: Mapping[str, str], pods: Mapping[str, PodFacts]) -> None:
+        """Take failure domains, labels and storage classes, by node. Idempotent."""
+        self.tell_domains(domains)
+        self.tell_pods(pods)
+
     def greeted(self, agent: KnownAgent, hello: Hello) -> None:
         """Take what an agent's Hello says of these: host, failure domain, attributes, profiles.
 
