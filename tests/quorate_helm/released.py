@@ -22,6 +22,8 @@ from quorate_helm.chart import find, objects, render
 from quorate_owned.pod_processes import PodProcesses
 
 MONITORING = "monitoring.coreos.com/"
+WAIT_S = 120
+"""Three agents and their pods take 15 s of CPU to start, beside the nodes of other tests 60 s."""
 
 
 class Released:
@@ -116,7 +118,7 @@ class Released:
         found = self.road.kubectl("get", kind, chosen, "--output=name").split()
         return [each.rpartition("/")[2] for each in found]
 
-    def wait(self, what: str, ask: Any, timeout_s: float = 60) -> None:
+    def wait(self, what: str, ask: Any, timeout_s: float = WAIT_S) -> None:
         def facts() -> object:
             return self.road.status("storagecluster", "shop"), self.missing(), self.road.logs()
 

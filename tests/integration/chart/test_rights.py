@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.integration,
     pytest.mark.process,
     pytest.mark.needs("helm", "own-names"),
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
 ]
 
 _BY_SCHEDULE = (
