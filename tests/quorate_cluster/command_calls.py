@@ -123,7 +123,8 @@ ANYWHERE = frozenset((
     "client|getredir", "pubsub|channels", "pubsub|numsub", "pubsub|numpat", "pubsub|shardchannels",
     "pubsub|shardnumsub", "subscribe", "unsubscribe", "psubscribe", "punsubscribe",
     "command", "command|count", "command|docs", "command|getkeys", "command|info", "command|list",
-    "info", "config|get", "time", "cluster|info", "cluster|keyslot", "cluster|myid",
+    "info", "config|get", "config|set", "time", "cluster|info", "cluster|keyslot", "cluster|myid",
+    "slowlog|get", "slowlog|help", "slowlog|len", "slowlog|reset",
 ))  # fmt: skip
 """Commands about the connection or the one agent (MULTI alone does nothing)."""
 
