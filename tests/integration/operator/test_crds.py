@@ -382,7 +382,7 @@ def test_short_names_category_and_columns_work(kubectl: Kubectl, namespace: str)
         ),
         "stc": "NAME AGENTS READY MASTER AGE",
         "zrec": "NAME ZONE ACTION DRY RUN PHASE AGE",
-        "dv": "NAME ZONE LEVEL PHASE VERDICT FINISHED AGE",
+        "dv": "NAME ZONE LEVEL PHASE PERCENT VERDICT FINISHED AGE",
         "sdv": "NAME ZONE SCHEDULE TIME ZONE SUSPEND LAST AGE",
         "pt": "NAME ZONE SHARD AGE",
         "sn": "NAME CLUSTER NODE HOST PORT INCARNATION LEFT DRAINING AGE",
