@@ -19,8 +19,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from quorate.wire.restoring import RESTORING, Restoring
-from quorate.wire.zone import Zone
+from quorate.wire.zone import RESTORING, Restoring, Zone
 from quorate_cli.commands.objects import ServerOption
 from quorate_cli.copies.validation import check_place, run_validation, tool_command
 from quorate_cli.dev.commands import FolderOption, dev_cluster

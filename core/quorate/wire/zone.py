@@ -2,7 +2,7 @@
 
 import enum
 import re
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field
 
@@ -23,6 +23,7 @@ from quorate.planning.target.data_nodes import TimerKind
 from quorate.planning.target.label_selector import FILTER_LENGTH_MAX, SELECTOR
 from quorate.wire.resource import (
     API_VERSION,
+    GROUP,
     Conditions,
     DeletionPolicy,
     Integer,
@@ -117,6 +118,42 @@ def timer_ms(value: int | str) -> int:
 def timer_value(ms: int) -> int | str:
     """Return the timer as a manifest has it."""
     return NEVER if ms >= NEVER_MS else ms // 1000
+
+
+RESTORING = f"{GROUP}/restoring"
+"""The annotation of a Zone into which rows of an export are being imported.
+
+Until it is removed the zone may have a part of the rows, and is not Available.
+"""
+_NON_EMPTY = ".into-non-empty"
+
+
+class Restoring(NamedTuple):
+    """The content of the annotation: `PLACE#EXPORT_ID.RUN`, and whether the zone may have had keys.
+
+    `run` is a random word of the command that wrote it last.
+    """
+
+    place: str
+    export_id: str = ""
+    run: str = ""
+    into_non_empty: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """Return what an annotation says; None if it is empty."""
+        if not text:
+            return None
+        place, found, rest = text.rpartition("#")
+        if not found:
+            return cls(text)
+        export_id, _, run = rest.removesuffix(_NON_EMPTY).partition(".")
+        return cls(place, export_id, run, rest.endswith(_NON_EMPTY))
+
+    @property
+    def text(self) -> str:
+        """The annotation's value."""
+        return f"{self.place}#{self.export_id}.{self.run}{_NON_EMPTY * self.into_non_empty}"
 
 
 class ObjectName(Part):

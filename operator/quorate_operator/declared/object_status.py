@@ -14,14 +14,21 @@ from quorate.planning.queue.retries import StuckMigration
 from quorate.protocol.status import ClusterStatus, TimerStatus
 from quorate.protocol.status import ZoneStatus as Observed
 from quorate.wire.resource import Condition
-from quorate.wire.restoring import RESTORING, Restoring
 from quorate.wire.storage_cluster import (
     ClusterMaster,
     ClusterMember,
     StorageCluster,
     StorageClusterStatus,
 )
-from quorate.wire.zone import Zone, ZoneMigrations, ZonePartitions, ZoneStatus, ZoneTimer
+from quorate.wire.zone import (
+    RESTORING,
+    Restoring,
+    Zone,
+    ZoneMigrations,
+    ZonePartitions,
+    ZoneStatus,
+    ZoneTimer,
+)
 from quorate_operator import names
 from quorate_operator.declared.acceptance import Acceptance
 from quorate_operator.declared.drains import DrainView

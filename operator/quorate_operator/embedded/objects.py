@@ -14,9 +14,8 @@ import msgspec
 
 from quorate.facts.errors import QuorateError, WireError
 from quorate.wire.resource import API_VERSION, Resource, describe, shortened
-from quorate.wire.restoring import RESTORING
 from quorate.wire.storage_cluster import StorageCluster
-from quorate.wire.zone import Zone
+from quorate.wire.zone import RESTORING, Zone
 from quorate_operator import names
 from quorate_operator.metastores.sqlite_file import EmbeddedStore
 from quorate_operator.process.clock import rfc3339

@@ -8,12 +8,12 @@ from typing import IO, Any
 import pytest
 from typer.testing import CliRunner
 
-from quorate.wire.restoring import RESTORING, Restoring
+from quorate.wire.zone import RESTORING, Restoring
 from quorate_cli.commands import export as module
 from quorate_cli.commands.every import app
 from quorate_cli.terminal.problem import Problem
 
-ZONE = {
+ZONE: dict[str, Any] = {
     "apiVersion": "quorate.io/v1alpha1",
     "kind": "Zone",
     "spec": {"clusterRef": {"name": "main"}, "partitions": 4, "replicas": 3},
@@ -27,7 +27,7 @@ CLUSTER = {
 
 
 class World:
-    """What was run, with which annotation of the Zone; `codes`: how the next runs end.
+    """The commands that were run, and the Zone's annotation then; `codes`: how the next runs end.
 
     `meanwhile` is called while a command runs.
     """
@@ -36,7 +36,7 @@ class World:
         self.ran: list[tuple[list[str], str]] = []
         self.codes: list[int] = []
         self.annotations = {"mine": "1"}
-        self.spec: dict[str, Any] = ZONE["spec"]  # type: ignore[assignment]
+        self.spec: dict[str, Any] = ZONE["spec"]
         self.meanwhile: Callable[[], None] = lambda: None
 
     def fetch(self, api: object, kind: Any, name: str) -> Any:
