@@ -1,5 +1,6 @@
 """One agent: is it well, what do its clients feel, and what does it have?"""
 
+from quorate_dashboards.commands import commands
 from quorate_dashboards.elements import ABOVE_ZERO, NOT_ZERO, Page, Query
 from quorate_dashboards.queries import (
     AGENT,
@@ -146,20 +147,7 @@ def _health(page: Page) -> None:
 
 def _clients(page: Page) -> None:
     page.row("What do its clients feel?")
-    page.lines(
-        "Commands by family",
-        "What do clients do, and how much of it?",
-        Query(rate("quorate_commands_total", _OF, "family"), "{{family}}"),
-        unit="reqps",
-        stacked=True,
-    )
-    page.lines(
-        "Commands by result",
-        "How are commands answered? error: the client's mistake. redirected: it asked the wrong"
-        " agent. refused: no primary, or no room. unknown: the outcome cannot be determined.",
-        Query(rate("quorate_commands_total", _OF, "result"), "{{result}}"),
-        unit="reqps",
-    )
+    commands(page, _OF)
     page.lines(
         "Time of commands",
         "How long do commands take here, from their arrival until the reply is made? Writes wait"

@@ -1,5 +1,6 @@
 """One zone: is it served, is it whole, what moves, and which of its agents is the cause?"""
 
+from quorate_dashboards.commands import commands
 from quorate_dashboards.elements import NOT_ZERO, Column, Page, Query
 from quorate_dashboards.overview import TO_AGENT
 from quorate_dashboards.queries import (
@@ -150,20 +151,7 @@ def _agents(page: Page) -> None:
 
 def _commands(page: Page) -> None:
     page.row("What do clients do with it?")
-    page.lines(
-        "Commands by family",
-        "What do clients do, and how much of it?",
-        Query(rate("quorate_commands_total", _OF, "family"), "{{family}}"),
-        unit="reqps",
-        stacked=True,
-    )
-    page.lines(
-        "Commands by result",
-        "How are commands answered? error: the client's mistake. redirected: it asked the wrong"
-        " agent. refused: no primary, or no room. unknown: the outcome cannot be determined.",
-        Query(rate("quorate_commands_total", _OF, "result"), "{{result}}"),
-        unit="reqps",
-    )
+    commands(page, _OF)
     page.lines(
         "Commands by agent",
         "Is the load even? One agent with most of it serves a key that is asked for very often.",
