@@ -1,4 +1,4 @@
-"""What an export, its verification and an import cost, beside a plain Parquet write of the rows.
+"""Measure an export, its verification and an import, beside a plain Parquet write of the rows.
 
     PYTHONPATH=core:operator:node_agent:spark:tests python benchmarks/exports.py --keys 200000
 
@@ -47,7 +47,7 @@ def _measure(asked: argparse.Namespace, cluster: Cluster, folder: Path) -> None:
     cluster.apply_zone("to", partitions=asked.partitions * 2, storage=asked.storage)
     client = cluster.client("from")
     for start in range(0, asked.keys, BATCH):
-        pipe: Any = client.pipeline()  # type: ignore[no-untyped-call]
+        pipe: Any = client.pipeline()  # type: ignore[no-untyped-call]  # in redis-py
         with pipe:
             for number in range(start, min(start + BATCH, asked.keys)):
                 pipe.set(f"key-{number}", f"{number:0{asked.bytes}}")

@@ -1,4 +1,4 @@
-"""What a write costs in each consistency and write mode, in memory and on disk."""
+"""Measure writes in each consistency and write mode, in memory and on disk."""
 
 from functools import partial
 from typing import Any

@@ -1,4 +1,4 @@
-"""What all commands have in common: settings from options, and a result as JSON."""
+"""Common parts of all commands: settings from options, and a result as JSON."""
 
 import argparse
 

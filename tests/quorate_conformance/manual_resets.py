@@ -102,7 +102,7 @@ class _Story:
         self._world.connect(*dict.fromkeys(new))
 
     def _hold(self, expected: dict[str, Any]) -> None:
-        """What is pending or planned, or runs meanwhile, is looked at before it is done."""
+        """Look at the pending, planned or running step before it is done."""
         if "stable" in expected and "pending" not in expected:
             self._held = set()
         for word in ("pending", "planned"):

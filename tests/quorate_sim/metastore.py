@@ -135,7 +135,7 @@ class SimMetastore:
             return "conflict", ""
         if isinstance(key, ZoneKey) and value is None:
             self.ended.add(key.uid)
-        # What a former master writes of a zone that has ended follows nothing, and is deleted.
+        # Rows of a zone that has ended, by a former master, follow no others, and are deleted.
         if isinstance(key, ShardKey) and value is not None and key.uid not in self.ended:
             self.checks.rows_written(key.uid, before or (), value, decided)
         if isinstance(value, NodeRecord):

@@ -120,7 +120,7 @@ def answered_while_isolated() -> AbstractContextManager[None]:
 
 @contextmanager
 def rows_set_aside_serve() -> Iterator[None]:
-    """What a reset left comes back with the rows that the copy fetches instead."""
+    """Rows that a reset set aside come back with those that the copy fetches instead."""
     replace, use = Copy._replace_space, Copy._use_space
     aside_of: dict[int, list[tuple[bytes, Row]]] = {}
 

@@ -202,7 +202,7 @@ class Transactors:
 
 
 def _torn(txn: Transaction, torn: Collection[bytes]) -> list[Txn]:
-    """What is known of a transaction of which a reset may have taken a part, or the decision.
+    """The knowledge of a transaction of which a reset may have taken a part, or the decision.
 
     Of its other parts each has happened or not.
     """

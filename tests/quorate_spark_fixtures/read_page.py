@@ -6,7 +6,7 @@ VOID = {"meta"}
 
 
 class PageRead(HTMLParser):
-    """What a page has.  `text`: words with single spaces; `labels`: of pictures, by caption."""
+    """The content of a page.  `text`: with single spaces; `labels`: of pictures, by caption."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)

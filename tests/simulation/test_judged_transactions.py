@@ -1,4 +1,4 @@
-"""What is asked of transactions of which a reset may have taken a part: of the others, all."""
+"""Transactions of which a reset may have taken a part are judged by the rest, all others whole."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a cluster does: rates, times and lags, from two readings of its processes' metrics."""
+"""The load of a cluster: rates, times and lags, from two readings of its processes' metrics."""
 
 from __future__ import annotations
 

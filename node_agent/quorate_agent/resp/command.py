@@ -29,8 +29,8 @@ class Scope(enum.IntEnum):
 READ, WRITE, TRANSACTION, KEYSPACE, CONNECTION, SERVER, UNKNOWN = FAMILIES = (
     "read", "write", "transaction", "keyspace", "connection", "server", "unknown",
 )  # fmt: skip
-"""What commands are counted as: keyspace is for those that look at many keys, unknown for words
-that are no command."""
+"""Families by which commands are counted: keyspace is for those that look at many keys, unknown for
+words that are no command."""
 
 _OF_TRANSACTIONS = (b"multi", b"exec", b"discard", b"watch", b"unwatch")
 _OF_MANY_KEYS = (b"scan", b"keys", b"randomkey", b"dbsize")

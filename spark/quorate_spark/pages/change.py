@@ -1,4 +1,4 @@
-"""What changed between two runs of a zone's validation."""
+"""The difference between two runs of a zone's validation."""
 
 from typing import NamedTuple
 

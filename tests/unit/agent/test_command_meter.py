@@ -17,7 +17,7 @@ class _Counted(Agent):
         self.meter = self.endpoint.answers.meter
 
     def count(self, *commands: bytes) -> Count:
-        """What is counted for these commands, sent in one go."""
+        """Return the counts of these commands, sent in one go."""
         before = self.meter.counts()
         self.sender.send(*(tuple(command.split()) for command in commands))
         self.turn()

@@ -26,7 +26,7 @@ class _Timed(Agent):
         share.begin({})
 
     def log(self) -> list[list[Any]]:
-        """What SLOWLOG shows."""
+        """Return the entries that SLOWLOG shows."""
         (entries,) = self.writer().ask(b"SLOWLOG", b"GET", b"-1")
         return list(entries)
 

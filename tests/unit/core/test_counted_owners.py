@@ -205,7 +205,7 @@ ROW = PartitionRow(0, 3, 3, A, ("a", "b"), (Voter("a", "store-a"), Voter("b", "s
 
 
 def turn_of(replicas: Replicas) -> list[Message]:
-    """What the agent tells the master in this turn once it is durable, as far as it is tested."""
+    """Return the tested part of the agent's messages to the master once this turn is durable."""
     sent = replicas.synced(replicas.flush(NOW), NOW)
     kinds = RowsStored | Activated | CopyReady
     return [message for node, message in sent if node == MASTER and isinstance(message, kinds)]

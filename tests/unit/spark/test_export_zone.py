@@ -152,13 +152,13 @@ def test_a_copy_that_is_out_voted_is_not_exported(zone: LoggedZone, target: Targ
 
 
 def test_a_copy_whose_rows_are_not_those_of_its_digest_is_not_exported(
-    zone: LoggedZone, target: Target
+    zone: LoggedZone, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a row that was damaged on disk, behind the agent that keeps the digest."""
     for partition in range(4):
         copy = zone.copy(2, partition)
         right = copy.row_sum()
-        copy.row_sum = lambda right=right: right  # type: ignore[method-assign, misc]
+        monkeypatch.setattr(copy, "row_sum", lambda right=right: right)
         key = max(copy.rows)
         copy.rows[key] = (*copy.rows[key][:3], b"damaged")
 

@@ -168,7 +168,7 @@ def adopt_row(part: PartitionState, row: PartitionRow, now_ms: int) -> Partition
         }.values()
     )
     if row.term != before.term:
-        # What an earlier primary has counted counts for nothing.
+        # The counts of an earlier primary are not this one's.
         unheard = {each.node: Holder(each.node, each.store, UNHEARD) for each in uncounted}
         uncounted = tuple(
             unheard[each.node] if each.incarnation == BEHIND else each for each in uncounted
