@@ -120,7 +120,8 @@ class Released:
 
     def wait(self, what: str, ask: Any, timeout_s: float = WAIT_S) -> None:
         def facts() -> object:
-            return self.road.status("storagecluster", "shop"), self.missing(), self.road.logs()
+            logs = f"{self.road.logs()}\n{self.pods.logs()}"
+            return self.road.status("storagecluster", "shop"), self.missing(), logs
 
         wait_until(ask, what, timeout_s, facts)
 

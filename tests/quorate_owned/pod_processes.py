@@ -69,6 +69,14 @@ class PodProcesses:
         """How many run, those that are ending included."""
         return len(self.running) + len(self._ending)
 
+    def logs(self) -> str:
+        """The last lines of each process, how it ended if it has, and what ended the thread."""
+        said = [] if self.problem is None else [f"pods are not kept any more: {self.problem!r}"]
+        for process in [*(each for _, each in self.running.values()), *self._ending.values()]:
+            state = "runs" if process.is_alive() else f"ended with {process.exit_status}"
+            said.append(f"--- {process.name}, which {state} ---\n{process.log_tail()}")
+        return "\n".join(said)
+
     def forget(self) -> None:
         """Collect exit statuses, once the folder of the road has ended the processes."""
         for process in [*self._ending.values(), *(each for _, each in self.running.values())]:
