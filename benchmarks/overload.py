@@ -15,12 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-import machine
-import report
-from load import KEYS, VALUE_BYTES, ClosedLoop, percentile, redis_benchmark
-from memory import MB, allow_files
-from report import Section
-from size import PARTITIONS
+from figures import machine, report
+from figures.report import Section
+from figures.size import PARTITIONS
+from loads.drivers import KEYS, VALUE_BYTES, ClosedLoop, percentile, redis_benchmark
+from sections.memory import MB, allow_files
 
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.flood import Flood, Pour, commands

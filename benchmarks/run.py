@@ -12,16 +12,12 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-import machine
-import measures
-import memory
-import mixed
-import report
-import sizing
-from beside_cluster import beside_redis_cluster
-from rolling_restart import rolling_restart
-from size import FULL, QUICK, Size
-from write_modes import write_modes
+from figures import machine, report
+from figures.size import FULL, QUICK, Size
+from sections import measures, memory, mixed, sizing
+from sections.beside_cluster import beside_redis_cluster
+from sections.rolling_restart import rolling_restart
+from sections.write_modes import write_modes
 
 MEASURES: dict[str, Callable[[Size], report.Section]] = {
     "mixed-in-memory": mixed.mixed_in_memory,

@@ -13,7 +13,7 @@ from quorate_cluster.mixed_load import LOADS, Share, fill
 
 pytestmark = pytest.mark.process
 
-CLIENT = Path(__file__).parents[3] / "benchmarks" / "mixed_client.py"
+CLIENT = Path(__file__).parents[3] / "benchmarks" / "loads" / "mixed_client.py"
 SCALE = 0.01
 
 

@@ -7,9 +7,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from load import percentile
-from report import Section
-from size import PARTITIONS, Size
+from figures.report import Section
+from figures.size import PARTITIONS, Size
+from loads.drivers import percentile
 
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.waiting import wait_until
@@ -23,7 +23,7 @@ class OpenLoop:
     """`open_loop.py` at work beside what is done to the cluster."""
 
     def __init__(self, cluster: Cluster, kind: str) -> None:
-        script = str(Path(__file__).with_name("open_loop.py"))
+        script = str(Path(__file__).parents[1] / "loads" / "open_loop.py")
         at = json.dumps(cluster.endpoints("z"))
         command = [sys.executable, script, at, str(CLIENTS), str(PER_SECOND), kind]
         pipe = subprocess.PIPE

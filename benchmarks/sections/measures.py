@@ -9,18 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from load import ClosedLoop, median, percentile, redis_benchmark
-from memory import MB
-from plain_copy import plain_copy_bytes_per_s
-from redis_side import one_redis_server
-from report import Section
-from size import PARTITIONS, Size
+from figures.report import Section
+from figures.size import PARTITIONS, Size
+from loads.drivers import ClosedLoop, median, percentile, redis_benchmark
+from peers.plain_copy import plain_copy_bytes_per_s
+from peers.redis_side import one_redis_server
 
 from quorate_cli.processes.agent_metrics import parked_by_duration
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.outage import Pulses
 from quorate_cluster.processes import Agent
 from quorate_cluster.waiting import wait_until
+from sections.memory import MB
 
 # --- throughput ----------------------------------------------------------------------------------
 
@@ -205,7 +205,7 @@ def master(size: Size) -> Section:
         " Then one of three agents is lost: one write for each object of 64 rows that changes.",
         ("what", "partitions", "moved", "CPU", "longest", "writes", "memory"),
     )
-    script = str(Path(__file__).with_name("lone_master.py"))
+    script = str(Path(__file__).parents[1] / "lone_master.py")
     command = [sys.executable, script, str(size.master_partitions), "1024"]
     found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     join, loss = found["join"], found["loss"]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rounds import Run
+from figures.rounds import Run
 
 from quorate.facts.keyspace import SLOT_COUNT
 

@@ -3,13 +3,13 @@
 from functools import partial
 from typing import Any
 
-from mixed import PIPELINES, PROCESSES, run
-from report import Section
-from rounds import alternate, cells
-from size import PARTITIONS, Size
+from figures.report import Section
+from figures.rounds import alternate, cells
+from figures.size import PARTITIONS, Size
 
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.mixed_load import Share, fill
+from sections.mixed import PIPELINES, PROCESSES, run
 
 MODES: dict[str, dict[str, Any]] = {
     "STRONG_CONSISTENCY": {"consistencyMode": "STRONG_CONSISTENCY"},

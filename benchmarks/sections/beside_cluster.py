@@ -5,11 +5,11 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
-from load import KEYS, KEYS_OF_SLOT, redis_benchmark
-from redis_side import redis_cluster
-from report import Section
-from rounds import Run, alternate, cells, middle, ratios
-from size import PARTITIONS, Size
+from figures.report import Section
+from figures.rounds import Run, alternate, cells, middle, ratios
+from figures.size import PARTITIONS, Size
+from loads.drivers import KEYS, KEYS_OF_SLOT, redis_benchmark
+from peers.redis_side import redis_cluster
 
 from quorate.facts.keyspace import SLOT_COUNT
 from quorate_cluster.cluster import Cluster

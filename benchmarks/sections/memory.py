@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from load import load
-from redis_side import one_redis_server, redis_cluster
-from report import Section
-from size import PARTITIONS, Size
+from figures.report import Section
+from figures.size import PARTITIONS, Size
+from loads.drivers import load
+from peers.redis_side import one_redis_server, redis_cluster
 
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.processes import HOST

@@ -10,12 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from load import CLIENTS, cpu_s
-from mixed_client import LATENCY_UNIT_S
-from redis_side import redis_cluster
-from report import Section
-from rounds import Run, alternate, cells, cpu_ratios, middle, ratios, spread
-from size import PARTITIONS, Size
+from figures.report import Section
+from figures.rounds import Run, alternate, cells, cpu_ratios, middle, ratios, spread
+from figures.size import PARTITIONS, Size
+from loads.drivers import CLIENTS, cpu_s
+from loads.mixed_client import LATENCY_UNIT_S
+from peers.redis_side import redis_cluster
 
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.mixed_load import Share, fill
@@ -157,7 +157,7 @@ def run(
     port: int, pids: Sequence[int], load: str, pipeline: int, size: Size, copies: int = 0
 ) -> Run:
     """All processes of the client begin together, when each of them is connected."""
-    script = str(Path(__file__).with_name("mixed_client.py"))
+    script = str(Path(__file__).parents[1] / "loads" / "mixed_client.py")
     words = (port, load, CLIENTS // PROCESSES, pipeline, copies, size.mixed_s)
     clients = [
         subprocess.Popen(

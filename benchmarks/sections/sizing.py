@@ -3,14 +3,14 @@
 import os
 from pathlib import Path
 
-from memory import rss
-from report import Section
-from size import Size
+from figures.report import Section
+from figures.size import Size
 
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.processes import HOST, Agent
 from quorate_cluster.routing import keys_by_port
 from quorate_differential.raw_replies import RawConnection
+from sections.memory import rss
 
 PARTITIONS = 64
 _ZONES = 5

@@ -1,0 +1,1 @@
+"""What drives the servers: clients as applications have them, and raw loaders."""

@@ -1,0 +1,1 @@
+"""What is measured beside Quorate in the same run."""
