@@ -28,7 +28,7 @@ def port(cluster: Cluster) -> int:
 def _measure(*words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, str(CLIENT), *map(str, words)],
-        env={**os.environ, "PYTHONPATH": str(CLIENT.parents[1] / "tests")},
+        env={**os.environ, "PYTHONPATH": str(CLIENT.parents[2] / "tests")},
         input="go\n",
         capture_output=True,
         text=True,
