@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from quorate_sim import (
+    all_owners_story,
     alone_stories,
     chain_story,
     isolation_stories,
@@ -104,6 +105,9 @@ STORIES: dict[str, Callable[[], None]] = {
         alone_stories.what_only_the_primary_had_is_lost_with_it_and_that_is_announced
     ),
     "contact-by-ping": isolation_stories.a_majority_that_hears_the_master_in_vain_stops_as_well,
+    "full-sync-forgotten": (
+        all_owners_story.an_owner_that_lacks_a_write_keeps_it_from_being_answered
+    ),
     "hand-over-forgets": alone_stories.a_hand_over_waits_until_others_have_what_was_acknowledged,
     "lease-forgotten": lease_stories.a_voter_that_restarts_reports_the_lease_it_has_forgotten,
     "lease-not-joint": lease_stories.a_lease_in_joint_mode_needs_the_new_voters_too,

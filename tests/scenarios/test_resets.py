@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from quorate.protocol.recovery import RecoveryAction
-from quorate_sim import isolation_stories
+from quorate_sim import all_owners_story, isolation_stories
 from quorate_sim.scenario import SETTINGS, Scenario
 
 RESET_MS = 1500
@@ -51,6 +51,10 @@ def test_the_last_backup_takes_over_after_a_reset_with_all_that_was_acknowledged
     story.start(other)
     story.come_to_rest()
     assert story.cluster.checks.resets.lost == {("zone", 0): 0}
+
+
+def test_an_owner_that_lacks_a_write_keeps_it_from_being_answered() -> None:
+    all_owners_story.an_owner_that_lacks_a_write_keeps_it_from_being_answered()
 
 
 def test_a_copy_that_went_on_elsewhere_is_set_aside_and_filled_anew() -> None:
