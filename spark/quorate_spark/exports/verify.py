@@ -32,12 +32,14 @@ def check_rows(target: Target, manifest: Manifest, progress: Callable[[int, int]
 
 def _checked(target: Target, manifest: Manifest, part: PartTold) -> Iterator[LiveRow]:
     last: bytes | None = None
-    for row in read_part(target, part):
+    for number, row in enumerate(read_part(target, part), start=1):
         if last is not None and row.key <= last:
             raise TargetRefused(f"{target.text}: {part.file}: its keys do not rise")
         if is_reserved(row.key) or (
             key_partition(row.key, manifest.zone.partitions) != part.partition
         ):
-            raise TargetRefused(f"{target.text}: {part.file} has {row.key!r}, of elsewhere")
+            raise TargetRefused(
+                f"{target.text}: {part.file}: the key of row {number} belongs elsewhere"
+            )
         last = row.key
         yield row
