@@ -3,6 +3,7 @@
 import msgspec
 
 from quorate.facts.zone import StorageKind, ZoneRecord
+from quorate.protocol.messages.events import Reason
 from quorate.protocol.messages.handshake import RefusalCode, Refused
 from quorate_lone_master.world import LoneMaster, placed_master
 
@@ -29,6 +30,8 @@ def test_two_that_end_one_after_the_other_leave_one_that_serves() -> None:
 
     left(world, first, f"{first}-1")
     assert voters(world) == {second, last}
+    told = [event.message for event in world.events if event.reason == Reason.MEMORY_GONE]
+    assert told == [f"{first} has lost its copies in memory with its process: they vote no more"]
     left(world, second, f"{second}-1")
     assert voters(world) == {last}
     assert world.status(ZONE).unavailable == 0
@@ -52,6 +55,21 @@ def test_one_that_may_still_run_keeps_its_vote() -> None:
     world.kill(node)
     world.pass_time(SETTLED_MS)
     assert node not in voters(world)
+
+
+def test_an_end_that_is_no_longer_shown_still_counts() -> None:
+    """A pod that is gone shows nothing, nor does one whose next process ended before it greeted."""
+    for shown_later in (None, ["of its next process"]):
+        world = placed_master(ZONE)
+        node = world.rows(ZONE)[0].owners[-1]
+        world.master.processes_ended({node: ["another", f"{node}-1"]})
+        world.master.processes_ended({} if shown_later is None else {node: shown_later})
+        world.pass_time(SETTLED_MS)
+        assert node in voters(world)
+
+        world.kill(node)
+        world.pass_time(SETTLED_MS)
+        assert node not in voters(world)
 
 
 def test_what_is_on_disk_is_waited_for() -> None:

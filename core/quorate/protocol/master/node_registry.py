@@ -243,8 +243,17 @@ class NodeRegistry:
                 self._register(node, agent, back, now)
 
     def processes_ended(self, ended: Mapping[str, Collection[str]]) -> None:
-        """Take by node the words (`NodeRecord.process`) of processes that have surely ended."""
-        self._ended = ended
+        """Take by node the words (`NodeRecord.process`) of processes that have surely ended.
+
+        That of the registered process counts even if it is not shown again: its pod may be gone
+        before the node has left, and a next process that ends at once takes its place.
+        """
+        kept = {
+            node: (*ended.get(node, ()), agent.newest.process)
+            for node, agent in self._agents.items()
+            if agent.newest is not None and agent.newest.process in self._ended.get(node, ())
+        }
+        self._ended = {**ended, **kept}
 
     def _note_ended(self, node: str, agent: KnownAgent) -> None:
         """Write that the registered process has ended, if that is proven: its memory is gone.
@@ -259,6 +268,8 @@ class NodeRegistry:
             return
         if newest.process and newest.process in self._ended[node]:
             self._write_node(node, agent, msgspec.structs.replace(newest, ended=True))
+            said = f"{node} has lost its copies in memory with its process: they vote no more"
+            self._cluster.event("", None, Reason.MEMORY_GONE, said)
 
     # --- who is to hold nothing ------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ class Reason(enum.StrEnum):
 
     NODE_JOINED = "NodeJoined"
     NODE_LEFT = "NodeLeft"
+    MEMORY_GONE = "MemoryGone"
     NEW_STORE = "NewStore"
     ZONE_REFUSED = "ZoneRefused"
     ZONE_CREATED = "ZoneCreated"
@@ -57,6 +58,7 @@ class Reason(enum.StrEnum):
 MEANINGS: Mapping[Reason, str] = {
     Reason.NODE_JOINED: "an agent joined, or is back",
     Reason.NODE_LEFT: "an agent is silent or its process has ended: failover begins",
+    Reason.MEMORY_GONE: "an agent's process has surely ended: its copies in memory do not count",
     Reason.NEW_STORE: "an agent is back with a new store: the old store no longer counts",
     Reason.ZONE_REFUSED: "an agent cannot open the zone (with the reason); other zones continue",
     Reason.ZONE_CREATED: "a master leads the zone from now on",
