@@ -125,6 +125,7 @@ class StorageNode(Resource):
         ("Port", "integer", ".spec.peerPort"),
         ("Incarnation", "integer", ".spec.incarnation"),
         ("Left", "integer", ".spec.leftSinceMs"),
+        ("Ended", "boolean", ".spec.ended"),
         ("Draining", "boolean", ".spec.draining"),
         ("Age", "date", ".metadata.creationTimestamp"),
     )

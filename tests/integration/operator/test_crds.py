@@ -385,7 +385,7 @@ def test_short_names_category_and_columns_work(kubectl: Kubectl, namespace: str)
         "dv": "NAME ZONE LEVEL PHASE PERCENT VERDICT FINISHED AGE",
         "sdv": "NAME ZONE SCHEDULE TIME ZONE SUSPEND LAST AGE",
         "pt": "NAME ZONE SHARD AGE",
-        "sn": "NAME CLUSTER NODE HOST PORT INCARNATION LEFT DRAINING AGE",
+        "sn": "NAME CLUSTER NODE HOST PORT INCARNATION LEFT ENDED DRAINING AGE",
     }.items():
         lines = kubectl("get", short, here).stdout.splitlines()
         assert lines[0].split() == header.split()
