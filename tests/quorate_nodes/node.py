@@ -116,6 +116,10 @@ class Node:
         """Give an image that is there another name."""
         self.run("ctr", "--namespace", "k8s.io", "images", "tag", "--force", name, another)
 
+    def remove_image(self, name: str) -> None:
+        """Take the name from an image, which may have others."""
+        self.run("ctr", "--namespace", "k8s.io", "images", "remove", name)
+
     def has_runtime(self) -> bool:
         """Whether containerd answers."""
         try:
