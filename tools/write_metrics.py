@@ -137,7 +137,7 @@ def agent_metrics() -> list[Described]:
     """Every metric of an agent."""
     metrics = AgentMetrics()
     disk, memory = DiskRoom(ROOT), ClientMemory()
-    metrics.observe(lambda: (), lambda: False, LinkCounters(), disk, memory)
+    metrics.observe(lambda: (), {}, lambda: False, LinkCounters(), disk, memory)
     return described(metrics.registry)
 
 

@@ -4,8 +4,10 @@ Counters are raised where something happens.  What the agent keeps anyway is rea
 docs/metrics.md is generated from these definitions.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
+from pathlib import Path
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import (
@@ -16,6 +18,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.fill import FullReason
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.zone_copies import ZoneCopies
@@ -30,6 +33,7 @@ from quorate_agent.clients.meter import (
     no_times,
 )
 from quorate_agent.folder.disk_room import DiskRoom
+from quorate_agent.folder.disk_use import DiskUse
 from quorate_agent.machine.memory_limit import resident_bytes
 from quorate_agent.resp.command import FAMILIES
 from quorate_link import LinkCounters
@@ -42,6 +46,20 @@ HEARTBEAT_BUCKETS_S = (0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 1.9, 5.0)
 LAG_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 _OUTCOMES = [each.value for each in Outcome]
+
+
+class Engine(Protocol):
+    """The storage of one zone, as far as its size is concerned."""
+
+    folder: Path | None
+    """Where its files are; None if it has none."""
+
+    @property
+    def log_total(self) -> int:
+        """The bytes of all update logs, approximately."""
+
+    def memory_used(self) -> int:
+        """Return roughly the bytes of memory in use."""
 
 
 class AgentMetrics:
@@ -110,7 +128,8 @@ class AgentMetrics:
 
     def observe(
         self,
-        zones: Callable[[], Iterable[ZoneCopies]],
+        zones: Callable[[], Iterable[Replicas]],
+        engines: Mapping[str, Engine],
         is_led: Callable[[], bool],
         links: LinkCounters,
         disk: DiskRoom,
@@ -118,13 +137,16 @@ class AgentMetrics:
     ) -> None:
         """Export what the agent keeps anyway, as of the scrape.
 
-        `is_led`: whether a master is connected."""
+        `engines`: the storage of zones, by uid.  `is_led`: whether a master is connected."""
+        disk_use = DiskUse(disk.clock)
 
         def families() -> Iterator[Metric]:
             here = list(zones())
             yield from self._of_commands(here)
             yield from self._of_agent(is_led(), links, disk, memory)
             yield from _of_zones(here)
+            yield from _of_logs(here)
+            yield from _of_storage(here, engines, disk_use)
 
         self.registry.register(_Observed(families))
 
@@ -179,6 +201,9 @@ class AgentMetrics:
             "quorate_disk_reserve_bytes",
             "Bytes reserved on that disk: with fewer free, writes that need room are refused",
             disk.reserve,
+        )
+        yield GaugeMetricFamily(
+            "quorate_disk_size_bytes", "Size of the disk of the data folder", disk.size
         )
         yield GaugeMetricFamily(
             "quorate_resident_memory_bytes",
@@ -291,6 +316,78 @@ def _of_zones(zones: Iterable[ZoneCopies]) -> list[Metric]:
             full_copies.add_metric([*place, reason], count)
     about_copies = [primaries, copies, full_copies, delta_copies, lag]
     return [*about_copies, storage_full, aside, aside_bytes, isolated]
+
+
+def _of_logs(zones: Iterable[Replicas]) -> list[Metric]:
+    seconds = GaugeMetricFamily(
+        "quorate_log_reach_seconds",
+        "Time for which a copy may have been away and still catches up from the logs of all"
+        " partitions served here, instead of getting all rows: to the minute, at most 3600, at most"
+        " since this process has the zone; no value without such partitions",
+        labels=["zone"],
+    )
+    updates = GaugeMetricFamily(
+        "quorate_log_reach_updates",
+        "Updates that such a copy may lack: of the partition served here whose log has fewest, of"
+        " those whose log was cut and written since; no value without such partitions",
+        labels=["zone"],
+    )
+    size = GaugeMetricFamily(
+        "quorate_log_reach_bytes",
+        "The same in bytes of updates, of the partition whose log has fewest bytes",
+        labels=["zone"],
+    )
+    for zone in zones:
+        place = [zone.record.name]
+        reach_ms = zone.upkeep.log_reach_ms()
+        if reach_ms is not None:
+            seconds.add_metric(place, reach_ms / 1000)
+        copies = (role.copy for role in zone.roles.values())
+        cut = [each for each in copies if 0 < each.log_from < each.lwm]
+        if cut:
+            updates.add_metric(place, min(each.lwm - each.log_from for each in cut))
+            bytes_of = zone.storage.log_bytes
+            found = (bytes_of(each.partition, each.log_from + 1, each.lwm) for each in cut)
+            size.add_metric(place, min(found))
+    return [seconds, updates, size]
+
+
+def _of_storage(
+    zones: Iterable[Replicas], engines: Mapping[str, Engine], disk_use: DiskUse
+) -> list[Metric]:
+    data = GaugeMetricFamily(
+        "quorate_data_bytes",
+        "Bytes of keys and values of the copies on this agent, without what is set aside",
+        labels=["zone"],
+    )
+    log = GaugeMetricFamily(
+        "quorate_log_bytes", "Bytes of the update logs of the copies on this agent", labels=["zone"]
+    )
+    memory = GaugeMetricFamily(
+        "quorate_zone_memory_bytes",
+        "Memory that the zone's storage takes, roughly: of an InMemory zone rows and logs, of a"
+        " Persistent one write buffers and what is kept of its tables",
+        labels=["zone"],
+    )
+    disk = GaugeMetricFamily(
+        "quorate_zone_disk_bytes",
+        "Bytes that the files of a Persistent zone take on the disk, with what is set aside;"
+        " measured once a minute at most",
+        labels=["zone"],
+    )
+    names = {zone.uid: zone.record.name for zone in zones if zone.uid in engines}
+    for zone in zones:
+        copies = zone.copies.values()
+        data.add_metric(
+            [zone.record.name], sum(each.space.byte_count() for each in copies if each.present)
+        )
+    for uid, name in names.items():
+        log.add_metric([name], engines[uid].log_total)
+        memory.add_metric([name], engines[uid].memory_used())
+    folders = {uid: folder for uid in names if (folder := engines[uid].folder) is not None}
+    for uid, used in disk_use.measure(folders).items():
+        disk.add_metric([names[uid]], used)
+    return [data, log, memory, disk]
 
 
 def _lag(role: Primary) -> int:

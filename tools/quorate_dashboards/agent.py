@@ -141,6 +141,7 @@ def _health(page: Page) -> None:
         "When will the free bytes reach those that are reserved, below which writes are refused?",
         Query(greatest("quorate_disk_free_bytes", _OF, "agent"), "free"),
         Query(greatest("quorate_disk_reserve_bytes", _OF, "agent"), "reserved"),
+        Query(greatest("quorate_disk_size_bytes", _OF, "agent"), "size"),
         unit="bytes",
     )
 
@@ -246,6 +247,26 @@ def _data(page: Page) -> None:
         "Which zones did it not serve because no operator had a report of it?",
         Query(greatest("quorate_isolated", _OF, "zone"), "{{zone}}"),
         {0: ("serves", "green"), 1: ("cut off", "red")},
+    )
+    page.lines(
+        "Disk by zone",
+        "Which zone fills the disk? Files of Persistent zones, with what is set aside.",
+        Query(greatest("quorate_zone_disk_bytes", _OF, "zone"), "{{zone}}"),
+        unit="bytes",
+        stacked=True,
+    )
+    page.lines(
+        "Memory by zone",
+        "Which zone takes memory? Rows and logs of InMemory zones, buffers of Persistent ones.",
+        Query(greatest("quorate_zone_memory_bytes", _OF, "zone"), "{{zone}}"),
+        unit="bytes",
+        stacked=True,
+    )
+    page.lines(
+        "Reach of the logs, by zone",
+        "For how long may a copy be away and still catch up from the log, without a full copy?",
+        Query(greatest("quorate_log_reach_seconds", _OF, "zone"), "{{zone}}"),
+        unit="s",
     )
     page.lines(
         "Rows set aside, by zone",

@@ -233,6 +233,44 @@ def _copies(page: Page) -> None:
         Query(greatest("quorate_replication_lag_updates", _OF, "agent"), "{{agent}}"),
     )
     page.lines(
+        "Reach of the logs, by agent",
+        "For how long may a copy be away and still catch up from the log, without a full copy?"
+        " At most an hour.",
+        Query(greatest("quorate_log_reach_seconds", _OF, "agent"), "{{agent}}"),
+        unit="s",
+    )
+    page.lines(
+        "Updates in the shortest log, by agent",
+        "How many updates may such a copy lack? No data: no log was cut, they have all there is.",
+        Query(greatest("quorate_log_reach_updates", _OF, "agent"), "{{agent}}"),
+    )
+    page.lines(
+        "Bytes in the shortest log, by agent",
+        "How many bytes of updates may such a copy lack?",
+        Query(greatest("quorate_log_reach_bytes", _OF, "agent"), "{{agent}}"),
+        unit="bytes",
+    )
+    page.lines(
+        "Keys and values, by agent",
+        "How much data does the zone have on each agent, all copies together?",
+        Query(greatest("quorate_data_bytes", _OF, "agent"), "{{agent}}"),
+        unit="bytes",
+        stacked=True,
+    )
+    page.lines(
+        "Update logs, by agent",
+        "How much do the logs take? At most 64 MiB on each agent.",
+        Query(greatest("quorate_log_bytes", _OF, "agent"), "{{agent}}"),
+        unit="bytes",
+    )
+    page.lines(
+        "Disk, by agent",
+        "How much do the zone's files take on the disk of each agent?",
+        Query(greatest("quorate_zone_disk_bytes", _OF, "agent"), "{{agent}}"),
+        unit="bytes",
+        stacked=True,
+    )
+    page.lines(
         "Rows set aside, by agent",
         "How much data was set aside after resets, and waits for a person to look at it?",
         Query(greatest("quorate_set_aside_bytes", _OF, "agent"), "{{agent}}"),

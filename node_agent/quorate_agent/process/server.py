@@ -153,6 +153,7 @@ class Agent(BaseHandler):
         self.core = AgentCore(self._hello(), self, self._protocol, self._now(), believed)
         self.metrics.observe(
             self.core.zones.values,
+            self._engines,
             lambda: self._master is not None,
             self.links.counters,
             self.folder.disk,

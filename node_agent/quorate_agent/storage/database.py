@@ -338,7 +338,9 @@ class Database:
         return self._disk.free - self._disk.reserve
 
     def memory_used(self) -> int:
-        """Return the bytes of write buffers and table readers."""
+        """Return the bytes of write buffers and table readers; 0 once it is closed."""
+        if self._closed:
+            return 0
         names = ("rocksdb.cur-size-all-mem-tables", "rocksdb.estimate-table-readers-mem")
         return sum(self._db.property_int_value(name) or 0 for name in names)
 

@@ -7,6 +7,7 @@ commit, so that a batch that does not fit can be undone.
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import accumulate
+from pathlib import Path
 from typing import Final
 
 from quorate.protocol.copies.totals import Totals
@@ -272,6 +273,7 @@ class MemoryStorage:
         self.undo: list[_Undo] = []
         self._row_bytes_committed = 0
         self.log_total = 0
+        self.folder: Path | None = None  # nothing is on disk
         self._spaces: dict[tuple[int, int], MemorySpace] = {}
         self._logs: dict[int, _Log] = {}
         self._records: dict[bytes, bytes] = {}

@@ -303,6 +303,7 @@ class RocksStorage:
     def __init__(
         self, path: Path | str, *, disk: DiskRoom | None = None, tables: int = TABLES_OPEN
     ) -> None:
+        self.folder: Path | None = Path(path)
         self.database = Database(Path(path), disk, tables)
         try:
             self.long_values = LongValues(self.database)
@@ -375,6 +376,11 @@ class RocksStorage:
 
         It is the end of a segment, because only whole segments are removed from the files."""
         return self._log(partition).floor_for(bytes_max)
+
+    @property
+    def log_total(self) -> int:
+        """The bytes of all updates kept, approximately."""
+        return sum(log.bytes for log in self._logs.values())
 
     def _log(self, partition: int) -> RocksLog:
         log = self._logs.get(partition)

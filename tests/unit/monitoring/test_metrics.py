@@ -18,7 +18,7 @@ from quorate.protocol.messages.events import Reason
 from quorate.protocol.status import ClusterStatus
 from quorate_agent.clients.memory import ClientMemory
 from quorate_agent.folder.disk_room import DiskRoom
-from quorate_agent.metrics import AgentMetrics
+from quorate_agent.metrics import AgentMetrics, Engine
 from quorate_agent.process.admin import start_admin
 from quorate_agent.process.probes import Probes
 from quorate_documented.metrics import families
@@ -73,7 +73,10 @@ class _Agent:
         self.metrics = AgentMetrics()
         self.links, memory = LinkCounters(bytes_in=7), ClientMemory()
         disk = DiskRoom(folder)
-        self.metrics.observe(lambda: self.zones, lambda: True, self.links, disk, memory)
+        self.engines: dict[str, Engine] = {}
+        self.metrics.observe(
+            lambda: self.zones, self.engines, lambda: True, self.links, disk, memory
+        )
         self.metrics.transactions.labels("committed").inc()
         self.metrics.heartbeat_seconds.observe(0.02)
 

@@ -55,6 +55,22 @@ class Upkeep:
         if due_ms < self._check_ms:
             self._check_ms = due_ms
 
+    def log_reach_ms(self) -> int | None:
+        """Return for how long a copy may have been away and still catch up from the logs here.
+
+        It holds for every partition served here, and is short by up to AGE_MARK_MS.  At most what
+        this process has seen, and the greatest age of updates in the log.  None: nothing is served
+        here.
+        """
+        zone = self._zone
+        if not zone.roles:
+            return None
+        copies = [role.copy for role in zone.roles.values()]
+        for at_ms, reached in self._marks:
+            if all(reached.get(copy.partition, -1) >= copy.log_from for copy in copies):
+                return zone.now.boot_ms - at_ms
+        return 0
+
     @property
     def check_ms(self) -> int:
         """When logs and digests are checked next (boot ms)."""
