@@ -38,6 +38,10 @@ bytes. No label names a partition or a key: the number of series depends on the 
 agents only. Counters begin at 0 with their process, or as their meaning says. Beside many counters
 and histograms there is NAME`_created`, the time since when they count.
 
+Histograms have fixed buckets, also for a scraper that asks for native histograms: Prometheus takes
+those only in its protobuf format, which prometheus-client 0.26 cannot write; it cannot observe into
+a native histogram either.
+
 [Alerts](runbooks/README.md) are made of them.
 
 ## Labels
