@@ -36,8 +36,7 @@ def top(
 ) -> None:
     """Show what the cluster does: rates, times, lags, migrations, memory; until Ctrl-C.
 
-    Rates and times are those of the last interval.  `--json` prints one interval.  On Kubernetes,
-    see docs/dashboards.md."""
+    Rates and times are those of the last interval.  `--json` prints one interval."""
     dev_cluster(folder)  # says what is wrong with the folder
     cluster = ClusterFolder(folder)
     watch(lambda: read(cluster), interval, console, once=once, as_json=as_json)
@@ -86,5 +85,5 @@ def read(cluster: ClusterFolder) -> Reading:
         except Problem as problem:
             problems[state.name] = str(problem)
     operator = found.pop(OPERATOR, {})
-    problems.pop(OPERATOR, None)
-    return Reading(time.monotonic(), found, operator, problems)
+    why = problems.pop(OPERATOR, "")
+    return Reading(time.monotonic(), found, operator, problems, why)

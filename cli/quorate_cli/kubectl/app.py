@@ -19,9 +19,11 @@ from quorate.wire.zone import Zone
 from quorate_cli.commands import aside as embedded_aside
 from quorate_cli.commands import objects as embedded
 from quorate_cli.commands import plan as embedded_plan
+from quorate_cli.commands import top as embedded_top
 from quorate_cli.commands.cli import SETTINGS
 from quorate_cli.commands.events import until_nobody_reads
 from quorate_cli.commands.plan import print_plan
+from quorate_cli.commands.top import INTERVAL_S, IntervalOption, OnceOption, watch
 from quorate_cli.copies.aside_view import print_list
 from quorate_cli.kubectl import exec_client, objects, told_events
 from quorate_cli.kubectl import validate as validation
@@ -38,6 +40,7 @@ from quorate_cli.kubectl.options import (
 from quorate_cli.kubectl.recover import Place, recover
 from quorate_cli.kubectl.replace import find_freed, free
 from quorate_cli.kubectl.report import Report
+from quorate_cli.kubectl.top import PodMetrics
 from quorate_cli.objects import resources
 from quorate_cli.objects.object_view import describe_all
 from quorate_cli.objects.resources import ZONE, find_kind
@@ -175,6 +178,24 @@ def events(
     with until_nobody_reads():
         for each in told_events.read(api, place, of, follow, cluster):
             told_events.show(each, as_json, every)
+
+
+@app.command(help=embedded_top.top.__doc__)
+def top(
+    once: OnceOption = False,
+    interval: IntervalOption = INTERVAL_S,
+    kubeconfig: KubeconfigOption = "",
+    context: ContextOption = "",
+    namespace: NamespaceOption = "",
+    cluster: ClusterOption = "",
+    operator_namespace: OperatorOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """`quorate top`, from the metrics of pods."""
+    api = KubeApi(kubeconfig, context)
+    of = objects.the_cluster(api, namespace or api.namespace, cluster)
+    metrics = PodMetrics(api, of, operator_namespace)
+    watch(metrics.read, interval, console, once=once, as_json=as_json)
 
 
 @app.command(help=embedded_plan.plan.__doc__)

@@ -110,6 +110,10 @@ class KubeApi:
         """Return the content at `path`, undecoded."""
         return bytes(self._ask("GET", path, query).data)
 
+    def text_within(self, path: str, seconds: float) -> bytes:
+        """Return the content at `path`, undecoded; Unreached if that takes longer."""
+        return bytes(self._ask("GET", path, {}, timeout_s=(seconds, seconds)).data)
+
     def create(self, path: str, body: Whole) -> Whole:
         """Create an object in the collection at `path`; return it with its name.
 
@@ -149,9 +153,15 @@ class KubeApi:
             answer.response.release_conn()
 
     def _ask(
-        self, method: str, path: str, query: Query, body: Whole | None = None, content: str = ""
+        self,
+        method: str,
+        path: str,
+        query: Query,
+        body: Whole | None = None,
+        content: str = "",
+        timeout_s: tuple[float, float] = TIMEOUT_S,
     ) -> Any:
-        answer = self._open(method, path, query, body, content)
+        answer = self._open(method, path, query, body, content, timeout_s)
         try:
             answer.read()
         except urllib3.exceptions.HTTPError as error:
@@ -162,7 +172,15 @@ class KubeApi:
         _check(answer, method, path, self.context)
         return answer
 
-    def _open(self, method: str, path: str, query: Query, body: Whole | None, content: str) -> Any:
+    def _open(
+        self,
+        method: str,
+        path: str,
+        query: Query,
+        body: Whole | None,
+        content: str,
+        timeout_s: tuple[float, float] = TIMEOUT_S,
+    ) -> Any:
         headers = {"Content-Type": content or "application/json", "Accept": "*/*"}
         asked = [(key, str(value).lower() if isinstance(value, bool) else value)
                  for key, value in query.items()]  # fmt: skip
@@ -171,7 +189,7 @@ class KubeApi:
             auth_settings=["BearerToken"],
         )  # fmt: skip
         try:
-            return self._client.call_api(*made, _request_timeout=TIMEOUT_S)
+            return self._client.call_api(*made, _request_timeout=timeout_s)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise self._unreached(error) from error
         except Exception as error:  # the client wraps TLS errors in its own

@@ -22,12 +22,13 @@ Samples = Mapping[str, Mapping[Labels, float]]
 class Reading(NamedTuple):
     """The metrics of all processes at one moment; `at_s` on a clock that never goes back.
 
-    `problems`: why there are none of an agent."""
+    `problems`: why there are none of an agent; `operator_problem`: why none of an operator."""
 
     at_s: float
     agents: Mapping[str, Samples]
     operator: Samples
     problems: Mapping[str, str]
+    operator_problem: str = ""
 
 
 class CommandRates(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,9 +75,11 @@ class ZoneLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it, over `seconds`."""
+    """All of it, over `seconds`.  `operator_problem`: why no operator tells of partitions and
+    migrations, else empty."""
 
     seconds: float
+    operator_problem: str = ""
     agents: list[AgentLoad]
     zones: list[ZoneLoad]
 
@@ -103,7 +106,12 @@ def load_between(before: Reading, after: Reading) -> Load:
         for name in sorted({*after.agents, *after.problems})
     ]
     moved = _grown(before.operator, after.operator) if before.operator else {}
-    return Load(seconds=seconds, agents=agents, zones=_zones(after, grown.values(), moved, seconds))
+    return Load(
+        seconds=seconds,
+        operator_problem=after.operator_problem,
+        agents=agents,
+        zones=_zones(after, grown.values(), moved, seconds),
+    )
 
 
 def _grown(before: Samples, after: Samples) -> Samples:

@@ -16,7 +16,12 @@ RATES = ("reads\n/s", "writes\n/s", "others\n/s", "failed\n/s")
 
 def load_view(load: Load) -> RenderableType:
     """Return the tables, of at most 80 columns where names and numbers are short."""
-    return Group(_zones(load), _agents(load), _states(load))
+    parts = [_zones(load), _agents(load), _states(load)]
+    told = {
+        **({"operator": load.operator_problem} if load.operator_problem else {}),
+        **{agent.name: agent.problem for agent in load.agents if agent.problem},
+    }
+    return Group(*parts, *(Text(f"{name}: {why}", BAD) for name, why in told.items()))
 
 
 def _zones(load: Load) -> Table:

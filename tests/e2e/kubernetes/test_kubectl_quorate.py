@@ -1,4 +1,5 @@
-"""`kubectl quorate` on pods: commands by exec, logs of containers, a drain between real nodes."""
+"""`kubectl quorate` on pods: commands by exec, figures by the API server's proxy, logs of
+containers, a drain between real nodes."""
 
 import json
 import os
@@ -34,6 +35,17 @@ def test_commands_by_exec_reach_every_agent(first_day: Installed) -> None:
     typed = "".join(f"SET exec-{key} {key}\nGET exec-{key}\n" for key in keys)
     said = first_day.type(CLI, stdin=typed).split()
     assert said == [word for key in keys for word in ("OK", key)]
+
+
+def test_figures_of_every_pod_come_through_the_api_server(first_day: Installed) -> None:
+    load = json.loads(first_day.type(f"kubectl quorate top {HERE} --json --interval 0.5"))
+
+    assert [each["name"] for each in load["agents"]] == ["agent-1", "agent-2", "agent-3"]
+    assert all(each["led"] and not each["problem"] for each in load["agents"]), load
+    assert all(each["memory_bytes"] > 1e6 for each in load["agents"]), load
+    (zone,) = (each for each in load["zones"] if each["name"] == ZONE)
+    partitions = first_day.zone(ZONE)["spec"]["partitions"]
+    assert (load["operator_problem"], zone["available"]) == ("", partitions)
 
 
 def test_a_person_at_a_terminal_types_commands(first_day: Installed) -> None:
