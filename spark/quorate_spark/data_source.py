@@ -24,6 +24,8 @@ Options:
 Deleted keys whose tombstone a copy still keeps are rows with a null value and `tombstone` true.
 `expires_at` is in wall milliseconds, 0 never; expired rows are present until their removal arrives
 as an update.
+
+`df.write.format("quorate")` writes rows through the primaries (sources/row_writer.py).
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,9 +36,10 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from quorate_spark.comparing.compare_rows import digest
 from quorate_spark.copies import CopySeen
-from quorate_spark.reading.agent_link import Unreadable, parse_addresses, read_cluster
+from quorate_spark.reading.agent_link import Unreadable
 from quorate_spark.reading.read_copies import StoredRow, read_copies, read_rows
-from quorate_spark.settings import Settings
+from quorate_spark.sources.options import choice, partition_numbers, source_of
+from quorate_spark.sources.row_writer import RowSink, RowWriter, StreamRowWriter
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -81,32 +84,33 @@ class QuorateDataSource(DataSource):
         """Return a reader over all copies."""
         return CopyReader(dict(self.options), self._problems_as_rows())
 
+    def writer(self, schema: "StructType", overwrite: bool) -> RowWriter:
+        """Return a writer of rows; each replaces the row of its key."""
+        return RowWriter(RowSink(dict(self.options), schema, overwrites=overwrite))
+
+    def streamWriter(  # noqa: N802  # as Spark calls it
+        self, schema: "StructType", overwrite: bool
+    ) -> StreamRowWriter:
+        """Return a writer of the rows of a stream; `overwrite`: output mode complete."""
+        return StreamRowWriter(RowSink(dict(self.options), schema, overwrites=overwrite))
+
     def _columns(self) -> tuple[tuple[str, str, pa.DataType], ...]:
         return (*COLUMNS, PROBLEM_COLUMN) if self._problems_as_rows() else COLUMNS
 
     def _problems_as_rows(self) -> bool:
-        return _choice(dict(self.options), "problems", ("raise", "rows")) == "rows"
+        return choice(dict(self.options), "problems", ("raise", "rows")) == "rows"
 
 
 class CopyReader(DataSourceReader):
     """Lists the copies, and reads one of them at a time.  Pickled to the workers."""
 
     def __init__(self, options: dict[str, str], problems_as_rows: bool) -> None:
-        # Spark passes option names in lower case.
-        self._zone = _required(options, "zone")
-        self._agents = parse_addresses(_required(options, "agents"))
-        # Read here, on the driver: workers get a tool's key and need no file.
-        secret_file = _required(options, "secret_file")
-        self._cluster = read_cluster(_required(options, "cluster"), secret_file)
-        self._only = _partition_numbers(options.get("partitions", ""))
-        self._digests = _choice(options, "values", ("full", "sha256")) == "sha256"
+        source = source_of(options)
+        self._zone, self._agents = source.zone, source.agents
+        self._cluster, self._settings = source.cluster, source.settings
+        self._only = partition_numbers(options)
+        self._digests = choice(options, "values", ("full", "sha256")) == "sha256"
         self._problems_as_rows = problems_as_rows
-        defaults = Settings()
-        self._settings = Settings(
-            connect_timeout_s=_number(options, "connect_timeout_s", defaults.connect_timeout_s),
-            answer_timeout_s=_number(options, "answer_timeout_s", defaults.answer_timeout_s),
-            chunk_bytes=int(_number(options, "chunk_bytes", defaults.chunk_bytes)),
-        )
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return one partition per storage partition and copy, in that order."""
@@ -165,36 +169,3 @@ class CopyReader(DataSourceReader):
             [pa.array(column, kind) for column, (_, _, kind) in zip(columns, kinds, strict=True)],
             names=[name for name, _, _ in kinds],
         )
-
-
-def _required(options: dict[str, str], name: str) -> str:
-    value = options.get(name, "").strip()
-    if not value:
-        raise Unreadable(f'option {name} is missing: add .option("{name}", …)')
-    return value
-
-
-def _choice(options: dict[str, str], name: str, allowed: tuple[str, ...]) -> str:
-    value = options.get(name, allowed[0])
-    if value not in allowed:
-        raise Unreadable(f"option {name} is {value!r}: write {' or '.join(allowed)}")
-    return value
-
-
-def _number(options: dict[str, str], name: str, default: float) -> float:
-    text = options.get(name, "")
-    try:
-        return float(text) if text else default
-    except ValueError as error:
-        raise Unreadable(f"option {name} is {text!r}: write a number") from error
-
-
-def _partition_numbers(text: str) -> frozenset[int] | None:
-    if not text:
-        return None
-    try:
-        return frozenset(int(part) for part in text.split(","))
-    except ValueError as error:
-        raise Unreadable(
-            f"option partitions is {text!r}: write numbers with commas, as in 0,3,7"
-        ) from error

@@ -26,6 +26,7 @@ class LoggedZone(ScriptedZone):
 
     - `log_from`: of all copies
     - `while_read`: called before each chunk of rows is told, with the number of chunks so far
+    - `can_replace`: false for agents of a version that replaces no rows
     - `refuses`: called for each request to restore; what it returns is the answer
     """
 
@@ -37,6 +38,7 @@ class LoggedZone(ScriptedZone):
         self.while_read: Callable[[int], None] = lambda number: None
         self.refuses: Callable[[RestoreRows], RowsRestored | None] = lambda ask: None
         self.restored: list[RestoreRows] = []
+        self.can_replace = True
         self._chunks = 0
         self._waited: set[RestoreRows] = set()
         for agent in self.agents:
@@ -111,17 +113,23 @@ class LoggedZone(ScriptedZone):
         copy = agent.copies[ask.partition]
         if copy.replica_index:
             return RowsRestored(waits_for=f"agent {agent.name} to serve as its primary")
+        if ask.replaces and ask.written[1] == copy.term:
+            self.restored.append(ask)
+            return RowsRestored(done=True)
         kept, missing = [], []
         for key, value, expires_at in ask.rows:
             row = copy.rows.get(key)
             if row is None or row[3] is None:
                 missing.append((key, value, expires_at))
             elif (row[3], row[2]) != (value, expires_at):
-                kept.append(key)
-        if missing:
-            self.put_all(list(missing), ask.partition)
+                if ask.replaces and self.can_replace:
+                    missing.append((key, value, expires_at))
+                else:
+                    kept.append(key)
+        counter = self.put_all(list(missing), ask.partition) if missing else 0
         if ask not in self._waited:
             self._waited.add(ask)
-            return RowsRestored(kept=tuple(kept), waits_for="a quorum of the copies")
+            written = (counter, copy.term) if ask.replaces and self.can_replace else (0, 0)
+            return RowsRestored(False, tuple(kept), "a quorum of the copies", written=written)
         self.restored.append(ask)
         return RowsRestored(done=True, kept=tuple(kept))

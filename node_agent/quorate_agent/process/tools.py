@@ -38,6 +38,7 @@ from quorate.protocol.messages.tools import (
 )
 from quorate.protocol.storage import Row
 from quorate_agent.process.values_told import is_readable, tell_set_aside, tell_values
+from quorate_agent.resp.replies import VALUE_BYTES_MAX
 
 ROWS_MAX = 20_000
 CHUNK_BYTES_MAX = 8 * 1024 * 1024
@@ -96,6 +97,9 @@ def answer_tool(
             if zone is None:
                 return RowsRestored(problem=problem)
             for key, value, _ in message.rows:
+                if len(value) > VALUE_BYTES_MAX:
+                    why = f"the value of {key!r} has {len(value)} bytes, above {VALUE_BYTES_MAX}"
+                    return RowsRestored(problem=why)
                 if not is_readable(value):
                     why = f"the value of {key!r} is none that clients can read"
                     return RowsRestored(problem=why)

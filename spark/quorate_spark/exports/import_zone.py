@@ -9,7 +9,6 @@
 """
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from heapq import merge
@@ -20,12 +19,10 @@ import msgspec
 from xxhash import xxh3_64_intdigest
 
 from quorate.facts.errors import QuorateError
-from quorate.facts.keyspace import is_reserved, key_partition, printable
-from quorate.protocol.messages.tools import RestoreRows, RowsRestored
+from quorate.facts.keyspace import is_reserved, printable
 from quorate_spark.copies import CopySeen
 from quorate_spark.exports.manifest import Content, Manifest, PartTold
 from quorate_spark.exports.part_file import LiveRow, read_part
-from quorate_spark.exports.primaries import Primaries
 from quorate_spark.exports.target import Target
 from quorate_spark.exports.verify import check_rows
 from quorate_spark.reading.agent_link import Unreadable
@@ -33,13 +30,9 @@ from quorate_spark.reading.agent_links import AgentLinks
 from quorate_spark.reading.read_copies import StoredRow, read_rows
 from quorate_spark.reading.settle import ZoneCopies
 from quorate_spark.settings import Settings
+from quorate_spark.writing.batches import BATCH_ROWS_MAX, RowBatches
+from quorate_spark.writing.primaries import Primaries
 
-BATCH_ROWS_MAX = 1000
-BATCH_BYTES_MAX = 512 * 1024
-"""Rows of one update; one row may be larger."""
-BATCHES_AT_ONCE = 8
-BYTES_AT_ONCE = 4 * 1024 * 1024
-"""Batches that wait for a quorum while the next ones are written, at least one; and their rows."""
 KEPT_HASHES_MAX = 500_000
 COMPARE_ATTEMPTS = 6
 """Readings of one part, whose primaries may change meanwhile."""
@@ -157,20 +150,6 @@ def _read_primaries(copies: ZoneCopies, settings: Settings) -> dict[int, CopySee
     return found
 
 
-class _Batch:
-    def __init__(self, rows: list[tuple[bytes, bytes, int]]) -> None:
-        self.rows = rows
-        self.bytes = 0
-
-    def is_full(self, row: LiveRow) -> bool:
-        size = self.bytes + len(row.key) + len(row.value)
-        return bool(self.rows) and (len(self.rows) >= BATCH_ROWS_MAX or size > BATCH_BYTES_MAX)
-
-    def add(self, row: LiveRow) -> None:
-        self.rows.append((row.key, row.value, row.expires_at))
-        self.bytes += len(row.key) + len(row.value)
-
-
 class _Kept:
     """The keys that had another row: hashes of the first ones, and how many more there are."""
 
@@ -187,42 +166,9 @@ class _Kept:
         else:
             self.more += 1
 
-
-class _Writes:
-    """Batches on their way, bounded by number and bytes; each is asked for until it is done."""
-
-    def __init__(self, primaries: Primaries, zone: str) -> None:
-        self._primaries = primaries
-        self._zone = zone
-        self._begun: deque[tuple[RestoreRows, int]] = deque()
-        self._bytes = 0
-        self.kept = _Kept()
-
-    def add(self, partition: int, batch: _Batch) -> None:
-        while self._begun and (
-            len(self._begun) >= BATCHES_AT_ONCE or self._bytes + batch.bytes > BYTES_AT_ONCE
-        ):
-            self._finish_first()
-        ask = RestoreRows(self._zone, partition, tuple(batch.rows))
-        done = self._primaries.begin(ask)
-        if done is not None:
-            self._take(done)
-        else:
-            self._begun.append((ask, batch.bytes))
-            self._bytes += batch.bytes
-
-    def finish(self) -> None:
-        while self._begun:
-            self._finish_first()
-
-    def _finish_first(self) -> None:
-        ask, size = self._begun.popleft()
-        self._bytes -= size
-        self._take(self._primaries.restore(ask))
-
-    def _take(self, done: RowsRestored) -> None:
-        for key in done.kept:
-            self.kept.add(key)
+    def add_all(self, keys: tuple[bytes, ...]) -> None:
+        for key in keys:
+            self.add(key)
 
 
 def _write(
@@ -233,28 +179,23 @@ def _write(
     progress: Progress,
 ) -> _Kept:
     """Write all rows that have not expired; return the keys that had another row."""
-    writes = _Writes(primaries, copies.zone)
+    kept = _Kept()
+    batches = RowBatches(
+        primaries, copies.zone, copies.partitions, replaces=False, take_kept=kept.add_all
+    )
     done = 0
     progress("write", 0, manifest.rows)
     for part in manifest.partitions:
-        batches: dict[int, _Batch] = {}
         for row in read_part(target, part):
             done += 1
             if not done % 1000:
                 progress("write", done, manifest.rows)
-            if _is_over(row):
-                continue
-            to = key_partition(row.key, copies.partitions)
-            batch = batches.setdefault(to, _Batch([]))
-            if batch.is_full(row):
-                writes.add(to, batch)
-                batch = batches[to] = _Batch([])
-            batch.add(row)
-        for to, batch in sorted(batches.items()):
-            writes.add(to, batch)
+            if not _is_over(row):
+                batches.add(row.key, row.value, row.expires_at)
+        batches.send()
         progress("write", done, manifest.rows)
-    writes.finish()
-    return writes.kept
+    batches.finish()
+    return kept
 
 
 class _Compared(NamedTuple):

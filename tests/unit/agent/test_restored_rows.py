@@ -1,4 +1,4 @@
-"""A tool has the primary write rows of an export where there are none, and reads logs."""
+"""A tool has the primary write rows, where there are none or in place of others, and reads logs."""
 
 from typing import Any
 
@@ -108,6 +108,81 @@ def test_only_the_primary_writes_and_only_where_there_is_room(agent: Agent) -> N
     agent.give(OTHER, [1])
 
     assert restore(agent, (KEY, b"1", 0)).waits_for == "agent a to serve as its primary"
+    assert row_of(agent, KEY) is None
+
+
+def replace(
+    agent: Agent, *rows: tuple[bytes, bytes, int], written: tuple[int, int] = (0, 0)
+) -> RowsRestored:
+    answer = ask(agent, RestoreRows("books", 1, rows, replaces=True, written=written))
+    assert isinstance(answer, RowsRestored)
+    return answer
+
+
+def test_rows_that_replace_others_are_one_update_and_done_when_a_quorum_has_it(
+    agent: Agent,
+) -> None:
+    agent.write(b"SET", KEY, b"older")
+    agent.turn()
+    counter = agent.replicas.copies[1].lwm
+    rows = ((KEY, b"1", 0), (SECOND, b"2", 99_000))
+
+    told = replace(agent, *rows)
+    assert (told.done, told.kept, told.written[0]) == (False, (), counter + 1)
+    assert not replace(agent, *rows, written=told.written).done
+    agent.turn()
+
+    assert replace(agent, *rows, written=told.written).done
+    assert agent.replicas.copies[1].lwm == counter + 1
+    row = row_of(agent, SECOND)
+    assert row is not None
+    assert (row.value, row.expires_at) == (b"2", 99_000)
+    assert agent.writer().ask(b"GET", KEY) == [b"1"]
+
+
+def test_rows_that_are_there_already_are_not_written_again(agent: Agent) -> None:
+    replace(agent, (KEY, b"1", 0), (SECOND, b"2", 0))
+    agent.turn()
+    counter = agent.replicas.copies[1].lwm
+
+    assert replace(agent, (KEY, b"1", 0), (SECOND, b"2", 0)).done
+    assert agent.replicas.copies[1].lwm == counter
+
+
+def test_a_repeated_request_leaves_what_a_client_has_written_since(agent: Agent) -> None:
+    told = replace(agent, (KEY, b"1", 0))
+    agent.turn()
+    agent.write(b"SET", KEY, b"newer")
+    agent.turn()
+
+    assert replace(agent, (KEY, b"1", 0), written=told.written).done
+
+    row = row_of(agent, KEY)
+    assert row is not None
+    assert row.value == b"newer"
+
+
+def test_a_primary_of_another_term_writes_the_rows_again_where_others_are(agent: Agent) -> None:
+    counter, term = replace(agent, (KEY, b"1", 0)).written
+    agent.turn()
+    agent.write(b"SET", KEY, b"newer")
+    agent.turn()
+
+    assert not replace(agent, (KEY, b"1", 0), written=(counter, term - 1)).done
+
+    row = row_of(agent, KEY)
+    assert row is not None
+    assert row.value == b"1"
+
+
+def test_rows_that_replace_others_need_room_and_readable_values(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "none that clients can read" in replace(agent, (KEY, b"\xffx", 0)).problem
+    monkeypatch.setattr(tools, "VALUE_BYTES_MAX", 3)
+    assert "has 4 bytes, above 3" in replace(agent, (KEY, b"long", 0)).problem
+    agent.replicas.why_full = "its disk is full"
+    assert "no room on agent a: its disk is full" in replace(agent, (KEY, b"1", 0)).problem
     assert row_of(agent, KEY) is None
 
 

@@ -14,11 +14,12 @@ from quorate_spark.exports import import_zone as module
 from quorate_spark.exports.export_zone import export_zone
 from quorate_spark.exports.import_zone import Imported, NotCompared, NotEmpty, import_zone
 from quorate_spark.exports.manifest import read_manifest
-from quorate_spark.exports.primaries import Primaries
 from quorate_spark.exports.target import Target, TargetRefused
 from quorate_spark.reading.agent_link import Unreadable
 from quorate_spark.reading.agent_links import AgentLinks
 from quorate_spark.reading.settle import ZoneCopies
+from quorate_spark.writing import batches
+from quorate_spark.writing.primaries import Primaries
 from quorate_spark_fixtures.logged_zone import LoggedZone
 from quorate_spark_fixtures.scripted_zone import QUICK, listening
 
@@ -157,8 +158,8 @@ def test_nothing_is_written_from_an_export_that_is_damaged(
 def test_an_interrupted_import_goes_on_where_it_was(
     target: Target, zone: LoggedZone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "BATCH_ROWS_MAX", 5)
-    monkeypatch.setattr(module, "BATCHES_AT_ONCE", 2)
+    monkeypatch.setattr(batches, "BATCH_ROWS_MAX", 5)
+    monkeypatch.setattr(batches, "BATCHES_AT_ONCE", 2)
 
     def refuse(ask: RestoreRows) -> RowsRestored | None:
         if len(zone.restored) == 6:
@@ -257,8 +258,8 @@ def test_rows_that_cannot_be_compared_are_written(target: Target, zone: LoggedZo
 def test_batches_on_their_way_are_bounded_by_bytes_too(
     target: Target, zone: LoggedZone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "BATCH_ROWS_MAX", 5)
-    monkeypatch.setattr(module, "BYTES_AT_ONCE", 60)  # less than one batch
+    monkeypatch.setattr(batches, "BATCH_ROWS_MAX", 5)
+    monkeypatch.setattr(batches, "BYTES_AT_ONCE", 60)  # less than one batch
     on_their_way: set[RestoreRows] = set()
     most = [0]
 

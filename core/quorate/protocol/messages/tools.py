@@ -330,12 +330,18 @@ class UpdatesTold(msgspec.Struct, frozen=True, array_like=True, tag=91):
 class RestoreRows(msgspec.Struct, frozen=True, array_like=True, tag=92):
     """Asks the primary to write these rows (key, value as stored, expires_at), in one update.
 
-    A key that has a row is left alone.  The tool repeats the request until it is done.
+    - `replaces`: they replace other rows of their keys.  Else a key that has a row is left alone
+    - `written`: (counter, term) of an earlier answer to this request.  In that term the rows are
+      not written again, whatever a client has made of them since
+
+    The tool repeats the request until it is done.
     """
 
     zone_name: str
     partition: int
     rows: tuple[tuple[bytes, bytes, int], ...]
+    replaces: bool = False
+    written: tuple[int, int] = (0, 0)
 
 
 class RowsRestored(msgspec.Struct, frozen=True, array_like=True, tag=93):
@@ -345,12 +351,14 @@ class RowsRestored(msgspec.Struct, frozen=True, array_like=True, tag=93):
     - `kept`: keys that have another row than the one asked for
     - `waits_for`: what it waits for; the request is to be repeated
     - `problem`: why nothing is written
+    - `written`: with `replaces`, (counter, term) of the last update that has rows of the request
     """
 
     done: bool = False
     kept: tuple[bytes, ...] = ()
     waits_for: str = ""
     problem: str = ""
+    written: tuple[int, int] = (0, 0)
 
 
 FromTool = (

@@ -3,6 +3,8 @@
 import time
 from collections.abc import Callable
 
+from msgspec import structs
+
 from quorate.protocol.messages.tools import RestoreRows, RowsRestored
 from quorate_spark.copies import CopySeen
 from quorate_spark.reading.agent_link import TooOld, Unreadable
@@ -52,12 +54,11 @@ class Primaries:
             self._sleep(POLL_S_MAX)
 
     def begin(self, ask: RestoreRows) -> RowsRestored | None:
-        """Have the rows written, without waiting; return the answer if a quorum has them already.
+        """Have the rows written, without waiting; return the answer, None if there is none yet.
 
-        Else `restore` waits.  Raises Unreadable.
+        `restore` waits until a quorum has the rows.  Raises Unreadable.
         """
-        answer, _ = self._try(ask)
-        return answer if answer is not None and answer.done else None
+        return self._try(ask)[0]
 
     def restore(self, ask: RestoreRows) -> RowsRestored:
         """Have the rows written; return the answer once a quorum has them.  Raises Unreadable."""
@@ -66,8 +67,10 @@ class Primaries:
         pause_s = LARGE_POLL_S if size > LARGE_BYTES else FIRST_POLL_S
         while True:
             answer, waits_for = self._try(ask)
-            if answer is not None and answer.done:
-                return answer
+            if answer is not None:
+                if answer.done:
+                    return answer
+                ask = structs.replace(ask, written=answer.written)
             if time.monotonic() > deadline:
                 raise Unreadable(
                     f"partition {ask.partition}: rows are not written within {self._wait_s:g} s: it"

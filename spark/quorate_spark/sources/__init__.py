@@ -1,0 +1,1 @@
+"""Parts of the data source `quorate`: its options, its writer, its stream of updates."""

@@ -1,0 +1,1 @@
+"""Rows on their way to a zone, through the primaries of its partitions."""
