@@ -50,20 +50,19 @@ def test_rows_replace_those_that_are_there(zone: LoggedZone) -> None:
     }
 
 
-@pytest.mark.parametrize("rows_max", [1, 2, 1000])
+@pytest.mark.parametrize("rows_max", [1, 2])
 def test_of_a_key_that_comes_often_the_last_row_stays(
     zone: LoggedZone, monkeypatch: pytest.MonkeyPatch, rows_max: int
 ) -> None:
     monkeypatch.setattr(module, "BATCH_ROWS_MAX", rows_max)
-    changed: set[tuple[object, ...]] = set()
+    asked: set[RestoreRows] = set()
 
     def change_terms(ask: RestoreRows) -> RowsRestored | None:
-        """Each primary has a new term when it is asked again: it writes the rows again."""
-        copies = [zone.copy(agent, ask.partition) for agent in range(len(zone.agents))]
-        if ask.written[1] == copies[0].term and ask.rows not in changed:
-            changed.add(ask.rows)
-            for copy in copies:
-                copy.term += 1
+        """Each batch meets a primary of a new term: earlier ones are written again by it."""
+        if ask not in asked and ask.written == (0, 0):
+            asked.add(ask)
+            for agent in range(len(zone.agents)):
+                zone.copy(agent, ask.partition).term += 1
         return None
 
     zone.refuses = change_terms
@@ -76,7 +75,7 @@ def test_of_a_key_that_comes_often_the_last_row_stays(
 
     assert zone.rows()[b"a"] == (b"11", 0)
     assert len(zone.rows()) == 13
-    assert changed
+    assert asked
 
 
 def test_rows_that_are_gathered_are_bounded_over_all_partitions(
