@@ -20,7 +20,6 @@ from quorate.wire.resource import API_VERSION
 from quorate_cluster.digests import are_equal
 from quorate_cluster.fixtures import Measured
 from quorate_cluster.outage import Pulses
-from quorate_cluster.served import NotServed
 from quorate_nodes.cluster import Json
 from quorate_nodes.digests import digests
 from quorate_nodes.installed import CLUSTER, REGISTRY, VERSION, ZONE, Installed, condition_of
@@ -70,40 +69,6 @@ def test_votes_in_memory_are_given_up_as_soon_as_kubernetes_shows_the_end(
             assert record["storeId"] == end.store, "its disk is as it was"
         first_day.wait(lambda: are_equal(digests(first_day, CACHE)), "equal copies in memory")
     first_day.wait(lambda: are_equal(digests(first_day, ZONE)), "equal copies on disk")
-
-
-@pytest.mark.deep
-def test_the_memory_of_a_pod_that_was_deleted_is_not_waited_for(
-    first_day: Installed, measured: Measured
-) -> None:
-    """Its kubelet told the end before the pod was gone; the next pod finds no node."""
-    *others, agent = _agents(first_day)
-    pod, before = _pod(first_day, agent), _record(first_day, agent)
-    node, name = pod["spec"]["nodeName"], pod["metadata"]["name"]
-    with _cache(first_day), Pulses(first_day, CACHE, keys_max=PARTITIONS) as pulses:
-        with _cordoned(first_day, node):
-            first_day.kubectl("delete", "pod", name)
-            end = _End(agent, before["process"], before["storeId"], time.monotonic())
-            given_up_s, _ = _given_up(first_day, pulses, end, {*others})
-            assert _pod(first_day, agent)["status"]["phase"] == "Pending"
-        first_day.wait_whole(120)
-        first_day.wait(lambda: _voters(first_day, CACHE) == {agent, *others}, "three votes")
-        pulses.wait_all_written_since(time.monotonic())
-    measured(
-        "pod deleted, and no node for the next one, a zone in memory",
-        f"votes given up {given_up_s:.1f} s after it is gone, failed commands {len(pulses.failed)}",
-    )
-    if pulses.failed:
-        raise NotServed(f"the agent left in time, and yet: {pulses.failed}")
-
-
-@contextmanager
-def _cordoned(installed: Installed, node: str) -> Iterator[None]:
-    installed.nodes.kubectl("cordon", node)
-    try:
-        yield
-    finally:
-        installed.nodes.kubectl("uncordon", node)
 
 
 def _check_waits_on_disk(installed: Installed, voters: set[str]) -> None:

@@ -245,8 +245,8 @@ class NodeRegistry:
     def processes_ended(self, ended: Mapping[str, Collection[str]]) -> None:
         """Take by node the words (`NodeRecord.process`) of processes that have surely ended.
 
-        That of the registered process counts even if it is not shown again: its pod may be gone
-        before the node has left, and a next process that ends at once takes its place.
+        That of the registered process counts even if it is not shown again: before the node has
+        left, a next process may have ended in its place, or the pod may be gone.
         """
         kept = {
             node: (*ended.get(node, ()), agent.newest.process)
