@@ -25,6 +25,7 @@ Deleted keys whose tombstone a copy still keeps are rows with a null value and `
 `expires_at` is in wall milliseconds, 0 never; expired rows are present until their removal arrives
 as an update.
 
+`spark.readStream.format("quorate")` reads updates as they are made (sources/update_stream.py).
 `df.write.format("quorate")` writes rows through the primaries (sources/row_writer.py).
 """
 
@@ -38,26 +39,15 @@ from quorate_spark.comparing.compare_rows import digest
 from quorate_spark.copies import CopySeen
 from quorate_spark.reading.agent_link import Unreadable
 from quorate_spark.reading.read_copies import StoredRow, read_copies, read_rows
+from quorate_spark.sources.columns import COLUMNS, PROBLEM_COLUMN, batch_of
 from quorate_spark.sources.options import choice, partition_numbers, source_of
 from quorate_spark.sources.row_writer import RowSink, RowWriter, StreamRowWriter
+from quorate_spark.sources.update_stream import UpdateReader
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 FORMAT = "quorate"
-
-COLUMNS = (
-    ("key", "binary", pa.binary()),
-    ("value", "binary", pa.binary()),
-    ("counter", "long", pa.int64()),
-    ("term", "long", pa.int64()),
-    ("expires_at", "long", pa.int64()),
-    ("replica_index", "int", pa.int32()),
-    ("node", "string", pa.string()),
-    ("partition", "int", pa.int32()),
-    ("tombstone", "boolean", pa.bool_()),
-)
-PROBLEM_COLUMN = ("problem", "string", pa.string())
 
 
 class CopyPartition(InputPartition):
@@ -83,6 +73,10 @@ class QuorateDataSource(DataSource):
     def reader(self, schema: "StructType") -> "CopyReader":
         """Return a reader over all copies."""
         return CopyReader(dict(self.options), self._problems_as_rows())
+
+    def streamReader(self, schema: "StructType") -> UpdateReader:  # noqa: N802  # as Spark calls it
+        """Return a reader of updates as they are made."""
+        return UpdateReader(dict(self.options))
 
     def writer(self, schema: "StructType", overwrite: bool) -> RowWriter:
         """Return a writer of rows; each replaces the row of its key."""
@@ -156,16 +150,9 @@ class CopyReader(DataSourceReader):
         ]
         if self._problems_as_rows:
             columns.append([None] * count)
-        return self._of_columns(columns)
+        return batch_of(columns)
 
     def _last_row(self, copy: CopySeen, problem: str) -> pa.RecordBatch:
         state = copy.state
         row = [None, None, 0, 0, 0, state.replica_index, copy.node, state.partition, False, problem]
-        return self._of_columns([[field] for field in row])
-
-    def _of_columns(self, columns: Sequence[Sequence[object]]) -> pa.RecordBatch:
-        kinds = (*COLUMNS, PROBLEM_COLUMN) if self._problems_as_rows else COLUMNS
-        return pa.RecordBatch.from_arrays(
-            [pa.array(column, kind) for column, (_, _, kind) in zip(columns, kinds, strict=True)],
-            names=[name for name, _, _ in kinds],
-        )
+        return batch_of([[field] for field in row])

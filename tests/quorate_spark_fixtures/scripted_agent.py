@@ -56,6 +56,7 @@ class ScriptedCopy:
     rows: dict[bytes, Row] = field(default_factory=dict)
     mark_at: int = 0
     mark: tuple[int, bytes] = (0, b"")
+    majority: int | None = None
 
     def advance(self, counter: int) -> None:
         """LWM is `counter` now; tell the digest later if that was asked for."""
@@ -92,6 +93,7 @@ class ScriptedCopy:
             len(self.rows),
             sum(len(key) + len(row[3] or b"") for key, row in self.rows.items()),
             0,
+            majority=self.lwm if self.majority is None else self.majority,
         )
 
 

@@ -24,16 +24,15 @@ import msgspec
 from quorate.facts.keyspace import FIRST_UNRESERVED, is_reserved
 from quorate.protocol.copies.totals import rows_digest
 from quorate.protocol.messages.replication import Update
-from quorate.protocol.messages.tools import AskUpdates, UpdatesTold
 from quorate_spark.copies import CopySeen
 from quorate_spark.reading.agent_link import Cluster, Unreadable
 from quorate_spark.reading.read_copies import (
     StoredRow,
-    check_same_copy,
     copies_of,
     open_link,
     read_rows,
 )
+from quorate_spark.reading.read_updates import LogTooShort, read_updates
 from quorate_spark.settings import Settings
 from quorate_spark.work_folder import work_folder_named
 
@@ -44,7 +43,6 @@ _MASK = (1 << 128) - 1
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_rows = msgspec.msgpack.Decoder(list[StoredRow]).decode
-_decode_update = msgspec.msgpack.Decoder(Update).decode
 
 
 class Scan:
@@ -179,26 +177,12 @@ def read_changes(
     Raises Unreadable if the log does not reach back so far, or the copy is another one.
     """
     changes = Changes()
-    partition, after = copy.state.partition, copy.state.lwm
-    with open_link(copy.address, cluster, settings) as link:
-        while after < upto:
-            told = link.ask(AskUpdates(zone, partition, after, upto), UpdatesTold)
-            if told.problem:
-                raise Unreadable(f"partition {partition}: {link.name}: {told.problem}")
-            if told.reaches_from > after or told.lwm < upto:
-                raise Unreadable(
-                    f"partition {partition}: the log of {copy.node} has {told.reaches_from + 1} to"
-                    f" {told.lwm}, and {after + 1} to {upto} are needed: too much was written while"
-                    " its rows were read"
-                )
-            for raw in told.updates:
-                changes.add(_decode_update(raw))
-            if told.next is None:
-                break
-            if told.next <= after:
-                raise Unreadable(f"partition {partition}: {link.name} tells its log in circles")
-            after = told.next
-        check_same_copy(link, copy, zone)
+    try:
+        for updates, _ in read_updates(copy, copy.state.lwm, upto, zone, cluster, settings):
+            for update in updates:
+                changes.add(update)
+    except LogTooShort as error:
+        raise Unreadable(f"{error}: too much was written while its rows were read") from error
     return changes
 
 

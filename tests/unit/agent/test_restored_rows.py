@@ -8,7 +8,13 @@ import pytest
 from quorate.facts.keyspace import RESERVED
 from quorate.facts.time import Now
 from quorate.protocol.messages.replication import Update
-from quorate.protocol.messages.tools import AskUpdates, RestoreRows, RowsRestored, UpdatesTold
+from quorate.protocol.messages.tools import (
+    AskCopies,
+    AskUpdates,
+    RestoreRows,
+    RowsRestored,
+    UpdatesTold,
+)
 from quorate.protocol.storage import Row
 from quorate_agent.process import tools
 from quorate_agent.process.tools import answer_tool
@@ -220,3 +226,19 @@ def test_what_the_log_lacks_and_what_is_no_history_is_not_told(agent: Agent) -> 
 
     assert (counters, told.reaches_from) == ([start + 2], start + 1)
     assert "partition 9: no copy on agent a" in ask(agent, AskUpdates("books", 9, 0, 1)).problem
+
+
+def test_a_copy_says_how_far_a_quorum_has_its_updates(agent: Agent) -> None:
+    copy = agent.replicas.copies[1]
+    before = copy.majority
+    agent.writer().ask(b"SET", KEY, b"x")
+
+    (state,) = ask(agent, AskCopies("books", 1)).copies
+    assert (state.majority, state.lwm) == (before, before + 1)
+    agent.turn()
+    (state,) = ask(agent, AskCopies("books", 1)).copies
+    assert state.majority == before + 1
+    copy.majority += 5  # as a backup is told of updates that it does not have yet
+    (state,) = ask(agent, AskCopies("books", 1)).copies
+
+    assert state.majority == before + 1

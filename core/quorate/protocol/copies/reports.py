@@ -106,6 +106,7 @@ def tell_state(copy: Copy, node: str) -> CopyState:
         copy.space.byte_count(),
         copy.settled,
         copy.state.value,
+        min(copy.majority, copy.lwm),
     )
 
 

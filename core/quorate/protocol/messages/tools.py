@@ -21,7 +21,8 @@ class AskCopies(msgspec.Struct, frozen=True, array_like=True, tag=60):
 class CopyState(msgspec.Struct, frozen=True, array_like=True):
     """One copy for a validator: counters, held ranges above LWM (`above`), lineage, size, state.
 
-    `state` is a value of facts.copy_state.
+    `state` is a value of facts.copy_state.  `majority`: up to this counter the copy has every
+    update, and knows that a quorum has; -1: an agent of an earlier version does not say.
     """
 
     partition: int
@@ -37,6 +38,7 @@ class CopyState(msgspec.Struct, frozen=True, array_like=True):
     bytes: int
     settled: int
     state: str = ""
+    majority: int = -1
 
 
 class Copies(msgspec.Struct, frozen=True, array_like=True, tag=61):
