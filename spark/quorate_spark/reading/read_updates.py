@@ -37,12 +37,12 @@ def read_updates(
             told = link.ask(AskUpdates(zone, partition, after, upto), UpdatesTold)
             if told.problem:
                 raise Unreadable(f"partition {partition}: {link.name}: {told.problem}")
-            if told.reaches_from > after or told.lwm < upto:
-                raise LogTooShort(
-                    f"partition {partition}: the log of {copy.node} has {told.reaches_from + 1} to"
-                    f" {told.lwm}, and {after + 1} to {upto} are needed",
-                    told.reaches_from + 1,
-                )
+            held = f"partition {partition}: the log of {copy.node} has {told.reaches_from + 1} to"
+            problem = f"{held} {told.lwm}, and {after + 1} to {upto} are needed"
+            if told.reaches_from > after:
+                raise LogTooShort(problem, told.reaches_from + 1)
+            if told.lwm < upto:
+                raise Unreadable(problem)
             reached = upto if told.next is None else told.next
             if reached <= after:
                 raise Unreadable(f"partition {partition}: {link.name} tells its log in circles")
