@@ -31,7 +31,7 @@ import msgspec
 from rich.console import Console
 
 from quorate.facts.errors import QuorateError
-from quorate.wire.validation_result import encode_result
+from quorate.wire.jobs.validation_result import encode_result
 from quorate_spark import export_commands
 from quorate_spark.command_line import print_json, settings_of
 from quorate_spark.pages.folder import Report, earlier_runs, report_of

@@ -6,7 +6,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from quorate.wire.validation_result import Outvoted, ValidationResult, ValidationVerdict
+from quorate.wire.jobs.validation_result import Outvoted, ValidationResult, ValidationVerdict
 from quorate_spark.verdict import CopyRow, DigestFigures, KeyDifference, Outcome, Verdict
 
 STYLES = {Outcome.AGREE: "bold green", Outcome.DIFFER: "bold red", Outcome.UNKNOWN: "bold yellow"}

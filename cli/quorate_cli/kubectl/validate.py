@@ -18,13 +18,13 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.text import Text
 
 from quorate.facts.errors import QuorateError
-from quorate.wire.data_validation import (
+from quorate.wire.jobs.data_validation import (
     DataValidation,
     DataValidationStatus,
     ValidationPhase,
 )
+from quorate.wire.jobs.validation_result import DifferenceClass, ValidationVerdict
 from quorate.wire.resource import API_VERSION, NAME_LENGTH_MAX
-from quorate.wire.validation_result import DifferenceClass, ValidationVerdict
 from quorate_cli.guard import INTERRUPT_EXIT_CODE
 from quorate_cli.kubectl import objects
 from quorate_cli.kubectl.kube_api import KubeApi, Unreached, core_path, objects_path

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 import pydantic
 
-from quorate.wire.data_validation import DataValidation
+from quorate.wire.jobs.data_validation import DataValidation
 from quorate.wire.resource import Resource
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.unknown_fields import without_unknown

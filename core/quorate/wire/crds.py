@@ -7,11 +7,11 @@ references resolved, no null types, no `additionalProperties: false`.
 from collections.abc import Callable
 from typing import Any
 
-from quorate.wire.data_validation import DataValidation
+from quorate.wire.jobs.data_validation import DataValidation
+from quorate.wire.jobs.scheduled_data_validation import ScheduledDataValidation
 from quorate.wire.master_term import MasterTerm
 from quorate.wire.partition_table import PartitionTable
 from quorate.wire.resource import GROUP, VERSION, Resource
-from quorate.wire.scheduled_data_validation import ScheduledDataValidation
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.storage_node import StorageNode
 from quorate.wire.zone import Zone

@@ -12,9 +12,9 @@ from typing import Any
 
 import kopf
 
-from quorate.wire.data_validation import DataValidation
+from quorate.wire.jobs.data_validation import DataValidation
+from quorate.wire.jobs.scheduled_data_validation import ScheduledDataValidation
 from quorate.wire.resource import GROUP, VERSION
-from quorate.wire.scheduled_data_validation import ScheduledDataValidation
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import Zone
 from quorate.wire.zone_recovery import ZoneRecovery

@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from quorate.protocol.messages.events import Reason
 from quorate.protocol.status import ClusterStatus, ZoneStatus
-from quorate.wire.validation_result import DifferenceClass, ValidationVerdict
+from quorate.wire.jobs.validation_result import DifferenceClass, ValidationVerdict
 from quorate_operator import names
 
 Clusters = Callable[[], Iterable[tuple[str, str, ClusterStatus]]]

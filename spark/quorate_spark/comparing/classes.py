@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from quorate.wire.validation_result import DifferenceClass
+from quorate.wire.jobs.validation_result import DifferenceClass
 from quorate_spark.verdict import CounterDifference, KeyDifference
 
 _OF_COUNTERS = {

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from quorate.wire.validation_result import DifferenceClass
+from quorate.wire.jobs.validation_result import DifferenceClass
 from quorate_spark.pages.change import change_since
 from quorate_spark.pages.commands import Step, dev_commands, kubectl_commands
 from quorate_spark.pages.markup import Markup, joined, tag

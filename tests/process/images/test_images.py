@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from redis.cluster import ClusterNode, RedisCluster
 
-from quorate.wire.validation_result import ValidationVerdict, decode_result
+from quorate.wire.jobs.validation_result import ValidationVerdict, decode_result
 from quorate_cluster.operator_api import OperatorApi
 from quorate_cluster.waiting import wait_until
 from quorate_control_plane.kept_folder import KeptFolder
@@ -24,7 +24,7 @@ from quorate_images.build import TARGETS
 from quorate_images.container import Container
 from quorate_images.storage import Image
 from quorate_link.secret import make_secret
-from quorate_operator.owned.validation_job import SECRET, WORK
+from quorate_operator.jobs.validation_job import SECRET, WORK
 from quorate_spark_fixtures.scripted_zone import ScriptedZone, listening
 
 pytestmark = [pytest.mark.process, pytest.mark.needs("images"), pytest.mark.timeout(600)]

@@ -8,10 +8,10 @@ import pytest
 from quorate_helm.build import VERSIONS, helm_path
 from quorate_helm.chart import find, objects, render
 from quorate_network_policies.evaluator import End, Policies
+from quorate_operator.jobs.validation_job import PROGRESS_PORT
 from quorate_operator.owned.agent_names import PEER_PORT
 from quorate_operator.owned.agent_pod import ADMIN_PORT
 from quorate_operator.owned.children import labels
-from quorate_operator.owned.validation_job import PROGRESS_PORT
 
 pytestmark = pytest.mark.needs("helm")
 

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from quorate.facts.errors import WireError
-from quorate.wire.data_validation import DataValidation, ValidationLevel
-from quorate.wire.resource import API_VERSION
-from quorate.wire.validation_result import (
+from quorate.wire.jobs.data_validation import DataValidation, ValidationLevel
+from quorate.wire.jobs.validation_result import (
     MESSAGE_BYTES_MAX,
     Outvoted,
     ValidationResult,
@@ -15,6 +14,7 @@ from quorate.wire.validation_result import (
     decode_result,
     encode_result,
 )
+from quorate.wire.resource import API_VERSION
 
 
 def manifest(**spec: Any) -> dict[str, Any]:

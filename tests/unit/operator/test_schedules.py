@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from quorate.wire.jobs.scheduled_data_validation import ScheduledDataValidation
 from quorate.wire.resource import API_VERSION
-from quorate.wire.scheduled_data_validation import ScheduledDataValidation
 from quorate_loopback.namespace import Namespace
 from quorate_loopback.waiting import until
 from quorate_operator.declared.controller import Kind

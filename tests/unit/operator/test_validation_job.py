@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from quorate.wire.data_validation import DataValidation
+from quorate.wire.jobs.data_validation import DataValidation
 from quorate.wire.resource import API_VERSION
-from quorate_operator.owned.validation_job import Copies, job_of
+from quorate_operator.jobs.validation_job import Copies, job_of
 from quorate_spark import __main__ as validation
 from quorate_spark.verdict import Outcome
 

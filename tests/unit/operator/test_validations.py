@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from quorate.protocol.messages.events import Event
-from quorate.wire.data_validation import ValidationLevel
-from quorate.wire.validation_result import (
+from quorate.wire.jobs.data_validation import ValidationLevel
+from quorate.wire.jobs.validation_result import (
     Outvoted,
     ValidationResult,
     ValidationVerdict,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from quorate.protocol.copies.totals import key_bucket
-from quorate.wire.validation_result import Outvoted, ValidationVerdict, decode_result
+from quorate.wire.jobs.validation_result import Outvoted, ValidationVerdict, decode_result
 from quorate_cluster.interrupts import Interrupted, interrupted_behind, running_children
 from quorate_link.secret import make_secret
 from quorate_spark import __main__ as command

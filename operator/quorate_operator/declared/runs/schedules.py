@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 import pydantic
 
 from quorate.facts.errors import WireError
-from quorate.wire.data_validation import DataValidation
-from quorate.wire.resource import API_VERSION, Condition
-from quorate.wire.scheduled_data_validation import (
+from quorate.wire.jobs.data_validation import DataValidation
+from quorate.wire.jobs.scheduled_data_validation import (
     ConcurrencyPolicy,
     ScheduledDataValidation,
     ScheduledDataValidationStatus,
 )
+from quorate.wire.jobs.validation_result import ValidationVerdict
+from quorate.wire.resource import API_VERSION, Condition
 from quorate.wire.unknown_fields import without_unknown
-from quorate.wire.validation_result import ValidationVerdict
 from quorate_operator import names
 from quorate_operator.declared.runs.cron import BadSchedule, last_and_next
 from quorate_operator.declared.runs.validations import ScheduledRun, Validations

@@ -16,27 +16,27 @@ import pydantic
 
 from quorate.facts.errors import WireError
 from quorate.protocol.messages.events import Event, Reason
-from quorate.wire.data_validation import (
+from quorate.wire.jobs.data_validation import (
     DataValidation,
     DataValidationStatus,
     OutvotedCopyStatus,
     ValidationLevel,
     ValidationPhase,
 )
+from quorate.wire.jobs.scheduled_data_validation import ScheduledDataValidation
+from quorate.wire.jobs.validation_result import ValidationResult, ValidationVerdict
 from quorate.wire.resource import Condition
-from quorate.wire.scheduled_data_validation import ScheduledDataValidation
 from quorate.wire.unknown_fields import without_unknown
-from quorate.wire.validation_result import ValidationResult, ValidationVerdict
 from quorate.wire.zone import ZoneStatus
 from quorate_operator import names
 from quorate_operator.declared.declared_zone import DeclaredZone
 from quorate_operator.declared.runs.recoveries import LedZone
+from quorate_operator.jobs.job_progress import percent_at, running_at
+from quorate_operator.jobs.validation_end import has_ended, result_of, unproven
+from quorate_operator.jobs.validation_job import Copies, job_name, job_of
 from quorate_operator.kube.api import ApiRefused, KubeApi, find, path_of
 from quorate_operator.owned.apply import is_owned
 from quorate_operator.owned.pod_states import trouble
-from quorate_operator.owned.validation_end import has_ended, result_of, unproven
-from quorate_operator.owned.validation_job import Copies, job_name, job_of
-from quorate_operator.owned.validation_progress import percent_at, running_at
 from quorate_operator.process.clock import rfc3339
 
 _log = logging.getLogger("quorate.validations")

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from quorate.facts.errors import WireError
-from quorate.wire.resource import shortened
-from quorate.wire.validation_result import (
+from quorate.wire.jobs.validation_result import (
     ValidationResult,
     ValidationVerdict,
     decode_result,
 )
-from quorate_operator.owned.validation_job import CONTAINER
+from quorate.wire.resource import shortened
+from quorate_operator.jobs.validation_job import CONTAINER
 
 Json = Mapping[str, Any]
 

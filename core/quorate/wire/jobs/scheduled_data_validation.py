@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from quorate.wire.data_validation import ValidationRun
+from quorate.wire.jobs.data_validation import ValidationRun
 from quorate.wire.managed_agents import Labels
 from quorate.wire.resource import Conditions, Integer, Part, Resource, Text, name_rule
 

@@ -10,7 +10,7 @@ The result is the pod's termination message; an exit code alone is no verdict.
 
 from typing import Any, NamedTuple
 
-from quorate.wire.data_validation import DataValidation
+from quorate.wire.jobs.data_validation import DataValidation
 from quorate.wire.managed_agents import PodAdditions
 from quorate.wire.resource import API_VERSION
 from quorate_operator import names

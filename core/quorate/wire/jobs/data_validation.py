@@ -5,9 +5,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from quorate.wire.jobs.validation_result import ValidationVerdict
 from quorate.wire.managed_agents import FreeForm, Labels, PodAdditions
 from quorate.wire.resource import Conditions, Integer, Part, Resource, Rule, Text, name_rule
-from quorate.wire.validation_result import ValidationVerdict
 from quorate.wire.zone import ObjectName
 
 DEADLINE_S = 6 * 3600

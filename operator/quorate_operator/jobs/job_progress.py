@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 
 from quorate.facts.addresses import bracketed
-from quorate_operator.owned.validation_job import PROGRESS_PORT
+from quorate_operator.jobs.validation_job import PROGRESS_PORT
 
 TIMEOUT_S = 2.0
 ANSWER_BYTES_MAX = 16

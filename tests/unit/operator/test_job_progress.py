@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from quorate_operator.owned import validation_progress
-from quorate_operator.owned.validation_progress import percent_at, running_at
+from quorate_operator.jobs import job_progress
+from quorate_operator.jobs.job_progress import percent_at, running_at
 from quorate_spark.tell_progress import progress_port
 
 
@@ -75,7 +75,7 @@ async def test_the_program_answers_with_its_percentage() -> None:
 async def test_what_is_no_percentage_is_none(
     answer: bytes | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(validation_progress, "TIMEOUT_S", 0.2 if answer is None else 5.0)
+    monkeypatch.setattr(job_progress, "TIMEOUT_S", 0.2 if answer is None else 5.0)
     async with answering(answer) as port:
         assert await percent_at("127.0.0.1", port) is None
 
