@@ -132,7 +132,7 @@ def _parse() -> argparse.Namespace:
         "--validation-image",
         default="",
         metavar="IMAGE",
-        help="image of the pods of DataValidations (target spark); default: none can be run",
+        help="image of the pods of validations and backups (target spark); default: none are run",
     )
     return parser.parse_args()
 

@@ -2,10 +2,14 @@
 
 Exit codes: 0 if it was done; 1 if what was found is not what was exported, or if an import has
 begun and is not whole; 2 if nothing was done.
+
+An export tells how far it is at a port, and its result as a termination message, if it is asked to:
+so the pods of a ZoneBackup tell the operator.
 """
 
 import argparse
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from shlex import quote
 from typing import Self
@@ -15,14 +19,15 @@ from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
-    Progress,
     TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.progress import Progress as Bar
 from rich.text import Text
 
 from quorate.facts.errors import QuorateError
+from quorate.wire.jobs.export_result import ExportResult, RunOutcome, encode_export_result
 from quorate_spark.command_line import print_json, settings_of
 from quorate_spark.exports.export_zone import export_zone
 from quorate_spark.exports.import_zone import (
@@ -32,12 +37,14 @@ from quorate_spark.exports.import_zone import (
     check_empty,
     import_zone,
 )
-from quorate_spark.exports.manifest import Manifest, read_manifest
+from quorate_spark.exports.manifest import MANIFEST, Manifest, read_manifest
 from quorate_spark.exports.target import Target, TargetRefused
 from quorate_spark.exports.verify import verify
+from quorate_spark.progress import Progress
 from quorate_spark.reading.agent_link import parse_addresses, read_cluster
 from quorate_spark.reading.settle import ZoneCopies
 from quorate_spark.settings import Settings
+from quorate_spark.tell_progress import progress_port
 from quorate_spark.work_folder import work_folder
 
 WAIT_S = 60.0
@@ -47,13 +54,18 @@ NAMES = ("export", "import", "verify")
 
 
 class _Bar:
-    """A progress bar on a terminal, from the first figure until `end`."""
+    """A progress bar on a terminal, from the first figure until `end`, and a port's percentage.
 
-    def __init__(self, is_shown: bool) -> None:
+    `steps`: what is done, in order.
+    """
+
+    def __init__(self, is_shown: bool, steps: tuple[str, ...], at_port: Progress) -> None:
         console = Console(stderr=True, highlight=False)
         self._is_shown = is_shown and console.is_terminal
+        self._steps = steps
+        self._at_port = at_port
         self._tasks: dict[str, TaskID] = {}
-        self._bar = Progress(
+        self._bar = Bar(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
@@ -71,12 +83,16 @@ class _Bar:
 
     def tell(self, what: str, done: int, total: int) -> None:
         """Show how many rows of what is done are done."""
+        total = max(total, done)
+        if what in self._steps:
+            before = self._steps.index(what) * total
+            self._at_port.reached(before + done, len(self._steps) * total)
         if not self._is_shown:
             return
         self._bar.start()
         if what not in self._tasks:
             self._tasks[what] = self._bar.add_task(what, total=None)
-        self._bar.update(self._tasks[what], completed=done, total=max(total, done))
+        self._bar.update(self._tasks[what], completed=done, total=total)
 
     def end(self) -> None:
         """Remove the bar, if it is shown; idempotent."""
@@ -107,6 +123,15 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     exporting.add_argument("--zone-uid", default="", help="as the zone declares it")
     exporting.add_argument("--zone-spec", default="{}", help="as declared, in JSON")
     exporting.add_argument("--verify", action="store_true", help="read the export back")
+    exporting.add_argument(
+        "--run", default="", help="a name: an export of this name that is there already is kept"
+    )
+    exporting.add_argument(
+        "--termination-message", type=Path, help="write the result in short, at most 4 KiB"
+    )
+    exporting.add_argument(
+        "--progress-port", type=int, help="answer GET at this port by the percentage that is done"
+    )
     importing = commands.add_parser(
         "import", parents=[of_zone, of_all], help="write the rows of an export into a zone"
     )
@@ -133,7 +158,11 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def run(options: argparse.Namespace) -> int:
     """Run one of the commands; return the exit code.  Interrupts pass through."""
     try:
-        with _Bar(is_shown=not options.json) as bar:
+        with ExitStack() as stack:
+            port = getattr(options, "progress_port", None)
+            at_port = Progress() if port is None else stack.enter_context(progress_port(port))
+            steps = ("export", "verify") if getattr(options, "verify", False) else ("export",)
+            bar = stack.enter_context(_Bar(not options.json, steps, at_port))
             match options.command:
                 case "export":
                     return _export(options, bar)
@@ -142,8 +171,19 @@ def run(options: argparse.Namespace) -> int:
                 case _:
                     return _import(options, bar)
     except QuorateError as error:
+        _tell_result(options, ExportResult(RunOutcome.FAILED, reason=str(error)))
         print(_failed(options, error), file=sys.stderr)
         return 2
+
+
+def _tell_result(options: argparse.Namespace, result: ExportResult) -> None:
+    """Write the termination message, if it is wanted: without one the result is unknown."""
+    path: Path | None = getattr(options, "termination_message", None)
+    if path is not None:
+        try:
+            path.write_bytes(encode_export_result(result))
+        except OSError as error:
+            print(f"--termination-message {path}: {error.strerror}", file=sys.stderr)
 
 
 def _failed(options: argparse.Namespace, error: QuorateError) -> str:
@@ -162,21 +202,33 @@ def _export(options: argparse.Namespace, bar: _Bar) -> int:
         spec = msgspec.json.decode(options.zone_spec, type=dict)
     except msgspec.MsgspecError as error:
         raise TargetRefused(f"--zone-spec is no JSON object: {error}") from error
-    with work_folder(options.work_dir, "export-") as folder:
-        manifest = export_zone(
-            target,
-            _copies(options),
-            options.zone_uid,
-            spec,
-            settings_of(options),
-            str(folder),
-            lambda done, total: bar.tell("export", done, total),
-        )
+    if options.run and (there := _there(target, options.run)) is not None:
+        manifest = there  # another process has exported it, and may not have read it back
+    else:
+        with work_folder(options.work_dir, "export-") as folder:
+            manifest = export_zone(
+                target,
+                _copies(options),
+                options.zone_uid,
+                spec,
+                settings_of(options),
+                str(folder),
+                lambda done, total: bar.tell("export", done, total),
+                options.run,
+            )
     if options.verify:
         return _verify(options, bar)
     bar.end()
     _tell_manifest(options, manifest, f"Zone {options.zone} is exported to {options.target}")
     return 0
+
+
+def _there(target: Target, run: str) -> Manifest | None:
+    """Return the export of this name; None if there is none, or another one."""
+    if target.read(MANIFEST) is None:
+        return None
+    manifest = read_manifest(target)
+    return manifest if manifest.run == run else None
 
 
 def _verify(options: argparse.Namespace, bar: _Bar) -> int:
@@ -185,9 +237,21 @@ def _verify(options: argparse.Namespace, bar: _Bar) -> int:
     try:
         manifest = verify(target, lambda done, total: bar.tell("verify", done, total))
     except TargetRefused as error:
+        reason = f"it is not as it was exported: {error}"
+        _tell_result(options, ExportResult(RunOutcome.FAILED, reason=reason))
         print(f"{options.target} is not as it was exported: {error}", file=sys.stderr)
         return 1
     bar.end()
+    _tell_result(
+        options,
+        ExportResult(
+            RunOutcome.COMPLETE,
+            manifest.export_id,
+            manifest.rows,
+            manifest.bytes,
+            manifest.digest,
+        ),
+    )
     _tell_manifest(options, manifest, f"{options.target} is as it was exported")
     return 0
 

@@ -12,7 +12,8 @@ from quorate_loopback.memory_api import MemoryApi, NoWatches
 from quorate_loopback.runner_world import World
 from quorate_loopback.sides import SECRET
 from quorate_loopback.waiting import until
-from quorate_operator.declared.controller import Controller, Kind
+from quorate_operator.declared.controller import Controller
+from quorate_operator.declared.kinds import Kind
 from quorate_operator.kube.api import path_of
 from quorate_operator.process.mandate import Always
 from quorate_operator.process.metrics import Metrics

@@ -22,10 +22,12 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* Pods of DataValidations. */}}
-{{- define "quorate.validationSelector" -}}
-app.kubernetes.io/name: quorate
-app.kubernetes.io/component: validation
+{{- /* Pods of DataValidations and ZoneBackups. */}}
+{{- define "quorate.jobSelector" -}}
+matchLabels:
+  app.kubernetes.io/name: quorate
+matchExpressions:
+  - {key: app.kubernetes.io/component, operator: In, values: [validation, backup]}
 {{- end -}}
 
 {{- /* What the operator's pods are known by: it never changes, for a Deployment's selector cannot. */}}

@@ -38,6 +38,9 @@
 - apiGroups: [quorate.io]
   resources: [scheduleddatavalidations]
   verbs: [list, watch]
+- apiGroups: [quorate.io]
+  resources: [zonebackups]
+  verbs: [list, watch]
 - apiGroups: [""]
   resources: [namespaces]
   verbs: [get]
@@ -51,7 +54,7 @@
 
 {{- define "quorate.rules.leading" -}}
 - apiGroups: [quorate.io]
-  resources: [storageclusters/status, zones/status, zonerecoveries/status, datavalidations/status, scheduleddatavalidations/status]
+  resources: [storageclusters/status, zones/status, zonerecoveries/status, datavalidations/status, scheduleddatavalidations/status, zonebackups/status]
   verbs: [patch]
 - apiGroups: [quorate.io]
   resources: [partitiontables, storagenodes]

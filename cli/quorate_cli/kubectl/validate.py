@@ -21,8 +21,8 @@ from quorate.facts.errors import QuorateError
 from quorate.wire.jobs.data_validation import (
     DataValidation,
     DataValidationStatus,
-    ValidationPhase,
 )
+from quorate.wire.jobs.job_run import RunPhase
 from quorate.wire.jobs.validation_result import DifferenceClass, ValidationVerdict
 from quorate.wire.resource import API_VERSION, NAME_LENGTH_MAX
 from quorate_cli.guard import INTERRUPT_EXIT_CODE
@@ -230,7 +230,7 @@ class _Lines:
 def _state(status: DataValidationStatus) -> str:
     if status.phase is None:
         return "the operator has not looked at it"
-    if status.phase is ValidationPhase.WAITING:
+    if status.phase is RunPhase.WAITING:
         return f"it waits: {status.message}"
     return status.message
 

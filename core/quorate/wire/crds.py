@@ -9,6 +9,7 @@ from typing import Any
 
 from quorate.wire.jobs.data_validation import DataValidation
 from quorate.wire.jobs.scheduled_data_validation import ScheduledDataValidation
+from quorate.wire.jobs.zone_backup import ZoneBackup
 from quorate.wire.master_term import MasterTerm
 from quorate.wire.partition_table import PartitionTable
 from quorate.wire.resource import GROUP, VERSION, Resource
@@ -23,6 +24,7 @@ KINDS: tuple[type[Resource], ...] = (
     ZoneRecovery,
     DataValidation,
     ScheduledDataValidation,
+    ZoneBackup,
     PartitionTable,
     StorageNode,
     MasterTerm,

@@ -53,6 +53,8 @@ class Rule:
     cel: str
     message: str
     holds: Callable[[Any, Any], bool]
+    shows_value: bool = True
+    """Whether a refusal shows the field's value; not where it may have credentials."""
 
     @property
     def is_transition(self) -> bool:
@@ -284,7 +286,7 @@ def _rule_sentence(path: str, part: Any, rule: Rule) -> str:
     if not rule.field:
         return rule.message
     value = getattr(part, _snake(rule.field))
-    shown = f" is {_shown(value)}" if value is not None else ""
+    shown = f" is {_shown(value)}" if value is not None and rule.shows_value else ""
     where = f"{path}.{rule.field}" if path else rule.field
     return f"{where}{shown}: {rule.message}"
 

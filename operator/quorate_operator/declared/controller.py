@@ -10,13 +10,12 @@ at most.  Requests for objects have their own connections.
 """
 
 import asyncio
-import enum
 import logging
 import random
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from quorate.facts.errors import WireError
 from quorate.protocol.settings import ProtocolSettings
@@ -27,13 +26,14 @@ from quorate_operator import names
 from quorate_operator.declared.acceptance import Acceptance, accept
 from quorate_operator.declared.declared_zone import DeclaredZone, declared
 from quorate_operator.declared.deletion import ambiguous, chosen_id, kept_ids, zone_id
+from quorate_operator.declared.kinds import Key, Kind
 from quorate_operator.declared.led_cluster import LedClusters
 from quorate_operator.declared.object_status import Seen, refused_zone_status, zone_status
 from quorate_operator.declared.pause import pause_of
 from quorate_operator.declared.release import Release
-from quorate_operator.declared.runs.recoveries import LedZone, Recoveries
-from quorate_operator.declared.runs.schedules import Schedules
-from quorate_operator.declared.runs.validations import Validations, ZoneVerdict
+from quorate_operator.declared.runs.recoveries import LedZone
+from quorate_operator.declared.runs.runs import Runs
+from quorate_operator.declared.runs.validations import ZoneVerdict
 from quorate_operator.declared.watched_cluster import WatchedCluster, known_status
 from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, MandateLost, path_of
 from quorate_operator.kube.secret import cluster_secret
@@ -69,25 +69,6 @@ ANEW_S = 300.0
 Body = Mapping[str, Any]
 
 
-class Kind(enum.StrEnum):
-    """Kind of object that a key names; also a label of metrics."""
-
-    CLUSTER = "storagecluster"
-    ZONE = "zone"
-    RECOVERY = "zonerecovery"
-    VALIDATION = "datavalidation"
-    SCHEDULE = "scheduleddatavalidation"
-    EVENTS = "events"
-    """The Events about a cluster and its zones; the key has the cluster's name."""
-
-
-class Key(NamedTuple):
-    """One object to be processed."""
-
-    kind: Kind
-    name: str
-
-
 class Controller:
     """Leads the clusters of one namespace; exists while this process is the master."""
 
@@ -114,7 +95,7 @@ class Controller:
         `on_failed`: called with a sentence if a task that all clusters need has ended by a defect,
         or the mandate is lost; this process must then end.  `on_master_failed`: called if a defect
         has ended the master of one cluster, which is led again later.  `validation_image`: of the
-        pods of DataValidations; empty: none can be run.
+        pods of runs; empty: none can be run.
         """
         self._ownership_api = ownership_api
         self._api = objects_api
@@ -148,18 +129,13 @@ class Controller:
         self._release = Release(
             ownership_api, objects_api, namespace, self._led, self._owned.own_claims
         )
-        self._validations = Validations(
+        self._runs = Runs(
             objects_api,
             namespace,
             self._led_zone,
             validation_image,
             lambda zone: self._queue.add(Key(Kind.ZONE, zone)),
         )
-        self._runs: dict[Kind, Recoveries | Validations | Schedules] = {
-            Kind.RECOVERY: Recoveries(objects_api, namespace, self._led_zone),
-            Kind.VALIDATION: self._validations,
-            Kind.SCHEDULE: Schedules(objects_api, namespace, self._validations),
-        }
         self._tasks: list[asyncio.Task[None]] = []
         self._on_failed = on_failed
         self._on_master_failed = on_master_failed
@@ -185,7 +161,7 @@ class Controller:
     @property
     def is_idle(self) -> bool:
         """Whether the namespace has no objects and no work is left."""
-        has_objects = self._clusters or self._zones or self._led or any(self._runs.values())
+        has_objects = self._clusters or self._zones or self._led or self._runs
         return not has_objects and self._queue.is_idle
 
     @property
@@ -202,7 +178,7 @@ class Controller:
         return [
             (self._namespace, zone.cluster, name, verdict)
             for name, zone in sorted(self._zones.items())
-            if (verdict := self._validations.verdict(zone)) is not None
+            if (verdict := self._runs.validations.verdict(zone)) is not None
         ]
 
     def problems(self) -> list[str]:
@@ -257,12 +233,12 @@ class Controller:
 
     def run_seen(self, kind: Kind, body: Body) -> None:
         """Handle an object of this kind, one of a run or a schedule, that is new or changed."""
-        if self._runs[kind].seen(body):
+        if self._runs.seen(kind, body):
             self._queue.add_in_turn(Key(kind, body["metadata"]["name"]))
 
     def run_gone(self, kind: Kind, name: str) -> None:
         """Handle the deletion of such an object."""
-        self._runs[kind].gone(name)
+        self._runs.gone(kind, name)
         self._forget(Key(kind, name))
 
     def _forget(self, key: Key) -> None:
@@ -364,12 +340,12 @@ class Controller:
                     await self._reconcile_cluster(key.name)
                 case Kind.ZONE:
                     await self._reconcile_zone(key.name)
-                case Kind.RECOVERY | Kind.VALIDATION | Kind.SCHEDULE:
-                    again_s = await self._runs[key.kind].reconcile(key.name)
-                    if again_s is not None:
-                        self._queue.add_later(key, again_s)
                 case Kind.EVENTS:
                     await self._tell_decisions(key.name)
+                case kind:
+                    again_s = await self._runs.reconcile(kind, key.name)
+                    if again_s is not None:
+                        self._queue.add_later(key, again_s)
         except (ApiRefused, ApiUnclear, MandateLost) as error:
             result = "failed"
             if isinstance(error, ApiRefused) and not error.is_conflict:
@@ -531,7 +507,7 @@ class Controller:
                 return
             self._queue.add_later(Key(Kind.ZONE, name), RELEASE_S)
         status = self._led_status(declared_zone, led, pause)
-        status = self._validations.completed(declared_zone, status)
+        status = self._runs.validations.completed(declared_zone, status)
         if led is not None and not led.is_seen:
             return  # until the first look the previous status stays
         wait_s = declared_zone.wait_s(status)
@@ -591,7 +567,9 @@ class Controller:
         about = About(Zone.kind_name(), name, zone.uid)
         known = led.runner.known_zones()
         uid = next((each for each in known if self._abouts.get(each) == about), None)
-        return LedZone(led.runner, uid, zone.cluster) if uid else f"Zone {name} is not led yet"
+        if uid is None:
+            return f"Zone {name} is not led yet"
+        return LedZone(led.runner, uid, zone.cluster, zone.body.get("spec") or {})
 
 
 def _uid(body: Body) -> str:

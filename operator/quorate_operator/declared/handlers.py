@@ -12,24 +12,16 @@ from typing import Any
 
 import kopf
 
-from quorate.wire.jobs.data_validation import DataValidation
-from quorate.wire.jobs.scheduled_data_validation import ScheduledDataValidation
 from quorate.wire.resource import GROUP, VERSION
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import Zone
-from quorate.wire.zone_recovery import ZoneRecovery
 from quorate_operator import names
-from quorate_operator.declared.controller import Kind
 from quorate_operator.declared.deletion import erases
+from quorate_operator.declared.kinds import RUNS, Kind
 from quorate_operator.declared.served_namespaces import ServedNamespaces
 from quorate_operator.kube.api import KubeApi
 from quorate_operator.kube.traffic import Traffic
 
-RUNS = {
-    ZoneRecovery.plural: Kind.RECOVERY,
-    DataValidation.plural: Kind.VALIDATION,
-    ScheduledDataValidation.plural: Kind.SCHEDULE,
-}
 WATCHED = (StorageCluster.plural, Zone.plural, *RUNS)
 END_S = 5.0
 _WATCHER = "watcher for "

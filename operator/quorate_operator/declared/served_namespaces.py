@@ -14,7 +14,8 @@ from typing import Any
 from quorate.protocol.status import ClusterStatus
 from quorate.wire.resource import API_VERSION
 from quorate.wire.storage_cluster import StorageCluster
-from quorate_operator.declared.controller import Controller, Kind
+from quorate_operator.declared.controller import Controller
+from quorate_operator.declared.kinds import Kind
 from quorate_operator.declared.runs.validations import ZoneVerdict
 from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, MandateLost, path_of
 from quorate_operator.kube.scope import Scope, place_text

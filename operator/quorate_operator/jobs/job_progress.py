@@ -1,4 +1,4 @@
-"""Asks the pod of a validation how far it is: a percentage at a port, and nothing else.
+"""Asks the pod of a Job how far it is: a percentage at a port, and nothing else.
 
 The pod has no rights at the API server, so it cannot write it anywhere itself.
 """
@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 
 from quorate.facts.addresses import bracketed
-from quorate_operator.jobs.validation_job import PROGRESS_PORT
+from quorate_operator.jobs.job import PROGRESS_PORT
 
 TIMEOUT_S = 2.0
 ANSWER_BYTES_MAX = 16

@@ -61,9 +61,13 @@ def export_zone(
     settings: Settings,
     work_dir: str | None,
     progress: Progress = lambda done, total: None,
+    run: str = "",
 ) -> Manifest:
-    """Export the zone into `target`.  Raises Unreadable or TargetRefused: then there is none."""
-    return _Export(target, copies, settings, work_dir, progress).run(uid, spec)
+    """Export the zone into `target`.  Raises Unreadable or TargetRefused: then there is none.
+
+    `run`: a name that the manifest gets, to find out later whether this export is there.
+    """
+    return _Export(target, copies, settings, work_dir, progress).run(uid, spec, run)
 
 
 def _check_free(target: Target) -> None:
@@ -104,7 +108,7 @@ class _Export:
         self._parts: dict[int, PartTold] = {}
         self._rows_done = self._rows_total = 0
 
-    def run(self, uid: str, spec: Mapping[str, Any]) -> Manifest:
+    def run(self, uid: str, spec: Mapping[str, Any], run: str) -> Manifest:
         started_at = _now()
         _check_free(self._target)
         reading = self._copies.read_answering(self._settings)
@@ -132,6 +136,7 @@ class _Export:
                 whole.bytes,
                 whole.hex,
                 tuple(part for _, part in sorted(self._parts.items())),
+                run,
             )
             write_manifest(self._target, manifest)
             self._check_export()

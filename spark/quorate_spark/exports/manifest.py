@@ -49,7 +49,11 @@ class PartTold(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """A whole export; times are RFC 3339.  `digest`: the sum of those of its partitions."""
+    """A whole export; times are RFC 3339.
+
+    `digest`: the sum of those of its partitions.  `run`: the name that its maker gave this export,
+    to find it again; empty: none.
+    """
 
     format: int
     export_id: str
@@ -60,6 +64,7 @@ class Manifest(msgspec.Struct, frozen=True):
     bytes: int
     digest: str
     partitions: tuple[PartTold, ...]
+    run: str = ""
 
 
 class _Named(msgspec.Struct, frozen=True):

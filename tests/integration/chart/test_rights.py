@@ -94,6 +94,10 @@ def _live_with_external_agents(released: Released) -> None:
     released.wait(
         "a look at its Job", lambda: Right("get", "batch", "jobs") not in released.unused()
     )
+    claim = {"persistentVolumeClaim": {"claimName": "backups", "path": "kept"}}
+    road.apply("ZoneBackup", "monday", zoneRef={"name": "kept"}, destination=claim)
+    wait_until(lambda: road.status("zonebackup", "monday").get("phase") == "Running", "a backup")
+    road.kubectl("delete", "zonebackup", "monday")
     road.kubectl("delete", "datavalidation", "nightly")
     road.kubectl("delete", "zone", "kept")
     of_main = {"clusterRef": {"name": "main"}, "partitions": 16, "replicas": 2}
@@ -192,6 +196,7 @@ EDITED = (
     "zonerecoveries",
     "datavalidations",
     "scheduleddatavalidations",
+    "zonebackups",
 )
 READ = ("get", "list", "watch")
 WRITTEN = ("create", "update", "patch", "delete")

@@ -111,6 +111,20 @@ def schedule(name: str = "nightly", **spec: Any) -> Manifest:
     }
 
 
+def backup(**spec: Any) -> Manifest:
+    claim = {"claimName": "backups", "path": "books/monday"}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ZoneBackup",
+        "metadata": {"name": "monday"},
+        "spec": {
+            "zoneRef": {"name": "books"},
+            "destination": {"persistentVolumeClaim": claim},
+            **spec,
+        },
+    }
+
+
 def without(manifest: Manifest, field: str) -> Manifest:
     kept = {key: value for key, value in manifest["spec"].items() if key != field}
     return {**manifest, "spec": kept}
@@ -207,6 +221,19 @@ BAD = {
     "validation at no level": (validation(level="rows"), "Counters"),
     "validation without time": (validation(deadlineSeconds=0), "greater than or equal to 10"),
     "validation by executors": (validation(executors=2), "executors"),
+    "backup to nowhere": (backup(destination={}), "write persistentVolumeClaim or s3"),
+    "backup without a folder": (
+        backup(destination={"s3": {"url": "s3://bucket"}}),
+        "write s3://BUCKET/FOLDER",
+    ),
+    "backup outside of its volume": (
+        backup(destination={"persistentVolumeClaim": {"claimName": "b", "path": "../x"}}),
+        "path",
+    ),
+    "backup to an endpoint without a scheme": (
+        backup(destination={"s3": {"url": "s3://bucket/books", "endpoint": "minio:9000"}}),
+        "write https://HOST:PORT",
+    ),
     "schedule of nothing": (without(schedule(), "template"), "template"),
     "schedule with a long name": (schedule("a" * 40), "at most 39 characters"),
     "schedule with another policy": (schedule(concurrencyPolicy="Queue"), "Forbid"),
@@ -248,6 +275,7 @@ CHANGES = {
         "a ZoneRecovery is run once; create another one",
     ),
     "validation": (validation(), validation(level="Digest"), "spec cannot be changed"),
+    "backup": (backup(), backup(deadlineSeconds=60), "spec cannot be changed"),
     "mastership": (master_term(7), master_term(6), "master terms never decrease"),
 }
 
@@ -281,6 +309,15 @@ def test_a_bad_manifest_is_refused_with_a_readable_reason(
         model(manifest).parse(manifest)
 
 
+def test_a_refusal_shows_no_credentials(kubectl: Kubectl, shared_namespace: str) -> None:
+    manifest = backup(destination={"s3": {"url": "s3://AKIAKEY:hush@bucket/books"}})
+
+    said = apply(kubectl, shared_namespace, manifest, check=False)
+
+    assert "write s3://BUCKET/FOLDER" in said
+    assert "hush" not in said
+
+
 @pytest.mark.parametrize("written", ["a in (b", "a=b c", "$.region"])
 def test_a_filter_that_cannot_be_read_is_refused_and_a_stored_one_is_still_a_zone(
     kubectl: Kubectl, shared_namespace: str, written: str
@@ -303,7 +340,7 @@ def test_a_forbidden_change_is_refused_with_a_readable_reason(
 
     assert reason in apply(kubectl, namespace, after, check=False)
 
-    if before["kind"] in ("Zone", "ZoneRecovery", "DataValidation"):
+    if before["kind"] in ("Zone", "ZoneRecovery", "DataValidation", "ZoneBackup"):
         kind = model(before)
         with pytest.raises(WireError, match=reason):
             kind.parse(after, kind.parse(before))
@@ -372,7 +409,8 @@ def test_memory_may_be_written_as_a_number_or_a_quantity(
 
 def test_short_names_category_and_columns_work(kubectl: Kubectl, namespace: str) -> None:
     here = f"--namespace={namespace}"
-    for manifest in (zone(), cluster(), table(), node(), recovery(), validation(), schedule()):
+    runs = (recovery(), validation(), schedule(), backup())
+    for manifest in (zone(), cluster(), table(), node(), *runs):
         apply(kubectl, namespace, manifest)
 
     for short, header in {
@@ -384,6 +422,7 @@ def test_short_names_category_and_columns_work(kubectl: Kubectl, namespace: str)
         "zrec": "NAME ZONE ACTION DRY RUN PHASE AGE",
         "dv": "NAME ZONE LEVEL PHASE PERCENT VERDICT FINISHED AGE",
         "sdv": "NAME ZONE SCHEDULE TIME ZONE SUSPEND LAST AGE",
+        "zb": "NAME ZONE PHASE PERCENT OUTCOME ROWS PLACE FINISHED AGE",
         "pt": "NAME ZONE SHARD AGE",
         "sn": "NAME CLUSTER NODE HOST PORT INCARNATION LEFT ENDED DRAINING AGE",
     }.items():
@@ -391,7 +430,7 @@ def test_short_names_category_and_columns_work(kubectl: Kubectl, namespace: str)
         assert lines[0].split() == header.split()
         assert len(lines) == 2
     everything = kubectl("get", "quorate", here, "--output=name").stdout.split()
-    assert len(everything) == 7
+    assert len(everything) == 8
 
 
 def test_the_defaults_of_a_recovery_change_nothing(kubectl: Kubectl, namespace: str) -> None:

@@ -3,8 +3,6 @@
 No kubelet runs: the test starts the program of each pod as the Job has it, and tells how it ended.
 """
 
-import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,12 +10,14 @@ import pytest
 
 from quorate_cli.copies.agent_question import Asked
 from quorate_cli.copies.damage import damage_copy
-from quorate_cluster.processes import environment, python, secret_file
+from quorate_cluster.job_pods import pods, run_pod, tell_end, waiting_pod
+from quorate_cluster.processes import secret_file
 from quorate_cluster.road import QUIET, Json, Road
 from quorate_cluster.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(300)]
 
+LABEL = "quorate.io/validation"
 IMAGE = ("--validation-image", "quorate-spark:1")
 
 
@@ -53,61 +53,11 @@ def _wait(road: Road, name: str, phase: str) -> Json:
 
 
 def _pods(road: Road, name: str) -> list[Json]:
-    chosen = f"--selector=quorate.io/validation={name}"
-    return list(json.loads(road.kubectl("get", "pods", chosen, "--output=json"))["items"])
+    return pods(road, LABEL, name)
 
 
 def _waiting_pod(road: Road, name: str) -> Json:
-    """The pod that a kubelet would start now."""
-
-    def found() -> Json | None:
-        pods = [each for each in _pods(road, name) if each["status"]["phase"] == "Pending"]
-        return pods[0] if pods else None
-
-    pod = wait_until(found, f"a pod of {name}", 60, lambda: (road.items("jobs"), road.logs()))
-    assert pod is not None
-    return pod
-
-
-def _run(road: Road, pod: Json, folder: Path) -> tuple[int, str]:
-    """Run the program as the pod has it; its exit code and its termination message."""
-    (container,) = pod["spec"]["containers"]
-    folder.mkdir(exist_ok=True)
-    message = folder / "termination-log"
-    message.touch()
-    outside = {
-        "/secret": secret_file(road.kept.path, "main"),
-        "/work": folder / "work",
-        container["terminationMessagePath"]: message,
-    }
-
-    def as_here(argument: str) -> str:
-        option, _, value = argument.partition("=")
-        return f"{option}={outside[value]}" if value in outside else argument
-
-    command = python("quorate_spark", *(as_here(each) for each in container["args"]))
-    done = subprocess.run(
-        command, env=environment(), stdout=subprocess.PIPE, text=True, timeout=120, check=False
-    )
-    assert message.read_text(), done.stdout
-    return done.returncode, message.read_text()
-
-
-def _tell_end(road: Road, pod: Json, code: int, message: str) -> None:
-    """Tell the API server, as a kubelet would."""
-    ended = {"exitCode": code, "message": message, "finishedAt": "2026-01-01T00:00:00Z"}
-    container = {
-        "name": "validation",
-        "image": "quorate-spark:1",
-        "imageID": "",
-        "ready": False,
-        "restartCount": 0,
-        "state": {"terminated": ended},
-    }
-    phase = "Failed" if code else "Succeeded"
-    patch = json.dumps({"status": {"phase": phase, "containerStatuses": [container]}})
-    name = pod["metadata"]["name"]
-    road.kubectl("patch", "pod", name, "--subresource=status", "--type=merge", f"--patch={patch}")
+    return waiting_pod(road, LABEL, name)
 
 
 def _condition(road: Road) -> Json:
@@ -136,7 +86,7 @@ def test_agreeing_copies_are_told_then_a_damaged_one(road: Road, tmp_path: Path)
     _declare(road, "before")
     _wait(road, "before", "Running")
     pod = _waiting_pod(road, "before")
-    _tell_end(road, pod, *_run(road, pod, tmp_path / "before"))
+    tell_end(road, pod, *run_pod(road, pod, tmp_path / "before"))
     told = _wait(road, "before", "Finished")
 
     assert told["verdict"] == "Agree", told
@@ -147,9 +97,9 @@ def test_agreeing_copies_are_told_then_a_damaged_one(road: Road, tmp_path: Path)
     _damage(road, "agent-2", "key-7")
     _declare(road, "after")
     pod = _waiting_pod(road, "after")
-    code, message = _run(road, pod, tmp_path / "after")
+    code, message = run_pod(road, pod, tmp_path / "after")
     assert code == 1, message
-    _tell_end(road, pod, code, message)
+    tell_end(road, pod, code, message)
     told = _wait(road, "after", "Finished")
 
     assert told["verdict"] == "Differ", told
@@ -177,13 +127,13 @@ def test_one_that_could_not_tell_is_tried_once_more_by_whichever_operator(
     )
     _declare(road, "lame")
     pod = _waiting_pod(road, "lame")
-    _tell_end(road, pod, *_run(road, pod, tmp_path / "first"))
+    tell_end(road, pod, *run_pod(road, pod, tmp_path / "first"))
     road.operators.pop("operator-a").kill()
     again = _waiting_pod(road, "lame")
     assert again["metadata"]["uid"] != pod["metadata"]["uid"]
-    code, message = _run(road, again, tmp_path / "second")
+    code, message = run_pod(road, again, tmp_path / "second")
     assert code == 2, message
-    _tell_end(road, again, code, message)
+    tell_end(road, again, code, message)
     other = road.start_operator("operator-b", serves=("--namespace", road.namespace, *IMAGE))
     road.wait_led_by(other)
     told = _wait(road, "lame", "Finished")
@@ -239,7 +189,7 @@ def test_a_schedule_creates_runs_and_keeps_some(road: Road, tmp_path: Path) -> N
     wait_until(lambda: road.get("datavalidation", first) is None, "its replacement", 60)
     road.apply("ScheduledDataValidation", "often", **spec, suspend=True)
     pod = _waiting_pod(road, second)
-    _tell_end(road, pod, *_run(road, pod, tmp_path / "second"))
+    tell_end(road, pod, *run_pod(road, pod, tmp_path / "second"))
     wait_until(lambda: road.get("datavalidation", second) is None, "its removal", 90, road.logs)
 
     assert _condition(road)["status"] == "True", "the zone keeps the result"

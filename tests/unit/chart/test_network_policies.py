@@ -8,7 +8,7 @@ import pytest
 from quorate_helm.build import VERSIONS, helm_path
 from quorate_helm.chart import find, objects, render
 from quorate_network_policies.evaluator import End, Policies
-from quorate_operator.jobs.validation_job import PROGRESS_PORT
+from quorate_operator.jobs.job import PROGRESS_PORT
 from quorate_operator.owned.agent_names import PEER_PORT
 from quorate_operator.owned.agent_pod import ADMIN_PORT
 from quorate_operator.owned.children import labels
@@ -48,6 +48,12 @@ VALIDATION = End(
     "storage",
     {"app.kubernetes.io/name": "quorate", "app.kubernetes.io/component": "validation"},
 )
+BACKUP = End(
+    "a backup",
+    "10.0.0.17",
+    "storage",
+    {"app.kubernetes.io/name": "quorate", "app.kubernetes.io/component": "backup"},
+)
 PROMETHEUS = End("prometheus", "10.0.0.15", "monitoring", {"app": "prometheus"})
 
 
@@ -85,7 +91,9 @@ def test_what_belongs_to_the_system_is_allowed(rendered: str) -> None:
         (its.operator, ONE, PEER_PORT),
         (its.operator, AGENT_OUTSIDE, PEER_PORT),
         (VALIDATION, ONE, PEER_PORT),
+        (BACKUP, ONE, PEER_PORT),
         (its.operator, VALIDATION, PROGRESS_PORT),
+        (its.operator, BACKUP, PROGRESS_PORT),
         (its.operator, API_SERVER, API_PORT),
         (ONE, TWO, PEER_PORT),
         (ONE, AGENT_OUTSIDE, PEER_PORT),

@@ -1,102 +1,158 @@
-"""Backups of the operator's file: each is whole, the oldest go, a failed one leaves nothing."""
+"""ZoneBackups: each is one Job, whose end is told; API, agents and pods are in memory."""
 
-import sqlite3
-from contextlib import closing
-from datetime import UTC, datetime, timedelta, tzinfo
-from pathlib import Path
+from typing import Any
 
 import pytest
 
-from quorate_operator.metastores import backups
-from quorate_operator.metastores.backups import BACKUPS, DATABASE, KEPT_MAX, back_up, newest_backup
+from quorate.protocol.messages.events import Event
+from quorate.wire.jobs.export_result import ExportResult, RunOutcome, encode_export_result
+from quorate_loopback.namespace import Namespace
+from quorate_loopback.waiting import until
+from quorate_operator.declared.runs import job_runs
+from quorate_operator.mastership.runner import Runner
 
-
-class Clock(datetime):
-    """Each look at it is an hour later."""
-
-    looks = 0
-
-    @classmethod
-    def now(cls, tz: tzinfo | None = None) -> "Clock":
-        cls.looks += 1
-        moment = datetime(2026, 12, 31, 20, 0, 0, tzinfo=UTC) + timedelta(hours=cls.looks)
-        return cls.fromtimestamp(moment.timestamp(), tz)
+Json = dict[str, Any]
+COMPLETE = ExportResult(RunOutcome.COMPLETE, "0011aabb", 20, 300, "f" * 32)
+FAILED = ExportResult(RunOutcome.FAILED, reason="the bucket is not there")
+CLAIM = {"persistentVolumeClaim": {"claimName": "backups", "path": "monday"}}
+JOB = "/apis/batch/v1/namespaces/default/jobs/first-backup"
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """One whose file counts the backups that were begun."""
-    monkeypatch.setattr(backups, "datetime", Clock)
-    monkeypatch.setattr(Clock, "looks", 0)
-    _execute(tmp_path / DATABASE, "CREATE TABLE made (number INTEGER)")
-    return tmp_path
+async def led(declared: Namespace, monkeypatch: pytest.MonkeyPatch) -> Namespace:
+    """Zone `books` is served."""
+    monkeypatch.setattr(job_runs, "FOLLOW_S", 0.02)
+    declared.start()
+    declared.zone("books")
+    await declared.until_available("books")
+    return declared
 
 
-def _execute(file: Path, statement: str) -> list[tuple[int, ...]]:
-    with closing(sqlite3.connect(file)) as connection, connection:
-        return connection.execute(statement).fetchall()
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
+    """Events about exports."""
+    seen: list[Event] = []
+    tell = Runner.tell
+
+    def noted(self: Runner, events: list[Event]) -> None:
+        seen.extend(each for each in events if each.reason.startswith("Export"))
+        tell(self, events)
+
+    monkeypatch.setattr(Runner, "tell", noted)
+    return seen
 
 
-def _make(folder: Path, count: int) -> list[Path]:
-    made = []
-    for number in range(count):
-        _execute(folder / DATABASE, f"INSERT INTO made VALUES ({number})")
-        made.append(back_up(folder))
-    return made
+def declare(led: Namespace, destination: Json = CLAIM, zone: str = "books") -> None:
+    led.declare("ZoneBackup", "first", zoneRef={"name": zone}, destination=destination)
 
 
-def _kept(folder: Path) -> list[Path]:
-    return sorted((folder / BACKUPS).iterdir())
+async def until_phase(led: Namespace, phase: str) -> Json:
+    def status() -> Json:
+        return dict(led.api.objects[led.path("ZoneBackup", "first")].get("status", {}))
+
+    await until(lambda: status().get("phase") == phase, phase)
+    return status()
 
 
-def test_each_backup_holds_what_was_there_when_it_was_made(folder: Path) -> None:
-    made = _make(folder, 3)
-
-    assert [path.name for path in made] == [
-        "metastore-20261231T210000Z.sqlite",
-        "metastore-20261231T220000Z.sqlite",
-        "metastore-20261231T230000Z.sqlite",
-    ]
-    counts = [_execute(path, "SELECT count(*) FROM made")[0][0] for path in made]
-    assert counts == [1, 2, 3]
-
-
-def test_the_newest_are_kept_and_the_oldest_go_also_over_the_turn_of_a_year(folder: Path) -> None:
-    made = _make(folder, KEPT_MAX)
-    assert _kept(folder) == made
-
-    made += _make(folder, 5)
-
-    assert _kept(folder) == made[-KEPT_MAX:]
-    assert newest_backup(folder) == made[-1]
+def end(led: Namespace, *messages: str, reason: str = "") -> None:
+    """Play the kubelet and the Job's controller: pods that told this, then the end of the Job."""
+    job = led.api.objects[JOB]
+    uid = "uid-of-the-job"
+    for index, message in enumerate(messages):
+        metadata = {
+            "name": f"first-backup-{index}",
+            "labels": job["spec"]["template"]["metadata"]["labels"],
+            "ownerReferences": [{"kind": "Job", "uid": uid, "name": "first-backup"}],
+        }
+        finished = f"2026-01-01T00:00:0{index}Z"
+        ended = {"finishedAt": finished, "exitCode": 2, "message": message}
+        status = {"containerStatuses": [{"name": "backup", "state": {"terminated": ended}}]}
+        path = f"/api/v1/namespaces/default/pods/{metadata['name']}"
+        led.api.put(path, {"metadata": metadata, "status": status})
+    conditions = [{"type": "Failed", "status": "True", "reason": reason}]
+    metadata = {**job["metadata"], "uid": uid}
+    led.api.put(JOB, {**job, "metadata": metadata, "status": {"conditions": conditions}})
 
 
-def test_what_is_no_backup_is_neither_counted_nor_removed(folder: Path) -> None:
-    (folder / BACKUPS).mkdir()
-    notes = folder / BACKUPS / "notes.txt"
-    notes.write_text("why the oldest one matters")
-
-    made = _make(folder, KEPT_MAX + 2)
-
-    assert _kept(folder) == [*made[-KEPT_MAX:], notes]
+def text(result: ExportResult) -> str:
+    return encode_export_result(result).decode()
 
 
-def test_a_backup_that_fails_removes_none_and_what_it_left_is_no_backup(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_job_exports_the_zone_that_is_named(led: Namespace) -> None:
+    declare(led)
+    running = await until_phase(led, "Running")
+
+    assert (running["job"], running["place"]) == ("first-backup", "backups:monday")
+    [container] = led.api.objects[JOB]["spec"]["template"]["spec"]["containers"]
+    wanted = {"export", "books", "--cluster=main", "--target=/exports/monday", "--partitions=16"}
+    assert wanted <= {*container["args"]}
+    assert any('"partitions":16' in each for each in container["args"])
+
+
+async def test_a_whole_export_is_told_with_its_figures(led: Namespace, told: list[Event]) -> None:
+    declare(led)
+    await until_phase(led, "Running")
+    end(led, "Killed", text(COMPLETE))
+    status = await until_phase(led, "Finished")
+
+    assert (status["outcome"], status["rows"], status["bytes"]) == ("Complete", 20, 300)
+    assert (status["exportId"], status["digest"]) == (COMPLETE.export_id, COMPLETE.digest)
+    assert [each["type"] for each in status["conditions"]] == ["Finished"]
+    assert [(each.reason, each.kind) for each in told] == [("Exported", "Normal")]
+    assert "backups:monday" in told[0].message
+
+
+@pytest.mark.parametrize(
+    ("messages", "reason", "outcome", "said", "event"),
+    [
+        ((text(FAILED),) * 2, "", "Failed", "the bucket is not there", "ExportFailed"),
+        (("Killed", "Killed"), "", "Unknown", "exit code 2", "ExportUnknown"),
+        ((), "DeadlineExceeded", "Unknown", "deadlineSeconds (21600)", "ExportUnknown"),
+        ((text(COMPLETE), text(FAILED)), "", "Complete", "were read back", "Exported"),
+        ((text(FAILED), "Killed"), "", "Unknown", "exit code 2", "ExportUnknown"),
+    ],
+)
+async def test_another_end_is_called_what_is_known_of_it(
+    led: Namespace,
+    told: list[Event],
+    messages: tuple[str, ...],
+    reason: str,
+    outcome: str,
+    said: str,
+    event: str,
 ) -> None:
-    made = _make(folder, KEPT_MAX)
+    declare(led)
+    await until_phase(led, "Running")
+    end(led, *messages, reason=reason)
+    status = await until_phase(led, "Finished")
 
-    def full(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
+    assert status["outcome"] == outcome
+    assert said in status["message"]
+    assert ("rows" in status) == (outcome == "Complete")
+    assert [each.reason for each in told] == [event]
 
-    with monkeypatch.context() as patch:
-        patch.setattr(backups.os, "fsync", full)
-        for _ in range(3):
-            with pytest.raises(OSError, match="No space left"):
-                back_up(folder)
 
-    assert _kept(folder) == made  # where there is no room, parts of backups must not take any
-    assert newest_backup(folder) == made[-1]
-    (again,) = _make(folder, 1)
-    assert newest_backup(folder) == again
-    assert made[0] not in _kept(folder)
+async def test_a_job_that_was_deleted_leaves_it_unknown(led: Namespace) -> None:
+    declare(led)
+    await until_phase(led, "Running")
+    del led.api.objects[JOB]
+    status = await until_phase(led, "Finished")
+
+    assert status["outcome"] == "Unknown"
+    assert "Job first-backup was deleted" in status["message"]
+
+
+async def test_it_waits_for_its_zone(led: Namespace) -> None:
+    declare(led, zone="songs")
+    waiting = await until_phase(led, "Waiting")
+
+    assert "there is no Zone songs in this namespace" in waiting["message"]
+    assert JOB not in led.api.objects
+
+
+async def test_one_that_cannot_be_read_is_refused(led: Namespace) -> None:
+    declare(led, destination={"s3": {"url": "s3://AKIAKEY:hush@bucket/x"}})
+    refused = await until_phase(led, "Refused")
+
+    assert "destination.s3.url: write s3://BUCKET/FOLDER" in refused["message"]
+    assert "hush" not in str(refused)

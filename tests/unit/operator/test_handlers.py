@@ -6,7 +6,8 @@ from typing import Any, cast
 import pytest
 
 from quorate_operator import names
-from quorate_operator.declared.handlers import RUNS, WATCHED, cluster_needs_finaliser, make_registry
+from quorate_operator.declared.handlers import WATCHED, cluster_needs_finaliser, make_registry
+from quorate_operator.declared.kinds import RUNS
 from quorate_operator.declared.served_namespaces import ServedNamespaces
 from quorate_operator.kube.api import KubeApi
 from quorate_operator.kube.traffic import Traffic

@@ -9,7 +9,7 @@ from quorate.wire.jobs.scheduled_data_validation import ScheduledDataValidation
 from quorate.wire.resource import API_VERSION
 from quorate_loopback.namespace import Namespace
 from quorate_loopback.waiting import until
-from quorate_operator.declared.controller import Kind
+from quorate_operator.declared.kinds import Kind
 from quorate_operator.declared.runs.cron import BadSchedule, last_and_next
 from quorate_operator.declared.runs.schedules import Schedules, judge, run_of, too_old
 from quorate_operator.declared.runs.validations import ScheduledRun
@@ -152,7 +152,7 @@ def put(declared: Namespace, kind: str, name: str, spec: Json, **more: Any) -> J
 
 
 def schedules(declared: Namespace) -> Schedules:
-    found = declared.controller._runs[Kind.SCHEDULE]
+    found = declared.controller._runs._of[Kind.SCHEDULE]
     assert isinstance(found, Schedules)
     return found
 

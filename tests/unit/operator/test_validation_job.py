@@ -6,7 +6,8 @@ import pytest
 
 from quorate.wire.jobs.data_validation import DataValidation
 from quorate.wire.resource import API_VERSION
-from quorate_operator.jobs.validation_job import Copies, job_of
+from quorate_operator.jobs.job import Copies, job_of
+from quorate_operator.jobs.validation_job import validation_work
 from quorate_spark import __main__ as validation
 from quorate_spark.verdict import Outcome
 
@@ -18,7 +19,7 @@ def job(**spec: Any) -> Json:
     metadata = {"name": "nightly", "namespace": "shop", "uid": "uid-1"}
     head = {"apiVersion": API_VERSION, "kind": "DataValidation", "metadata": metadata}
     parsed = DataValidation.parse({**head, "spec": {"zoneRef": {"name": "books"}, **spec}})
-    return job_of(parsed, COPIES, "quorate-spark:1")
+    return job_of(parsed, validation_work(parsed, COPIES), COPIES.cluster, "quorate-spark:1")
 
 
 def pod(**spec: Any) -> Json:

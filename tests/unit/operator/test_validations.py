@@ -15,8 +15,8 @@ from quorate.wire.jobs.validation_result import (
 )
 from quorate_loopback.namespace import Namespace
 from quorate_loopback.waiting import until
-from quorate_operator.declared.controller import Kind
-from quorate_operator.declared.runs import validations
+from quorate_operator.declared.kinds import Kind
+from quorate_operator.declared.runs import job_runs
 from quorate_operator.declared.runs.validations import ZoneVerdict, sentence
 from quorate_operator.kube.api import ApiRefused
 from quorate_operator.mastership.runner import Runner
@@ -39,7 +39,7 @@ ENDS = {ValidationVerdict.AGREE: 0, ValidationVerdict.DIFFER: 1}
 @pytest.fixture
 async def led(declared: Namespace, monkeypatch: pytest.MonkeyPatch) -> Namespace:
     """Zone `books` is served."""
-    monkeypatch.setattr(validations, "FOLLOW_S", 0.02)
+    monkeypatch.setattr(job_runs, "FOLLOW_S", 0.02)
     declared.start()
     declared.zone("books")
     await declared.until_available("books")
@@ -254,7 +254,7 @@ async def test_an_earlier_zone_of_this_name_has_no_say(led: Namespace) -> None:
         "metadata": {**zone.body["metadata"], "creationTimestamp": "2999-01-01T00:00:00Z"},
     }
 
-    assert led.controller._validations.verdict(zone) is None
+    assert led.controller._runs.validations.verdict(zone) is None
 
 
 async def test_no_validation_runs_twice(led: Namespace, told: list[Event]) -> None:
@@ -349,7 +349,7 @@ async def test_its_pod_is_asked_how_far_it_is(
     async def percent_at(address: str) -> int | None:
         return answers[address]
 
-    monkeypatch.setattr(validations, "percent_at", percent_at)
+    monkeypatch.setattr(job_runs, "percent_at", percent_at)
     declare(led, "first")
     await until_phase(led, "first", "Running")
     assert "percent" not in status(led, "first")

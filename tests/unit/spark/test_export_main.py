@@ -3,15 +3,19 @@
 import json
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from quorate.protocol.messages.tools import RowsRestored
+from quorate.wire.jobs.export_result import ExportResult, RunOutcome, decode_export_result
 from quorate_spark import __main__ as command
+from quorate_spark import export_commands
 from quorate_spark.exports import cut
 from quorate_spark.exports.manifest import MANIFEST
+from quorate_spark.progress import Progress
 from quorate_spark.reading.agent_link import Unreadable
 from quorate_spark_fixtures.logged_zone import LoggedZone
 from quorate_spark_fixtures.scripted_zone import listening
@@ -177,3 +181,61 @@ def test_counts_of_an_import_are_told(
     said = capsys.readouterr().out
     assert f"has all rows of {tmp_path / 'export'}: 19 compared" in " ".join(said.split())
     assert "1 keys had another row already, which was left as it was" in said
+
+
+def told(message: Path) -> ExportResult:
+    return decode_export_result(message.read_text())
+
+
+def test_the_result_is_told_in_short(zone: LoggedZone, tmp_path: Path) -> None:
+    message, target = tmp_path / "message", tmp_path / "monday"
+    options = ("--verify", f"--termination-message={message}")
+
+    assert run("export", zone, target, *options) == 0
+    whole = told(message)
+    assert run("export", zone, target, *options) == 2
+    again = told(message)
+
+    manifest = json.loads((target / MANIFEST).read_bytes())
+    assert (whole.outcome, whole.rows) == (RunOutcome.COMPLETE, 20)
+    assert (whole.export_id, whole.digest) == (manifest["export_id"], manifest["digest"])
+    assert again.outcome is RunOutcome.FAILED
+    assert "has an export already" in again.reason
+
+
+def test_a_run_that_has_exported_only_reads_it_back(zone: LoggedZone, tmp_path: Path) -> None:
+    message, target = tmp_path / "message", tmp_path / "monday"
+    options = ("--run=uid-1", "--verify", f"--termination-message={message}")
+    assert run("export", zone, target, "--run=uid-1") == 0
+    before = (target / MANIFEST).read_bytes()
+
+    assert run("export", zone, target, *options) == 0
+
+    assert told(message).outcome is RunOutcome.COMPLETE
+    assert (target / MANIFEST).read_bytes() == before
+    assert run("export", zone, target, "--run=uid-2", "--verify") == 2
+    [first, *_] = sorted(target.glob("partition-*"))
+    first.write_bytes(b"damaged")
+    assert run("export", zone, target, *options) == 1
+    assert told(message).outcome is RunOutcome.FAILED
+    assert "not as it was exported" in told(message).reason
+
+
+def test_a_port_tells_how_far_an_export_is(
+    zone: LoggedZone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The export is the first half, reading it back the second."""
+    seen: list[int] = []
+
+    @contextmanager
+    def port(number: int) -> Iterator[Progress]:
+        assert number == 8080
+        yield Progress(seen.append)
+
+    monkeypatch.setattr(export_commands, "progress_port", port)
+
+    assert run("export", zone, tmp_path / "monday", "--verify", "--progress-port=8080") == 0
+
+    assert seen == sorted(seen)
+    assert 50 in seen
+    assert seen[-1] == 99

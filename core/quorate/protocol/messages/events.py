@@ -46,6 +46,9 @@ class Reason(enum.StrEnum):
     COPIES_AGREE = "CopiesAgree"
     COPIES_DIFFER = "CopiesDiffer"
     COPIES_UNPROVEN = "CopiesUnproven"
+    EXPORTED = "Exported"
+    EXPORT_FAILED = "ExportFailed"
+    EXPORT_UNKNOWN = "ExportUnknown"
     MIGRATION_STARTED = "MigrationStarted"
     MIGRATION_CAUGHT_UP = "MigrationCaughtUp"
     MIGRATION_SWITCHED = "MigrationSwitched"
@@ -85,6 +88,9 @@ MEANINGS: Mapping[Reason, str] = {
     Reason.COPIES_AGREE: "a DataValidation has ended: all copies agree",
     Reason.COPIES_DIFFER: "a DataValidation has proven that copies differ; names what differs",
     Reason.COPIES_UNPROVEN: "a DataValidation could not tell whether all copies agree (and why)",
+    Reason.EXPORTED: "a ZoneBackup has ended: the zone is exported, and was read back",
+    Reason.EXPORT_FAILED: "a ZoneBackup has ended without a good export (and why)",
+    Reason.EXPORT_UNKNOWN: "a ZoneBackup has ended, and it is not known whether there is an export",
     Reason.MIGRATION_STARTED: "a migration is active in the partition's row",
     Reason.MIGRATION_CAUGHT_UP: "the destination has every acknowledged write",
     Reason.MIGRATION_SWITCHED: "the row after the migration is committed: owners have changed",

@@ -45,11 +45,13 @@ _INTERRUPTED = (
 
 
 class LedZone(NamedTuple):
-    """A zone that is led: its runner, its id in the metastore, and the name of its cluster."""
+    """A zone that is led: its runner, its id in the metastore, the name of its cluster; its spec as
+    it is declared."""
 
     runner: Runner
     uid: str
     cluster: str
+    spec: Mapping[str, Any] = {}
 
 
 class Recoveries:

@@ -1,0 +1,54 @@
+"""The result of an export or import as its pod tells it to Kubernetes: the termination message.
+
+As with a validation (validation_result), the operator reads it from the pod's status.
+"""
+
+import enum
+
+import msgspec
+
+from quorate.facts.errors import WireError
+from quorate.wire.jobs.validation_result import MESSAGE_BYTES_MAX
+
+REASON_MAX = 500
+"""Characters of the reason."""
+
+
+class RunOutcome(enum.StrEnum):
+    """The end of a run that makes something."""
+
+    COMPLETE = "Complete"
+    """It is there, and was compared."""
+    FAILED = "Failed"
+    """It is not there, or not whole."""
+    UNKNOWN = "Unknown"
+    """The pod has told nothing."""
+
+
+class ExportResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The end of an export with verification.  `reason`: why it failed, in a sentence."""
+
+    outcome: RunOutcome
+    export_id: str = ""
+    rows: int = 0
+    bytes: int = 0
+    digest: str = ""
+    reason: str = ""
+
+
+def encode_export_result(result: ExportResult) -> bytes:
+    """Return the message, at most MESSAGE_BYTES_MAX bytes."""
+    reason = result.reason
+    if len(reason) > REASON_MAX:
+        reason = f"{reason[: REASON_MAX - 1]}…"
+    message = msgspec.json.encode(msgspec.structs.replace(result, reason=reason))
+    assert len(message) <= MESSAGE_BYTES_MAX
+    return message
+
+
+def decode_export_result(message: str) -> ExportResult:
+    """Return the result in a termination message.  Raises WireError if it is none."""
+    try:
+        return msgspec.json.decode(message, type=ExportResult)
+    except msgspec.DecodeError as error:
+        raise WireError(f"the termination message is no result of an export: {error}") from error

@@ -1,0 +1,38 @@
+"""The kinds of objects that the controller works on, and the keys of its queue."""
+
+import enum
+from typing import NamedTuple
+
+from quorate.wire.jobs.data_validation import DataValidation
+from quorate.wire.jobs.scheduled_data_validation import ScheduledDataValidation
+from quorate.wire.jobs.zone_backup import ZoneBackup
+from quorate.wire.zone_recovery import ZoneRecovery
+
+
+class Kind(enum.StrEnum):
+    """Kind of object that a key names; also a label of metrics."""
+
+    CLUSTER = "storagecluster"
+    ZONE = "zone"
+    RECOVERY = "zonerecovery"
+    VALIDATION = "datavalidation"
+    SCHEDULE = "scheduleddatavalidation"
+    BACKUP = "zonebackup"
+    EVENTS = "events"
+    """The Events about a cluster and its zones; the key has the cluster's name."""
+
+
+RUNS = {
+    ZoneRecovery.plural: Kind.RECOVERY,
+    DataValidation.plural: Kind.VALIDATION,
+    ScheduledDataValidation.plural: Kind.SCHEDULE,
+    ZoneBackup.plural: Kind.BACKUP,
+}
+"""Plural -> kind, of objects of which each is a run or a schedule."""
+
+
+class Key(NamedTuple):
+    """One object to be processed."""
+
+    kind: Kind
+    name: str

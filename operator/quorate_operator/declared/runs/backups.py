@@ -1,0 +1,94 @@
+"""The ZoneBackups of one namespace: how each is run, and its result in a sentence."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from quorate.protocol.messages.events import Reason
+from quorate.wire.jobs.export_result import ExportResult, RunOutcome
+from quorate.wire.jobs.job_run import RunPhase
+from quorate.wire.jobs.zone_backup import ZoneBackup, ZoneBackupStatus
+from quorate_operator import names
+from quorate_operator.declared.runs.job_runs import JobRuns, ended_condition
+from quorate_operator.declared.runs.recoveries import LedZone
+from quorate_operator.jobs.backup_end import backup_result, unknown
+from quorate_operator.jobs.backup_job import BACKUP, backup_work
+from quorate_operator.jobs.job import Copies, Work
+from quorate_operator.kube.api import KubeApi
+from quorate_operator.process.clock import rfc3339
+
+Body = Mapping[str, Any]
+
+_REASONS = {
+    RunOutcome.COMPLETE: (Reason.EXPORTED, "Normal"),
+    RunOutcome.FAILED: (Reason.EXPORT_FAILED, "Warning"),
+    RunOutcome.UNKNOWN: (Reason.EXPORT_UNKNOWN, "Warning"),
+}
+
+
+class Backups(JobRuns[ZoneBackupStatus]):
+    """The ZoneBackups of one namespace."""
+
+    kind = ZoneBackup
+    work = BACKUP
+    doing = "its pod exports the zone, then reads the export back"
+
+    def __init__(
+        self, api: KubeApi, namespace: str, find: Callable[[str], LedZone | str], image: str
+    ) -> None:
+        super().__init__(ZoneBackupStatus, api, namespace, find, image)
+
+    def _work_of(self, run: ZoneBackup, copies: Copies) -> Work:
+        return backup_work(run, copies)
+
+    def _begun(self, run: ZoneBackup) -> dict[str, object]:
+        return {"place": run.spec.destination.text}
+
+    def _ended(
+        self, body: Body, status: ZoneBackupStatus, job: Body, pods: list[Body], not_started: str
+    ) -> ZoneBackupStatus:
+        return finished_backup(status, body, backup_result(job, pods, not_started))
+
+    def _lost(self, body: Body, status: ZoneBackupStatus, why: str) -> ZoneBackupStatus:
+        return finished_backup(status, body, unknown(why))
+
+    def _reason(self, status: ZoneBackupStatus) -> tuple[Reason, str]:
+        return _REASONS[status.outcome or RunOutcome.UNKNOWN]
+
+
+def finished_backup(status: ZoneBackupStatus, body: Body, result: ExportResult) -> ZoneBackupStatus:
+    """Return the status of a run that has this result."""
+    message = _sentence(status.place, result)
+    is_there = result.outcome is RunOutcome.COMPLETE
+    return status.model_copy(
+        update={
+            "phase": RunPhase.FINISHED,
+            "outcome": result.outcome,
+            "message": message,
+            "completion_time": rfc3339(),
+            "percent": None,
+            "export_id": result.export_id,
+            "rows": result.rows if is_there else None,
+            "bytes": result.bytes if is_there else None,
+            "digest": result.digest,
+            "conditions": [
+                ended_condition(
+                    body, names.CONDITION_FINISHED, "True", result.outcome.value, message
+                )
+            ],
+        }
+    )
+
+
+def _sentence(place: str, result: ExportResult) -> str:
+    """Return the result in a sentence, with what to do next."""
+    if result.outcome is RunOutcome.COMPLETE:
+        return f"{result.rows} rows are exported to {place} and were read back"
+    if result.outcome is RunOutcome.FAILED:
+        return (
+            f"there is no good export in {place}: {result.reason}; create another ZoneBackup with"
+            " another place"
+        )
+    return (
+        f"whether there is an export in {place} is not known: {result.reason}; create another"
+        " ZoneBackup with another place, or read this one back by `quorate verify`"
+    )

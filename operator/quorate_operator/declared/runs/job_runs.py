@@ -1,0 +1,319 @@
+"""Runs the objects of one kind and namespace of which each is one Job, its result in its status.
+
+    nothing, Waiting --Job made--> Running --Job ended--> Finished
+                     --> Refused: it cannot be read
+
+The Job has the object's name, so of two operators that make it one gets a conflict and follows the
+Job of the other.  A Job is asked for every FOLLOW_S while it runs, and its pod for how far it is.
+"""
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Generic, TypeVar
+
+import pydantic
+
+from quorate.facts.errors import WireError
+from quorate.protocol.messages.events import Event, Reason
+from quorate.wire.jobs.job_run import JobStatus, RunPhase
+from quorate.wire.resource import Condition, Resource
+from quorate.wire.unknown_fields import without_unknown
+from quorate_operator.declared.runs.recoveries import LedZone
+from quorate_operator.jobs.job import Copies, JobOwner, Work, job_of
+from quorate_operator.jobs.job_end import has_ended
+from quorate_operator.jobs.job_progress import percent_at, running_at
+from quorate_operator.kube.api import ApiRefused, KubeApi, find, path_of
+from quorate_operator.owned.apply import is_owned
+from quorate_operator.owned.pod_states import trouble
+from quorate_operator.process.clock import rfc3339
+
+_log = logging.getLogger("quorate.runs")
+
+FOLLOW_S = 2.0
+"""Seconds between looks at a Job, and at a zone that is not led yet."""
+REFUSED_S = 30.0
+"""Seconds before a Job that was refused is tried again."""
+NO_IMAGE = (
+    "this operator was given no image for this: set validation.image.repository of the"
+    " chart, or start it with --validation-image"
+)
+
+Body = Mapping[str, Any]
+Status = TypeVar("Status", bound=JobStatus)
+
+_NOT_RUNNING = "its pod is not running"
+
+
+class JobRefused(Exception):
+    """The API server refuses a Job; `is_final`: it would refuse it again."""
+
+    def __init__(self, message: str, is_final: bool) -> None:
+        super().__init__(message)
+        self.is_final = is_final
+
+
+class JobRuns(ABC, Generic[Status]):
+    """The objects of one kind and namespace.
+
+    `find`: returns the led zone of that name, or a sentence on what is waited for.  `image`: of the
+    pods; empty: none can be made.
+    """
+
+    kind: ClassVar[type[Resource]]
+    work: ClassVar[Work]
+    doing: ClassVar[str]
+    """The work of the pod, in a sentence."""
+
+    def __init__(
+        self,
+        status_kind: type[Status],
+        api: KubeApi,
+        namespace: str,
+        find: Callable[[str], LedZone | str],
+        image: str,
+    ) -> None:
+        self._status_kind = status_kind
+        self._api = api
+        self._namespace = namespace
+        self._find = find
+        self._image = image
+        self._bodies: dict[str, Body] = {}
+        """Those that are not finished."""
+        self._addresses: dict[str, tuple[str, str]] = {}
+        """By name of one that runs: the uid of its Job, and where its pod tells how far it is."""
+        self._over: set[str] = set()
+        """Uids of those that this process has finished: the watch may show them as they were."""
+
+    def __bool__(self) -> bool:
+        """Whether any object is still to be run or followed."""
+        return bool(self._bodies)
+
+    def seen(self, body: Body) -> bool:
+        """Take an object that is new or changed; return whether it is to be looked at."""
+        name, uid = body["metadata"]["name"], body["metadata"]["uid"]
+        status = self._status_of(body)
+        self._note(body, status)
+        if status.phase is not None and status.phase.is_final:
+            self._bodies.pop(name, None)
+            return False
+        if uid in self._over or body["metadata"].get("deletionTimestamp"):
+            return False
+        self._bodies[name] = body
+        return True
+
+    def gone(self, name: str) -> None:
+        """Forget an object that was deleted; its Job goes with it."""
+        self._bodies.pop(name, None)
+        self._addresses.pop(name, None)
+
+    async def reconcile(self, name: str) -> float | None:
+        """Run or follow an object; return the seconds until it is to be looked at again.
+
+        None: it has ended.  Raises the API's errors.
+        """
+        body = self._bodies.get(name)
+        if body is None:
+            return None
+        status = self._status_of(body)
+        if status.phase is RunPhase.RUNNING:
+            return await self._follow(body, status)
+        try:
+            run: Any = self.kind.parse_stored(body)
+        except WireError as error:
+            await self._tell(body, self._made(RunPhase.REFUSED, str(error)))
+            return None
+        led = self._find(zone_of(body)) if self._image else NO_IMAGE
+        if isinstance(led, LedZone):
+            try:
+                led = await self._begin(run, led)
+            except JobRefused as refused:
+                phase = RunPhase.REFUSED if refused.is_final else RunPhase.WAITING
+                await self._tell(body, self._made(phase, str(refused)))
+                return None if refused.is_final else REFUSED_S
+        if led:
+            await self._tell(body, self._made(RunPhase.WAITING, led))
+            return FOLLOW_S
+        begun = self._made(RunPhase.RUNNING, "its pod is being started").model_copy(
+            update={"start_time": rfc3339(), "job": self.work.job_name(name), **self._begun(run)}
+        )
+        _log.info("%s: Job %s", self._about(name), begun.job)
+        await self._tell(body, begun)
+        return FOLLOW_S
+
+    # --- what the kinds differ in ----------------------------------------------------------------
+
+    @abstractmethod
+    def _work_of(self, run: Any, copies: Copies) -> Work:
+        """Return the work of the pod."""
+
+    @abstractmethod
+    def _ended(
+        self, body: Body, status: Status, job: Body, pods: list[Body], not_started: str
+    ) -> Status:
+        """Return the status of a run whose Job has ended.
+
+        `not_started`: what kept its pod from running when it was last seen.
+        """
+
+    @abstractmethod
+    def _lost(self, body: Body, status: Status, why: str) -> Status:
+        """Return the status of a run whose Job is not there any more."""
+
+    @abstractmethod
+    def _reason(self, status: Status) -> tuple[Reason, str]:
+        """Return the reason of the event about a finished run, and its kind."""
+
+    def _begun(self, run: Any) -> dict[str, object]:
+        """Return more of the status of a run whose Job was made."""
+        return {}
+
+    def _note(self, body: Body, status: Status) -> None:
+        """Note an object as it is now."""
+
+    # --- the Job ---------------------------------------------------------------------------------
+
+    async def _begin(self, run: JobOwner, led: LedZone) -> str:
+        """Make the Job; return "", or what it waits for."""
+        record = led.runner.known_zone(led.uid)
+        online = [each.address for each in led.runner.status().nodes if each.online]
+        if record is None or not online:
+            return f"no agent of StorageCluster {led.cluster} is online"
+        copies = Copies(
+            led.cluster,
+            tuple(sorted(online)),
+            record.partitions,
+            record.replicas,
+            led.uid,
+            led.spec,
+        )
+        job = job_of(run, self._work_of(run, copies), led.cluster, self._image)
+        try:
+            await self._api.create(self._jobs(), job)
+        except ApiRefused as refused:
+            if refused.status == 409:
+                return await self._whose(run)
+            if refused.is_passing:
+                raise
+            is_final = refused.status in (400, 422)
+            way = f": create another {run.kind_name()}" if is_final else ""
+            raise JobRefused(f"its Job is refused: {refused}{way}", is_final) from refused
+        return ""
+
+    async def _whose(self, run: JobOwner) -> str:
+        """Return "" if the Job that is there is this object's, else what is waited for."""
+        name = self.work.job_name(run.metadata.name)
+        job = await find(self._api, f"{self._jobs()}/{name}")
+        if job is not None and is_owned(job, run.metadata.uid):
+            return ""
+        return f"Job {name} of another object is still there: it is waited for, or delete it"
+
+    async def _follow(self, body: Body, status: Status) -> float | None:
+        """Look at the Job; return the seconds until it is to be looked at again."""
+        metadata = body["metadata"]
+        job = await find(self._api, f"{self._jobs()}/{status.job}")
+        if job is None or not is_owned(job, metadata["uid"]):
+            lost = f"Job {status.job} was deleted before its result was read"
+            await self._finish(body, self._lost(body, status, lost))
+            return None
+        is_over, runs = has_ended(job), (job.get("status") or {}).get("ready")
+        pods = [] if runs and not is_over else await self._pods(metadata["name"], job)
+        if is_over:
+            not_started = status.message if status.message.startswith(_NOT_RUNNING) else ""
+            await self._finish(body, self._ended(body, status, job, pods, not_started))
+            return None
+        message = self.doing if runs else _waiting(pods)
+        percent = await self._percent(metadata["name"], job) if runs else None
+        await self._tell(body, status.model_copy(update={"message": message, "percent": percent}))
+        return FOLLOW_S
+
+    async def _percent(self, name: str, job: Body) -> int | None:
+        """Return how far the Job's pod is; None if it does not tell."""
+        uid = job["metadata"]["uid"]
+        known, address = self._addresses.pop(name, ("", ""))
+        if known != uid:
+            address = running_at(await self._pods(name, job))
+        percent = await percent_at(address) if address else None
+        if percent is not None:  # else there may be another pod
+            self._addresses[name] = uid, address
+        return percent
+
+    async def _pods(self, name: str, job: Body) -> list[Body]:
+        path = f"/api/v1/namespaces/{self._namespace}/pods"
+        found = self._api.list(path, f"{self.work.label}={name}")
+        return [pod async for pod in found if is_owned(pod, job["metadata"]["uid"])]
+
+    async def _finish(self, body: Body, finished: Status) -> None:
+        """Write the result; tell it as an event."""
+        await self._tell(body, finished)
+        name = body["metadata"]["name"]
+        self._bodies.pop(name, None)
+        self._addresses.pop(name, None)
+        self._over.add(body["metadata"]["uid"])
+        self._note(body, finished)
+        led = self._find(zone_of(body))
+        if isinstance(led, LedZone):
+            reason, kind = self._reason(finished)
+            about = f"{self.kind.kind_name()} {name}: {finished.message}"
+            led.runner.tell([Event(led.uid, None, reason, about, kind)])
+        _log.info("%s: %s", self._about(name), finished.message)
+
+    async def _tell(self, body: Body, status: Status) -> None:
+        """Write the status if it has changed."""
+        if self._status_of(body) == status:
+            return
+        name = body["metadata"]["name"]
+        fresh = status.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        stored = await self._api.set_status(path_of(self._namespace, self.kind.plural, name), fresh)
+        if status.phase is RunPhase.REFUSED:
+            self._bodies.pop(name, None)
+        elif name in self._bodies:
+            self._bodies[name] = stored
+
+    def _made(self, phase: RunPhase, message: str) -> Status:
+        return self._status_kind(phase=phase, message=message)
+
+    def _status_of(self, body: Body) -> Status:
+        """Return the status without fields of a later version; empty if it cannot be read."""
+        try:
+            told = without_unknown(self._status_kind, body.get("status") or {}).body
+            return self._status_kind.model_validate(told)
+        except pydantic.ValidationError:
+            return self._status_kind()
+
+    def _jobs(self) -> str:
+        return f"/apis/batch/v1/namespaces/{self._namespace}/jobs"
+
+    def _about(self, name: str) -> str:
+        return f"{self.kind.kind_name().lower()} {self._namespace}/{name}"
+
+
+def ended_condition(body: Body, kind: str, is_so: str, why: str, message: str) -> Condition:
+    """Return a condition of a run that has ended now."""
+    return Condition(
+        type=kind,
+        status=is_so,
+        reason=why,
+        message=message,
+        last_transition_time=rfc3339(),
+        observed_generation=body["metadata"].get("generation"),
+    )
+
+
+def zone_of(body: Body) -> str:
+    """Return the name of the zone that an object is about, even if it cannot be read."""
+    return str(((body.get("spec") or {}).get("zoneRef") or {}).get("name", ""))
+
+
+def _waiting(pods: list[Body]) -> str:
+    """Return why no pod runs yet."""
+    for pod in pods:
+        found = trouble(pod["metadata"]["name"], pod, None)
+        if found is not None and not _has_ended(pod):
+            return f"{_NOT_RUNNING}: {found.reason}: {found.message}"
+    return "its pod is being started"
+
+
+def _has_ended(pod: Body) -> bool:
+    """Return whether all containers of the pod have ended for good."""
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")

@@ -1,0 +1,63 @@
+"""The work of a ZoneBackup's pod: it exports the zone, then reads the export back.
+
+A pod after the first one finds by `--run` that the export is there already, and only reads it back.
+An exit code of 1 says that it is not as it was written: another run finds the same.
+
+Credentials are environment variables from a Secret, which only the kubelet reads.
+"""
+
+import msgspec
+
+from quorate.wire.jobs.export_place import VOLUME, ExportPlace
+from quorate.wire.jobs.zone_backup import ZoneBackup
+from quorate_operator import names
+from quorate_operator.jobs.job import Copies, Json, Work, zone_arguments
+
+NOT_AS_WRITTEN = 1
+"""The exit code of an export that was read back and is not as it was written."""
+BACKUP = Work("backup", names.LABEL_BACKUP, final_codes=(NOT_AS_WRITTEN,))
+CREDENTIALS = (
+    ("AWS_ACCESS_KEY_ID", False),
+    ("AWS_SECRET_ACCESS_KEY", False),
+    ("AWS_SESSION_TOKEN", True),
+)
+"""Keys of the Secret, which are the names of the variables, and whether it may lack them."""
+
+
+def backup_work(backup: ZoneBackup, copies: Copies) -> Work:
+    """Return the work of its pod."""
+    spec = backup.spec
+    options = (
+        f"--target={spec.destination.target}",
+        f"--run={backup.metadata.uid}",
+        f"--zone-uid={copies.uid}",
+        f"--zone-spec={msgspec.json.encode(copies.spec).decode()}",
+        "--verify",
+    )
+    arguments = zone_arguments("export", spec.zone_ref.name, copies)
+    return at_place(BACKUP._replace(arguments=(*arguments, *options)), spec.destination)
+
+
+def at_place(work: Work, place: ExportPlace, read_only: bool = False) -> Work:
+    """Return the work with the volume, or the credentials, of the place of an export."""
+    claim, s3 = place.persistent_volume_claim, place.s3
+    if claim is not None:
+        volume: Json = {
+            "name": "exports",
+            "persistentVolumeClaim": {"claimName": claim.claim_name},
+        }
+        mount: Json = {"name": "exports", "mountPath": VOLUME}
+        if read_only:
+            mount["readOnly"] = True
+        return work._replace(volumes=(volume,), mounts=(mount,))
+    if s3 is None or s3.credentials_secret_ref is None:
+        return work
+    secret = s3.credentials_secret_ref.name
+    return work._replace(env=tuple(_variable(secret, *each) for each in CREDENTIALS))
+
+
+def _variable(secret: str, name: str, may_lack: bool) -> Json:
+    chosen: Json = {"name": secret, "key": name}
+    if may_lack:
+        chosen["optional"] = True
+    return {"name": name, "valueFrom": {"secretKeyRef": chosen}}

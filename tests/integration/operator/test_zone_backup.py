@@ -1,0 +1,111 @@
+"""A ZoneBackup on a real API server with a real controller of Jobs and real agents.
+
+No kubelet runs: the test starts the program of each pod as the Job has it, and tells how it ended.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from quorate_cluster.job_pods import pods, run_pod, tell_end, waiting_pod
+from quorate_cluster.road import QUIET, Json, Road
+from quorate_cluster.waiting import wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(300)]
+
+LABEL = "quorate.io/backup"
+IMAGE = ("--validation-image", "quorate-spark:1")
+
+
+@pytest.fixture
+def road(road: Road) -> Iterator[Road]:
+    """A zone with keys."""
+    road.use_example_role()
+    road.start_agents()
+    road.start_operator(serves=("--namespace", road.namespace, *IMAGE))
+    road.declare()
+    road.wait_zone(**QUIET)
+    road.write_keys("first")
+    yield road
+    assert "Traceback" not in road.all_logs()
+
+
+def _declare(road: Road, name: str, path: str) -> None:
+    claim = {"claimName": "backups", "path": path}
+    destination = {"persistentVolumeClaim": claim}
+    road.apply("ZoneBackup", name, zoneRef={"name": "sessions"}, destination=destination)
+
+
+def _wait(road: Road, name: str, phase: str) -> Json:
+    wait_until(
+        lambda: road.status("zonebackup", name).get("phase") == phase,
+        f"{phase}: {name}",
+        60,
+        lambda: (road.status("zonebackup", name), road.items("jobs,pods"), road.logs()),
+    )
+    return road.status("zonebackup", name)
+
+
+def test_a_zone_is_exported_and_read_back(road: Road, tmp_path: Path) -> None:
+    _declare(road, "monday", "sessions/monday")
+    pod = waiting_pod(road, LABEL, "monday")
+    volumes = {"/exports": tmp_path / "volume"}
+    code, message = run_pod(road, pod, tmp_path / "first", volumes)
+    assert code == 0, message
+    tell_end(road, pod, code, message)
+    told = _wait(road, "monday", "Finished")
+
+    manifest = json.loads((tmp_path / "volume/sessions/monday/manifest.json").read_bytes())
+    assert told["outcome"] == "Complete", told
+    assert told["place"] == "backups:sessions/monday"
+    assert (told["rows"], told["bytes"]) == (manifest["rows"], manifest["bytes"])
+    assert told["rows"] > 0
+    assert (told["digest"], told["exportId"]) == (manifest["digest"], manifest["export_id"])
+    assert manifest["zone"]["spec"]["clusterRef"] == {"name": "main"}
+    wait_until(lambda: "Exported" in road.told_of_zones(), "its Event", 60)
+
+    _declare(road, "again", "sessions/monday")
+    for attempt in ("second", "third"):
+        pod = waiting_pod(road, LABEL, "again")
+        code, message = run_pod(road, pod, tmp_path / attempt, volumes)
+        assert code == 2, message
+        tell_end(road, pod, code, message)
+    told = _wait(road, "again", "Finished")
+
+    assert told["outcome"] == "Failed", told
+    assert "has an export already" in told["message"]
+    road.kubectl("delete", "zonebackup", "--all")
+    wait_until(lambda: not road.items("jobs"), "the end of its Jobs", 60)
+
+
+def test_a_pod_that_was_killed_is_followed_by_one_that_reads_the_export_back(
+    road: Road, tmp_path: Path
+) -> None:
+    """The first pod has exported, and is killed before it tells anything; the operator, too."""
+    _declare(road, "monday", "monday")
+    volumes = {"/exports": tmp_path / "volume"}
+    pod = waiting_pod(road, LABEL, "monday")
+    run_pod(road, pod, tmp_path / "first", volumes)
+    before = (tmp_path / "volume/monday/manifest.json").read_bytes()
+    tell_end(road, pod, 137, "")
+    road.operators.pop("operator-a").kill()
+    again = waiting_pod(road, LABEL, "monday")
+    assert again["metadata"]["uid"] != pod["metadata"]["uid"]
+    tell_end(road, again, *run_pod(road, again, tmp_path / "second", volumes))
+    other = road.start_operator("operator-b", serves=("--namespace", road.namespace, *IMAGE))
+    road.wait_led_by(other)
+    told = _wait(road, "monday", "Finished")
+
+    assert told["outcome"] == "Complete", told
+    assert (tmp_path / "volume/monday/manifest.json").read_bytes() == before
+    assert len(pods(road, LABEL, "monday")) == 2
+
+    _declare(road, "silent", "tuesday")
+    for _ in range(2):
+        tell_end(road, waiting_pod(road, LABEL, "silent"), 137, "Killed")
+    told = _wait(road, "silent", "Finished")
+
+    assert told["outcome"] == "Unknown", told
+    assert "exit code 137" in told["message"]

@@ -1,0 +1,82 @@
+"""The pods of the operator's Jobs on a real API server, without a kubelet.
+
+A test starts the program of each pod as the Job has it, and tells how it ended.
+"""
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from quorate_cluster.processes import environment, python, secret_file
+from quorate_cluster.road import Json, Road
+from quorate_cluster.waiting import wait_until
+
+
+def pods(road: Road, label: str, name: str) -> list[Json]:
+    """Return the pods that have an object's name in this label."""
+    chosen = f"--selector={label}={name}"
+    return list(json.loads(road.kubectl("get", "pods", chosen, "--output=json"))["items"])
+
+
+def waiting_pod(road: Road, label: str, name: str) -> Json:
+    """Return the pod that a kubelet would start now."""
+
+    def found() -> Json | None:
+        there = [each for each in pods(road, label, name) if each["status"]["phase"] == "Pending"]
+        return there[0] if there else None
+
+    pod = wait_until(found, f"a pod of {name}", 60, lambda: (road.items("jobs"), road.logs()))
+    assert pod is not None
+    return pod
+
+
+def run_pod(
+    road: Road, pod: Json, folder: Path, volumes: Mapping[str, Path] | None = None
+) -> tuple[int, str]:
+    """Run the program as the pod has it; return its exit code and its termination message.
+
+    `volumes`: folders of this machine by where the pod mounts them.
+    """
+    (container,) = pod["spec"]["containers"]
+    folder.mkdir(exist_ok=True)
+    message = folder / "termination-log"
+    message.touch()
+    outside = {
+        "/secret": secret_file(road.kept.path, "main"),
+        "/work": folder / "work",
+        container["terminationMessagePath"]: message,
+        **(volumes or {}),
+    }
+
+    def as_here(argument: str) -> str:
+        option, _, value = argument.partition("=")
+        for inside, here in outside.items():
+            if value == inside or value.startswith(f"{inside}/"):
+                return f"{option}={here}{value.removeprefix(inside)}"
+        return argument
+
+    command = python("quorate_spark", *(as_here(each) for each in container["args"]))
+    done = subprocess.run(
+        command, env=environment(), stdout=subprocess.PIPE, text=True, timeout=120, check=False
+    )
+    assert message.read_text(), done.stdout
+    return done.returncode, message.read_text()
+
+
+def tell_end(road: Road, pod: Json, code: int, message: str) -> None:
+    """Tell the API server how the pod ended, as a kubelet would."""
+    (container,) = pod["spec"]["containers"]
+    ended = {"exitCode": code, "message": message, "finishedAt": "2026-01-01T00:00:00Z"}
+    status = {
+        "name": container["name"],
+        "image": "quorate-spark:1",
+        "imageID": "",
+        "ready": False,
+        "restartCount": 0,
+        "state": {"terminated": ended},
+    }
+    phase = "Failed" if code else "Succeeded"
+    patch = json.dumps({"status": {"phase": phase, "containerStatuses": [status]}})
+    name = pod["metadata"]["name"]
+    road.kubectl("patch", "pod", name, "--subresource=status", "--type=merge", f"--patch={patch}")
