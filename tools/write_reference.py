@@ -19,8 +19,9 @@ _HEAD = """# Kinds and fields
 All kinds are of the group `quorate.io`, version `v1alpha1`, and live in a namespace.
 `kubectl explain zone.spec` shows the same texts. Users declare [StorageCluster](#storagecluster)
 and [Zone](#zone), decide by a [ZoneRecovery](#zonerecovery) where a zone does not help itself, and
-compare the copies of a zone by a [DataValidation](#datavalidation), and export it by a
-[ZoneBackup](#zonebackup); the operator writes the others.
+compare the copies of a zone by a [DataValidation](#datavalidation), export it by a
+[ZoneBackup](#zonebackup) and import it by a [ZoneRestore](#zonerestore); the operator writes the
+others.
 A field without a default that is not *required* may be left out.
 """
 _LIMITS = {

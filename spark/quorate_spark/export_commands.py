@@ -3,8 +3,8 @@
 Exit codes: 0 if it was done; 1 if what was found is not what was exported, or if an import has
 begun and is not whole; 2 if nothing was done.
 
-An export tells how far it is at a port, and its result as a termination message, if it is asked to:
-so the pods of a ZoneBackup tell the operator.
+An export or import tells how far it is at a port, and its result as a termination message:
+so the pods of ZoneBackups and ZoneRestores tell the operator.
 """
 
 import argparse
@@ -126,12 +126,6 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     exporting.add_argument(
         "--run", default="", help="a name: an export of this name that is there already is kept"
     )
-    exporting.add_argument(
-        "--termination-message", type=Path, help="write the result in short, at most 4 KiB"
-    )
-    exporting.add_argument(
-        "--progress-port", type=int, help="answer GET at this port by the percentage that is done"
-    )
     importing = commands.add_parser(
         "import", parents=[of_zone, of_all], help="write the rows of an export into a zone"
     )
@@ -151,6 +145,15 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     importing.add_argument(
         "--into-non-empty", action="store_true", help="also if the zone has keys: these stay"
     )
+    for each in (exporting, importing):
+        each.add_argument(
+            "--termination-message", type=Path, help="write the result in short, at most 4 KiB"
+        )
+        each.add_argument(
+            "--progress-port",
+            type=int,
+            help="answer GET at this port by the percentage that is done",
+        )
     verifying = commands.add_parser("verify", parents=[of_all], help="read an export back")
     verifying.add_argument("target", metavar="TARGET")
 
@@ -161,8 +164,7 @@ def run(options: argparse.Namespace) -> int:
         with ExitStack() as stack:
             port = getattr(options, "progress_port", None)
             at_port = Progress() if port is None else stack.enter_context(progress_port(port))
-            steps = ("export", "verify") if getattr(options, "verify", False) else ("export",)
-            bar = stack.enter_context(_Bar(not options.json, steps, at_port))
+            bar = stack.enter_context(_Bar(not options.json, _steps(options), at_port))
             match options.command:
                 case "export":
                     return _export(options, bar)
@@ -174,6 +176,13 @@ def run(options: argparse.Namespace) -> int:
         _tell_result(options, ExportResult(RunOutcome.FAILED, reason=str(error)))
         print(_failed(options, error), file=sys.stderr)
         return 2
+
+
+def _steps(options: argparse.Namespace) -> tuple[str, ...]:
+    """Return what is done, in order."""
+    if options.command == "import":
+        return "check", "write", "compare"
+    return ("export", "verify") if getattr(options, "verify", False) else ("export",)
 
 
 def _tell_result(options: argparse.Namespace, result: ExportResult) -> None:
@@ -268,6 +277,7 @@ def _import(options: argparse.Namespace, bar: _Bar) -> int:
     if options.check:
         if not options.into_non_empty and not options.continues:
             check_empty(_copies(options), settings_of(options))
+        _tell_result(options, ExportResult(RunOutcome.COMPLETE, manifest.export_id))
         print(manifest.export_id)
         return 0
     began = False
@@ -291,15 +301,14 @@ def _import(options: argparse.Namespace, bar: _Bar) -> int:
     except NotEmpty:
         raise
     except NotCompared as error:
-        print(
-            f"zone {options.zone}: all rows are written; they could not be compared: {error}."
-            "  Import again",
-            file=sys.stderr,
-        )
+        reason = f"all rows are written; they could not be compared: {error}"
+        _tell_result(options, ExportResult(RunOutcome.FAILED, reason=reason))
+        print(f"zone {options.zone}: {reason}.  Import again", file=sys.stderr)
         return 1
     except QuorateError as error:
         if not began:
             raise
+        _tell_result(options, ExportResult(RunOutcome.FAILED, reason=str(error)))
         print(
             f"zone {options.zone} has only a part of the export: {error}.  Import again, and it"
             " goes on",
@@ -307,11 +316,28 @@ def _import(options: argparse.Namespace, bar: _Bar) -> int:
         )
         return 1
     bar.end()
+    _tell_result(options, _result_of(imported))
     if options.json:
         print_json({**msgspec.to_builtins(imported), "exit_code": imported.exit_code})
     else:
         _tell_imported(imported, options.target)
     return imported.exit_code
+
+
+def _result_of(imported: Imported) -> ExportResult:
+    if imported.is_whole:
+        return ExportResult(
+            RunOutcome.COMPLETE,
+            imported.export_id,
+            imported.rows,
+            imported.bytes,
+            imported.digest,
+        )
+    reason = (
+        f"{imported.missing} rows are missing, {imported.differing} keys have another row, and"
+        f" {imported.kept} had one already"
+    )
+    return ExportResult(RunOutcome.FAILED, imported.export_id, reason=reason)
 
 
 def _copies(options: argparse.Namespace) -> ZoneCopies:

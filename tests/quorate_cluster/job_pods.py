@@ -5,6 +5,7 @@ A test starts the program of each pod as the Job has it, and tells how it ended.
 
 import json
 import subprocess
+from base64 import b64decode
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -57,11 +58,25 @@ def run_pod(
         return argument
 
     command = python("quorate_spark", *(as_here(each) for each in container["args"]))
+    told = {each["name"]: _value(road, each) for each in container.get("env", ())}
+    env = {**environment(), **{name: text for name, text in told.items() if text is not None}}
     done = subprocess.run(
-        command, env=environment(), stdout=subprocess.PIPE, text=True, timeout=120, check=False
+        command, env=env, stdout=subprocess.PIPE, text=True, timeout=120, check=False
     )
     assert message.read_text(), done.stdout
     return done.returncode, message.read_text()
+
+
+def _value(road: Road, variable: Json) -> str | None:
+    """Return the value of a variable as a kubelet finds it; None: it has none."""
+    chosen = (variable.get("valueFrom") or {}).get("secretKeyRef")
+    if chosen is None:
+        return str(variable.get("value", ""))
+    secret = road.get("secret", chosen["name"])
+    assert secret is not None
+    data = secret["data"].get(chosen["key"])
+    assert data is not None or chosen.get("optional"), variable
+    return None if data is None else b64decode(data).decode()
 
 
 def tell_end(road: Road, pod: Json, code: int, message: str) -> None:

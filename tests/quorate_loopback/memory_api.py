@@ -84,6 +84,14 @@ class MemoryApi:
             return self._put(path, {**self.objects[path], "status": status}, revision)
         return self.put(path, {**self.objects[path], "status": status})
 
+    async def annotate(self, path: str, annotations: Json, revision: str) -> Json:
+        self._asked("PATCH", path)
+        known = self.objects[path]
+        both = {**known["metadata"].get("annotations", {}), **annotations}
+        kept = {name: text for name, text in both.items() if text is not None}
+        metadata = {**known["metadata"], "annotations": kept}
+        return self._put(path, {**known, "metadata": metadata}, revision)
+
     async def delete(self, path: str, revision: str = "", timeout_s: float = 5.0) -> None:
         self._asked("DELETE", path)
         if self.objects.pop(path, None) is None:

@@ -22,12 +22,12 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* Pods of DataValidations and ZoneBackups. */}}
+{{- /* Pods of DataValidations, ZoneBackups and ZoneRestores. */}}
 {{- define "quorate.jobSelector" -}}
 matchLabels:
   app.kubernetes.io/name: quorate
 matchExpressions:
-  - {key: app.kubernetes.io/component, operator: In, values: [validation, backup]}
+  - {key: app.kubernetes.io/component, operator: In, values: [validation, backup, restore]}
 {{- end -}}
 
 {{- /* What the operator's pods are known by: it never changes, for a Deployment's selector cannot. */}}

@@ -10,6 +10,7 @@ from typing import Any
 from quorate.wire.jobs.data_validation import DataValidation
 from quorate.wire.jobs.scheduled_data_validation import ScheduledDataValidation
 from quorate.wire.jobs.zone_backup import ZoneBackup
+from quorate.wire.jobs.zone_restore import ZoneRestore
 from quorate.wire.master_term import MasterTerm
 from quorate.wire.partition_table import PartitionTable
 from quorate.wire.resource import GROUP, VERSION, Resource
@@ -25,6 +26,7 @@ KINDS: tuple[type[Resource], ...] = (
     DataValidation,
     ScheduledDataValidation,
     ZoneBackup,
+    ZoneRestore,
     PartitionTable,
     StorageNode,
     MasterTerm,

@@ -569,7 +569,7 @@ class Controller:
         uid = next((each for each in known if self._abouts.get(each) == about), None)
         if uid is None:
             return f"Zone {name} is not led yet"
-        return LedZone(led.runner, uid, zone.cluster, zone.body.get("spec") or {})
+        return LedZone(led.runner, uid, zone.cluster, zone.body)
 
 
 def _uid(body: Body) -> str:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from quorate.wire.jobs.data_validation import DataValidation
 from quorate.wire.jobs.scheduled_data_validation import ScheduledDataValidation
 from quorate.wire.jobs.zone_backup import ZoneBackup
+from quorate.wire.jobs.zone_restore import ZoneRestore
 from quorate.wire.zone_recovery import ZoneRecovery
 
 
@@ -18,6 +19,7 @@ class Kind(enum.StrEnum):
     VALIDATION = "datavalidation"
     SCHEDULE = "scheduleddatavalidation"
     BACKUP = "zonebackup"
+    RESTORE = "zonerestore"
     EVENTS = "events"
     """The Events about a cluster and its zones; the key has the cluster's name."""
 
@@ -27,6 +29,7 @@ RUNS = {
     DataValidation.plural: Kind.VALIDATION,
     ScheduledDataValidation.plural: Kind.SCHEDULE,
     ZoneBackup.plural: Kind.BACKUP,
+    ZoneRestore.plural: Kind.RESTORE,
 }
 """Plural -> kind, of objects of which each is a run or a schedule."""
 

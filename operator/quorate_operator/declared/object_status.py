@@ -151,6 +151,13 @@ def _restored_from(zone: Zone) -> str:
     return told.place if told is not None else ""
 
 
+def _import_again(source: str, zone: str) -> str:
+    """Return how an import goes on; a folder of a claim is only reached by a pod."""
+    if "://" not in source and not source.startswith("/"):
+        return "create another ZoneRestore of it"
+    return f"run `quorate import {quote(source)} {zone}` again"
+
+
 def _timer(timer: TimerStatus) -> ZoneTimer:
     due = rfc3339(timer.due_ms) if timer.due_ms is not None else ""
     return ZoneTimer(kind=timer.kind, nodes=list(timer.nodes), due=due)
@@ -417,7 +424,7 @@ def _zone_facts(
             "Restoring",
             (
                 f"rows of {source} are being imported, and the zone has not all of them; after an "
-                f"interruption run `quorate import {quote(source)} {zone.metadata.name}` again"
+                f"interruption {_import_again(source, zone.metadata.name)}"
             ),
         )
     elif serves:

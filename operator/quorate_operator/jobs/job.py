@@ -62,8 +62,10 @@ class JobOwner(Protocol):
 class Work(NamedTuple):
     """The work of a kind's pods.
 
-    `component`: also the name of the container and the end of the Job's name; `label`: has the
-    object's name at Job and pods; `final_codes`: exit codes after which no other pod is tried.
+    - `component`: also the name of the container
+    - `suffix`: the end of the Job's name, if it is another word
+    - `label`: has the object's name at Job and pods
+    - `final_codes`: exit codes after which no other pod is tried
     """
 
     component: str
@@ -73,10 +75,11 @@ class Work(NamedTuple):
     env: tuple[Json, ...] = ()
     volumes: tuple[Json, ...] = ()
     mounts: tuple[Json, ...] = ()
+    suffix: str = ""
 
     def job_name(self, name: str) -> str:
         """Return the name of an object's Job."""
-        return f"{name}-{self.component}"
+        return f"{name}-{self.suffix or self.component}"
 
     def selector(self, name: str) -> dict[str, str]:
         """Return the labels that select the pods of an object."""
@@ -135,28 +138,26 @@ def job_of(owner: JobOwner, work: Work, cluster: str, image: str) -> Json:
             "backoffLimit": MORE_PODS,
             "activeDeadlineSeconds": spec.deadline_seconds,
             "ttlSecondsAfterFinished": spec.ttl_seconds_after_finished,
-            "podFailurePolicy": {
-                "rules": [
-                    {
-                        "action": "FailJob",
-                        "onExitCodes": {
-                            "containerName": work.component,
-                            "operator": "In",
-                            "values": [*work.final_codes],
-                        },
-                    },
-                    {
-                        "action": "Ignore",
-                        "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
-                    },
-                ]
-            },
+            "podFailurePolicy": {"rules": _failure_rules(work)},
             "template": {
                 "metadata": template,
                 "spec": _pod_spec(spec, work, cluster, image, more),
             },
         },
     }
+
+
+def _failure_rules(work: Work) -> list[Json]:
+    disrupted = {"type": "DisruptionTarget", "status": "True"}
+    rules: list[Json] = [{"action": "Ignore", "onPodConditions": [disrupted]}]
+    if work.final_codes:
+        codes = {
+            "containerName": work.component,
+            "operator": "In",
+            "values": [*work.final_codes],
+        }
+        rules.insert(0, {"action": "FailJob", "onExitCodes": codes})
+    return rules
 
 
 def _pod_spec(spec: JobRun, work: Work, cluster: str, image: str, more: PodAdditions) -> Json:

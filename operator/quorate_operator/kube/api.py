@@ -186,6 +186,12 @@ class KubeApi:
             patch = [{"op": "replace", "path": at, "value": revision}, *patch]
         return await self._request("PATCH", f"{path}/status", patch, "application/json-patch+json")
 
+    async def annotate(self, path: str, annotations: Json, revision: str) -> Json:
+        """Set annotations, or remove those that are None; only of this revision."""
+        metadata = {"resourceVersion": revision, "annotations": annotations}
+        body = {"metadata": metadata}
+        return await self._request("PATCH", path, body, "application/merge-patch+json")
+
     async def delete(self, path: str, revision: str = "", timeout_s: float = TIMEOUT_S) -> None:
         """Send a DELETE; with `revision` only that revision is deleted."""
         body: Json = {"kind": "DeleteOptions", "apiVersion": "v1"}

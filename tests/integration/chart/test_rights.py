@@ -96,7 +96,10 @@ def _live_with_external_agents(released: Released) -> None:
     )
     claim = {"persistentVolumeClaim": {"claimName": "backups", "path": "kept"}}
     road.apply("ZoneBackup", "monday", zoneRef={"name": "kept"}, destination=claim)
+    road.apply("ZoneRestore", "monday", zoneRef={"name": "kept"}, source=claim)
     wait_until(lambda: road.status("zonebackup", "monday").get("phase") == "Running", "a backup")
+    wait_until(lambda: road.status("zonerestore", "monday").get("phase") == "Running", "a restore")
+    road.kubectl("delete", "zonerestore", "monday")
     road.kubectl("delete", "zonebackup", "monday")
     road.kubectl("delete", "datavalidation", "nightly")
     road.kubectl("delete", "zone", "kept")
@@ -197,6 +200,7 @@ EDITED = (
     "datavalidations",
     "scheduleddatavalidations",
     "zonebackups",
+    "zonerestores",
 )
 READ = ("get", "list", "watch")
 WRITTEN = ("create", "update", "patch", "delete")

@@ -125,6 +125,16 @@ def backup(**spec: Any) -> Manifest:
     }
 
 
+def restore(**spec: Any) -> Manifest:
+    claim = {"claimName": "backups", "path": "books/monday"}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ZoneRestore",
+        "metadata": {"name": "monday"},
+        "spec": {"zoneRef": {"name": "books"}, "source": {"persistentVolumeClaim": claim}, **spec},
+    }
+
+
 def without(manifest: Manifest, field: str) -> Manifest:
     kept = {key: value for key, value in manifest["spec"].items() if key != field}
     return {**manifest, "spec": kept}
@@ -221,6 +231,7 @@ BAD = {
     "validation at no level": (validation(level="rows"), "Counters"),
     "validation without time": (validation(deadlineSeconds=0), "greater than or equal to 10"),
     "validation by executors": (validation(executors=2), "executors"),
+    "restore from nowhere": (restore(source={}), "write persistentVolumeClaim or s3"),
     "backup to nowhere": (backup(destination={}), "write persistentVolumeClaim or s3"),
     "backup without a folder": (
         backup(destination={"s3": {"url": "s3://bucket"}}),
@@ -275,6 +286,7 @@ CHANGES = {
         "a ZoneRecovery is run once; create another one",
     ),
     "validation": (validation(), validation(level="Digest"), "spec cannot be changed"),
+    "restore": (restore(), restore(intoNonEmpty=True), "spec cannot be changed"),
     "backup": (backup(), backup(deadlineSeconds=60), "spec cannot be changed"),
     "mastership": (master_term(7), master_term(6), "master terms never decrease"),
 }
@@ -340,7 +352,7 @@ def test_a_forbidden_change_is_refused_with_a_readable_reason(
 
     assert reason in apply(kubectl, namespace, after, check=False)
 
-    if before["kind"] in ("Zone", "ZoneRecovery", "DataValidation", "ZoneBackup"):
+    if before["kind"] in ("Zone", "ZoneRecovery", "DataValidation", "ZoneBackup", "ZoneRestore"):
         kind = model(before)
         with pytest.raises(WireError, match=reason):
             kind.parse(after, kind.parse(before))
@@ -409,7 +421,7 @@ def test_memory_may_be_written_as_a_number_or_a_quantity(
 
 def test_short_names_category_and_columns_work(kubectl: Kubectl, namespace: str) -> None:
     here = f"--namespace={namespace}"
-    runs = (recovery(), validation(), schedule(), backup())
+    runs = (recovery(), validation(), schedule(), backup(), restore())
     for manifest in (zone(), cluster(), table(), node(), *runs):
         apply(kubectl, namespace, manifest)
 
@@ -423,6 +435,7 @@ def test_short_names_category_and_columns_work(kubectl: Kubectl, namespace: str)
         "dv": "NAME ZONE LEVEL PHASE PERCENT VERDICT FINISHED AGE",
         "sdv": "NAME ZONE SCHEDULE TIME ZONE SUSPEND LAST AGE",
         "zb": "NAME ZONE PHASE PERCENT OUTCOME ROWS PLACE FINISHED AGE",
+        "zr": "NAME ZONE PHASE PERCENT OUTCOME ROWS PLACE FINISHED AGE",
         "pt": "NAME ZONE SHARD AGE",
         "sn": "NAME CLUSTER NODE HOST PORT INCARNATION LEFT ENDED DRAINING AGE",
     }.items():
@@ -430,7 +443,7 @@ def test_short_names_category_and_columns_work(kubectl: Kubectl, namespace: str)
         assert lines[0].split() == header.split()
         assert len(lines) == 2
     everything = kubectl("get", "quorate", here, "--output=name").stdout.split()
-    assert len(everything) == 8
+    assert len(everything) == 9
 
 
 def test_the_defaults_of_a_recovery_change_nothing(kubectl: Kubectl, namespace: str) -> None:

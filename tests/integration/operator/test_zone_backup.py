@@ -8,14 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyarrow.fs import S3FileSystem
 
 from quorate_cluster.job_pods import pods, run_pod, tell_end, waiting_pod
 from quorate_cluster.road import QUIET, Json, Road
 from quorate_cluster.waiting import wait_until
+from quorate_s3.server import s3_server
 
 pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(300)]
 
 LABEL = "quorate.io/backup"
+HUSH = "never-to-be-told"
+KEY_ID = "AWS_ACCESS_KEY_ID=someone"
 IMAGE = ("--validation-image", "quorate-spark:1")
 
 
@@ -109,3 +113,85 @@ def test_a_pod_that_was_killed_is_followed_by_one_that_reads_the_export_back(
 
     assert told["outcome"] == "Unknown", told
     assert "exit code 137" in told["message"]
+
+
+@pytest.mark.needs("s3-server")
+def test_credentials_of_a_bucket_reach_the_pod_and_nothing_else(
+    road: Road, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "someone")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", HUSH)
+    with s3_server() as endpoint:
+        store = {"endpoint_override": endpoint, "scheme": "http"}
+        S3FileSystem(**store, allow_bucket_creation=True).create_dir("backups")
+        monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+        monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+        keys = (f"--from-literal={name}" for name in (KEY_ID, f"AWS_SECRET_ACCESS_KEY={HUSH}"))
+        road.kubectl("create", "secret", "generic", "keys-of-s3", *keys)
+        s3 = {
+            "url": "s3://backups/sessions/monday",
+            "region": "us-east-1",
+            "endpoint": f"http://{endpoint}",
+            "credentialsSecretRef": {"name": "keys-of-s3"},
+        }
+        road.apply("ZoneBackup", "monday", zoneRef={"name": "sessions"}, destination={"s3": s3})
+        pod = waiting_pod(road, LABEL, "monday")
+        code, message = run_pod(road, pod, tmp_path / "first")
+        assert code == 0, message
+        tell_end(road, pod, code, message)
+        told = _wait(road, "monday", "Finished")
+
+    assert told["outcome"] == "Complete", told
+    assert told["place"].startswith("s3://backups/sessions/monday?")
+    seen = ("zonebackups,jobs,pods,events", "--output=json")
+    assert HUSH not in road.kubectl("get", *seen)
+    assert HUSH not in road.all_logs()
+
+
+RESTORED = "quorate.io/restore"
+
+
+def _available(road: Road, zone: str) -> str:
+    return road.conditions(name=zone).get("Available", "")
+
+
+def test_a_zone_is_restored_and_never_available_before_it_is_whole(
+    road: Road, tmp_path: Path
+) -> None:
+    """Killed between its two Jobs, and its pod with a part of the rows: it goes on."""
+    volumes = {"/exports": tmp_path / "volume"}
+    _declare(road, "monday", "monday")
+    pod = waiting_pod(road, LABEL, "monday")
+    tell_end(road, pod, *run_pod(road, pod, tmp_path / "backup", volumes))
+    exported = _wait(road, "monday", "Finished")
+    road.apply("Zone", "shelves", clusterRef={"name": "main"}, partitions=4, replicas=2)
+    wait_until(lambda: _available(road, "shelves") == "True", "the other zone", 60)
+    source = {"persistentVolumeClaim": {"claimName": "backups", "path": "monday"}}
+    road.apply("ZoneRestore", "back", zoneRef={"name": "shelves"}, source=source)
+    check = waiting_pod(road, RESTORED, "back")
+    code, message = run_pod(road, check, tmp_path / "check", volumes)
+    assert code == 0, message
+    road.operators.pop("operator-a").kill()
+    tell_end(road, check, code, message)
+    other = road.start_operator("operator-b", serves=("--namespace", road.namespace, *IMAGE))
+    road.wait_led_by(other)
+    pod = waiting_pod(road, RESTORED, "back")
+    wait_until(lambda: _available(road, "shelves") == "False", "it is being restored", 60)
+    zone = road.get("zone", "shelves")
+    assert zone is not None
+    noted = zone["metadata"]["annotations"]["quorate.io/restoring"]
+    assert noted.startswith(f"backups:monday#{exported['exportId']}.")
+    tell_end(road, pod, 137, "Killed")
+    again = waiting_pod(road, RESTORED, "back")
+    assert _available(road, "shelves") == "False"
+    code, message = run_pod(road, again, tmp_path / "import", volumes)
+    assert code == 0, message
+    tell_end(road, again, code, message)
+    told = road.status("zonerestore", "back")
+    wait_until(lambda: _available(road, "shelves") == "True", "it is whole", 60, road.logs)
+    wait_until(lambda: road.status("zonerestore", "back").get("outcome"), "its end", 60)
+    told = road.status("zonerestore", "back")
+
+    assert told["outcome"] == "Complete", told
+    assert (told["rows"], told["digest"]) == (exported["rows"], exported["digest"])
+    wait_until(lambda: "Imported" in road.told_of_zones(), "its Event", 60)

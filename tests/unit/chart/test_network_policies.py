@@ -54,6 +54,12 @@ BACKUP = End(
     "storage",
     {"app.kubernetes.io/name": "quorate", "app.kubernetes.io/component": "backup"},
 )
+RESTORE = End(
+    "a restore",
+    "10.0.0.18",
+    "storage",
+    {"app.kubernetes.io/name": "quorate", "app.kubernetes.io/component": "restore"},
+)
 PROMETHEUS = End("prometheus", "10.0.0.15", "monitoring", {"app": "prometheus"})
 
 
@@ -92,8 +98,10 @@ def test_what_belongs_to_the_system_is_allowed(rendered: str) -> None:
         (its.operator, AGENT_OUTSIDE, PEER_PORT),
         (VALIDATION, ONE, PEER_PORT),
         (BACKUP, ONE, PEER_PORT),
+        (RESTORE, ONE, PEER_PORT),
         (its.operator, VALIDATION, PROGRESS_PORT),
         (its.operator, BACKUP, PROGRESS_PORT),
+        (its.operator, RESTORE, PROGRESS_PORT),
         (its.operator, API_SERVER, API_PORT),
         (ONE, TWO, PEER_PORT),
         (ONE, AGENT_OUTSIDE, PEER_PORT),

@@ -239,3 +239,19 @@ def test_a_port_tells_how_far_an_export_is(
     assert seen == sorted(seen)
     assert 50 in seen
     assert seen[-1] == 99
+
+
+def test_an_import_tells_its_result_in_short(
+    zone: LoggedZone, empty: LoggedZone, tmp_path: Path
+) -> None:
+    message, target = tmp_path / "message", tmp_path / "monday"
+    option = f"--termination-message={message}"
+    assert run("export", zone, target) == 0
+    manifest = json.loads((target / MANIFEST).read_bytes())
+
+    assert run("import", empty, target, "--check", option) == 0
+    assert told(message) == ExportResult(RunOutcome.COMPLETE, manifest["export_id"])
+
+    assert run("import", zone, target, "--check", option) == 2
+    assert told(message).outcome is RunOutcome.FAILED
+    assert "is not empty" in told(message).reason

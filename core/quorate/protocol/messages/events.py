@@ -49,6 +49,9 @@ class Reason(enum.StrEnum):
     EXPORTED = "Exported"
     EXPORT_FAILED = "ExportFailed"
     EXPORT_UNKNOWN = "ExportUnknown"
+    IMPORTED = "Imported"
+    IMPORT_FAILED = "ImportFailed"
+    IMPORT_UNKNOWN = "ImportUnknown"
     MIGRATION_STARTED = "MigrationStarted"
     MIGRATION_CAUGHT_UP = "MigrationCaughtUp"
     MIGRATION_SWITCHED = "MigrationSwitched"
@@ -91,6 +94,9 @@ MEANINGS: Mapping[Reason, str] = {
     Reason.EXPORTED: "a ZoneBackup has ended: the zone is exported, and was read back",
     Reason.EXPORT_FAILED: "a ZoneBackup has ended without a good export (and why)",
     Reason.EXPORT_UNKNOWN: "a ZoneBackup has ended, and it is not known whether there is an export",
+    Reason.IMPORTED: "a ZoneRestore has ended: the zone has every row of the export",
+    Reason.IMPORT_FAILED: "a ZoneRestore has ended: nothing, or a part, was imported (and why)",
+    Reason.IMPORT_UNKNOWN: "a ZoneRestore has ended, and its pods have told nothing",
     Reason.MIGRATION_STARTED: "a migration is active in the partition's row",
     Reason.MIGRATION_CAUGHT_UP: "the destination has every acknowledged write",
     Reason.MIGRATION_SWITCHED: "the row after the migration is committed: owners have changed",

@@ -5,9 +5,9 @@ from typing import ClassVar
 from pydantic import Field
 
 from quorate.wire.jobs.export_place import ExportPlace
-from quorate.wire.jobs.export_result import RunOutcome
-from quorate.wire.jobs.job_run import JobRun, JobStatus, run_once_rule
-from quorate.wire.resource import Conditions, Integer, Resource, Rule, Text, name_rule
+from quorate.wire.jobs.export_run import EXPORT_COLUMNS, ExportRunStatus
+from quorate.wire.jobs.job_run import JobRun, run_once_rule
+from quorate.wire.resource import Resource, Rule, name_rule
 
 
 class ZoneBackupSpec(JobRun):
@@ -19,24 +19,10 @@ class ZoneBackupSpec(JobRun):
     rules: ClassVar[tuple[Rule, ...]] = (run_once_rule("ZoneBackup"),)
 
 
-class ZoneBackupStatus(JobStatus):
-    """The result of the run."""
-
-    outcome: RunOutcome | None = None
-    """Complete: the export is there, and was read back.  Failed: it is not, or it is not as it was
-    written.  Unknown: the pod has told nothing, so the export may be there."""
-    place: Text = ""
-    """The place of the export: CLAIM:FOLDER, or an s3:// URL."""
-    export_id: Text = ""
-    """The id of the export, which its manifest.json has."""
-    rows: Integer | None = None
-    """Rows in the export."""
-    bytes: Integer | None = None
-    """Bytes of their keys and values."""
-    digest: Text = ""
-    """The digest of all rows; a zone into which they are imported has the same."""
-    conditions: Conditions = Field(default_factory=list)
-    """Finished."""
+class ZoneBackupStatus(ExportRunStatus):
+    """The result of the run.  Complete: the export is there, and was read back.  Failed: it is not,
+    or it is not as it was written.  Unknown: the pod has told nothing, so the export may be there.
+    """
 
 
 class ZoneBackup(Resource):
@@ -45,16 +31,7 @@ class ZoneBackup(Resource):
     plural = "zonebackups"
     short_name = "zb"
     has_status = True
-    printer_columns = (
-        ("Zone", "string", ".spec.zoneRef.name"),
-        ("Phase", "string", ".status.phase"),
-        ("Percent", "integer", ".status.percent"),
-        ("Outcome", "string", ".status.outcome"),
-        ("Rows", "integer", ".status.rows"),
-        ("Place", "string", ".status.place"),
-        ("Finished", "date", ".status.completionTime"),
-        ("Age", "date", ".metadata.creationTimestamp"),
-    )
+    printer_columns = EXPORT_COLUMNS
     rules = (name_rule("ZoneBackup"),)
 
     spec: ZoneBackupSpec

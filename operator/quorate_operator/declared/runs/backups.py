@@ -5,16 +5,14 @@ from typing import Any
 
 from quorate.protocol.messages.events import Reason
 from quorate.wire.jobs.export_result import ExportResult, RunOutcome
-from quorate.wire.jobs.job_run import RunPhase
 from quorate.wire.jobs.zone_backup import ZoneBackup, ZoneBackupStatus
-from quorate_operator import names
-from quorate_operator.declared.runs.job_runs import JobRuns, ended_condition
+from quorate_operator.declared.runs.finished_export import finished_export
+from quorate_operator.declared.runs.job_runs import JobRuns
 from quorate_operator.declared.runs.recoveries import LedZone
-from quorate_operator.jobs.backup_end import backup_result, unknown
 from quorate_operator.jobs.backup_job import BACKUP, backup_work
+from quorate_operator.jobs.export_end import export_result, unknown
 from quorate_operator.jobs.job import Copies, Work
 from quorate_operator.kube.api import KubeApi
-from quorate_operator.process.clock import rfc3339
 
 Body = Mapping[str, Any]
 
@@ -30,53 +28,35 @@ class Backups(JobRuns[ZoneBackupStatus]):
 
     kind = ZoneBackup
     work = BACKUP
-    doing = "its pod exports the zone, then reads the export back"
 
     def __init__(
         self, api: KubeApi, namespace: str, find: Callable[[str], LedZone | str], image: str
     ) -> None:
         super().__init__(ZoneBackupStatus, api, namespace, find, image)
 
-    def _work_of(self, run: ZoneBackup, copies: Copies) -> Work:
+    def _work_of(self, run: ZoneBackup, copies: Copies, led: LedZone) -> Work:
         return backup_work(run, copies)
+
+    def _doing(self, status: ZoneBackupStatus) -> str:
+        return "its pod exports the zone, then reads the export back"
 
     def _begun(self, run: ZoneBackup) -> dict[str, object]:
         return {"place": run.spec.destination.text}
 
-    def _ended(
+    async def _ended(
         self, body: Body, status: ZoneBackupStatus, job: Body, pods: list[Body], not_started: str
     ) -> ZoneBackupStatus:
-        return finished_backup(status, body, backup_result(job, pods, not_started))
+        return _finished(status, body, export_result(job, pods, BACKUP.component, not_started))
 
     def _lost(self, body: Body, status: ZoneBackupStatus, why: str) -> ZoneBackupStatus:
-        return finished_backup(status, body, unknown(why))
+        return _finished(status, body, unknown(why))
 
     def _reason(self, status: ZoneBackupStatus) -> tuple[Reason, str]:
         return _REASONS[status.outcome or RunOutcome.UNKNOWN]
 
 
-def finished_backup(status: ZoneBackupStatus, body: Body, result: ExportResult) -> ZoneBackupStatus:
-    """Return the status of a run that has this result."""
-    message = _sentence(status.place, result)
-    is_there = result.outcome is RunOutcome.COMPLETE
-    return status.model_copy(
-        update={
-            "phase": RunPhase.FINISHED,
-            "outcome": result.outcome,
-            "message": message,
-            "completion_time": rfc3339(),
-            "percent": None,
-            "export_id": result.export_id,
-            "rows": result.rows if is_there else None,
-            "bytes": result.bytes if is_there else None,
-            "digest": result.digest,
-            "conditions": [
-                ended_condition(
-                    body, names.CONDITION_FINISHED, "True", result.outcome.value, message
-                )
-            ],
-        }
-    )
+def _finished(status: ZoneBackupStatus, body: Body, result: ExportResult) -> ZoneBackupStatus:
+    return finished_export(status, body, result, _sentence(status.place, result))
 
 
 def _sentence(place: str, result: ExportResult) -> str:

@@ -62,8 +62,6 @@ class JobRuns(ABC, Generic[Status]):
 
     kind: ClassVar[type[Resource]]
     work: ClassVar[Work]
-    doing: ClassVar[str]
-    """The work of the pod, in a sentence."""
 
     def __init__(
         self,
@@ -144,14 +142,14 @@ class JobRuns(ABC, Generic[Status]):
     # --- what the kinds differ in ----------------------------------------------------------------
 
     @abstractmethod
-    def _work_of(self, run: Any, copies: Copies) -> Work:
-        """Return the work of the pod."""
+    def _work_of(self, run: Any, copies: Copies, led: LedZone) -> Work:
+        """Return the work of the pod.  Raises JobRefused."""
 
     @abstractmethod
-    def _ended(
+    async def _ended(
         self, body: Body, status: Status, job: Body, pods: list[Body], not_started: str
     ) -> Status:
-        """Return the status of a run whose Job has ended.
+        """Return the status of a run whose Job has ended; Running: it goes on by another Job.
 
         `not_started`: what kept its pod from running when it was last seen.
         """
@@ -164,6 +162,10 @@ class JobRuns(ABC, Generic[Status]):
     def _reason(self, status: Status) -> tuple[Reason, str]:
         """Return the reason of the event about a finished run, and its kind."""
 
+    @abstractmethod
+    def _doing(self, status: Status) -> str:
+        """Return the work of the pod, in a sentence."""
+
     def _begun(self, run: Any) -> dict[str, object]:
         """Return more of the status of a run whose Job was made."""
         return {}
@@ -174,25 +176,29 @@ class JobRuns(ABC, Generic[Status]):
     # --- the Job ---------------------------------------------------------------------------------
 
     async def _begin(self, run: JobOwner, led: LedZone) -> str:
-        """Make the Job; return "", or what it waits for."""
+        """Make the first Job; return "", or what it waits for."""
+        copies = self._copies(led)
+        if copies is None:
+            return f"no agent of StorageCluster {led.cluster} is online"
+        return await self._make(run, led, self._work_of(run, copies, led))
+
+    def _copies(self, led: LedZone) -> Copies | None:
+        """Return the copies of the zone; None: no agent is online."""
         record = led.runner.known_zone(led.uid)
         online = [each.address for each in led.runner.status().nodes if each.online]
         if record is None or not online:
-            return f"no agent of StorageCluster {led.cluster} is online"
-        copies = Copies(
-            led.cluster,
-            tuple(sorted(online)),
-            record.partitions,
-            record.replicas,
-            led.uid,
-            led.spec,
-        )
-        job = job_of(run, self._work_of(run, copies), led.cluster, self._image)
+            return None
+        addresses, spec = tuple(sorted(online)), led.body.get("spec") or {}
+        return Copies(led.cluster, addresses, record.partitions, record.replicas, led.uid, spec)
+
+    async def _make(self, run: JobOwner, led: LedZone, work: Work) -> str:
+        """Make a Job; return "", or what it waits for.  Raises JobRefused."""
+        job = job_of(run, work, led.cluster, self._image)
         try:
             await self._api.create(self._jobs(), job)
         except ApiRefused as refused:
             if refused.status == 409:
-                return await self._whose(run)
+                return await self._whose(run, work)
             if refused.is_passing:
                 raise
             is_final = refused.status in (400, 422)
@@ -200,9 +206,9 @@ class JobRuns(ABC, Generic[Status]):
             raise JobRefused(f"its Job is refused: {refused}{way}", is_final) from refused
         return ""
 
-    async def _whose(self, run: JobOwner) -> str:
+    async def _whose(self, run: JobOwner, work: Work) -> str:
         """Return "" if the Job that is there is this object's, else what is waited for."""
-        name = self.work.job_name(run.metadata.name)
+        name = work.job_name(run.metadata.name)
         job = await find(self._api, f"{self._jobs()}/{name}")
         if job is not None and is_owned(job, run.metadata.uid):
             return ""
@@ -220,9 +226,13 @@ class JobRuns(ABC, Generic[Status]):
         pods = [] if runs and not is_over else await self._pods(metadata["name"], job)
         if is_over:
             not_started = status.message if status.message.startswith(_NOT_RUNNING) else ""
-            await self._finish(body, self._ended(body, status, job, pods, not_started))
+            ended = await self._ended(body, status, job, pods, not_started)
+            if ended.phase is RunPhase.RUNNING:  # by another Job
+                await self._tell(body, ended)
+                return FOLLOW_S
+            await self._finish(body, ended)
             return None
-        message = self.doing if runs else _waiting(pods)
+        message = self._doing(status) if runs else _waiting(pods)
         percent = await self._percent(metadata["name"], job) if runs else None
         await self._tell(body, status.model_copy(update={"message": message, "percent": percent}))
         return FOLLOW_S

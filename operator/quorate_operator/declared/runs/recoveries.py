@@ -45,13 +45,13 @@ _INTERRUPTED = (
 
 
 class LedZone(NamedTuple):
-    """A zone that is led: its runner, its id in the metastore, the name of its cluster; its spec as
-    it is declared."""
+    """A zone that is led: its runner, its id in the metastore, the name of its cluster, and the
+    object as the watch shows it."""
 
     runner: Runner
     uid: str
     cluster: str
-    spec: Mapping[str, Any] = {}
+    body: Body
 
 
 class Recoveries:

@@ -6,6 +6,7 @@ from typing import Any
 from quorate_operator.declared.kinds import Kind
 from quorate_operator.declared.runs.backups import Backups
 from quorate_operator.declared.runs.recoveries import LedZone, Recoveries
+from quorate_operator.declared.runs.restores import Restores
 from quorate_operator.declared.runs.schedules import Schedules
 from quorate_operator.declared.runs.validations import Validations
 from quorate_operator.kube.api import KubeApi
@@ -28,11 +29,12 @@ class Runs:
         on_result: Callable[[str], None],
     ) -> None:
         self.validations = Validations(api, namespace, find, image, on_result)
-        self._of: dict[Kind, Recoveries | Validations | Schedules | Backups] = {
+        self._of: dict[Kind, Recoveries | Validations | Schedules | Backups | Restores] = {
             Kind.RECOVERY: Recoveries(api, namespace, find),
             Kind.VALIDATION: self.validations,
             Kind.SCHEDULE: Schedules(api, namespace, self.validations),
             Kind.BACKUP: Backups(api, namespace, find, image),
+            Kind.RESTORE: Restores(api, namespace, find, image),
         }
 
     def __bool__(self) -> bool:

@@ -84,7 +84,6 @@ class Validations(JobRuns[DataValidationStatus]):
 
     kind = DataValidation
     work = VALIDATION
-    doing = "its pod reads the copies"
 
     def __init__(
         self,
@@ -141,10 +140,13 @@ class Validations(JobRuns[DataValidationStatus]):
             created, metadata["name"], owner["uid"], str(verdict)
         )
 
-    def _work_of(self, run: DataValidation, copies: Copies) -> Work:
+    def _work_of(self, run: DataValidation, copies: Copies, led: LedZone) -> Work:
         return validation_work(run, copies)
 
-    def _ended(
+    def _doing(self, status: DataValidationStatus) -> str:
+        return "its pod reads the copies"
+
+    async def _ended(
         self,
         body: Body,
         status: DataValidationStatus,

@@ -1,0 +1,40 @@
+"""The custom resource ZoneRestore: one run that imports an export into a zone and compares them."""
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from quorate.wire.jobs.export_place import ExportPlace
+from quorate.wire.jobs.export_run import EXPORT_COLUMNS, ExportRunStatus
+from quorate.wire.jobs.job_run import JobRun, run_once_rule
+from quorate.wire.resource import Resource, Rule, name_rule
+
+
+class ZoneRestoreSpec(JobRun):
+    """One import into a zone of any number of partitions; it is run once."""
+
+    source: ExportPlace
+    """The place of the export."""
+    into_non_empty: bool = False
+    """Also if the zone has keys: these stay as they are, and only keys that it lacks are written.
+    Without it a zone with keys is left alone."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (run_once_rule("ZoneRestore"),)
+
+
+class ZoneRestoreStatus(ExportRunStatus):
+    """The result of the run.  Complete: the zone has every row.  Failed, Unknown: as the message
+    says, nothing was written, or the zone has only a part and is not Available."""
+
+
+class ZoneRestore(Resource):
+    """One run that imports an export into a zone and compares them row by row, in Jobs."""
+
+    plural = "zonerestores"
+    short_name = "zr"
+    has_status = True
+    printer_columns = EXPORT_COLUMNS
+    rules = (name_rule("ZoneRestore"),)
+
+    spec: ZoneRestoreSpec
+    status: ZoneRestoreStatus = Field(default_factory=ZoneRestoreStatus)

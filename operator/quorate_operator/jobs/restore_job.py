@@ -1,0 +1,55 @@
+"""The work of a ZoneRestore's pods: first one that looks, then one that imports.
+
+    check    reads the manifest, and whether the zone is empty; tells the export's id
+    import   imports exactly this export; it may have begun before, so each pod goes on
+
+Between the two the operator notes the import at the Zone, so that a zone with a part of the rows is
+never Available, whatever ends when.
+"""
+
+from quorate.wire.jobs.zone_restore import ZoneRestore
+from quorate.wire.zone import Restoring
+from quorate_operator import names
+from quorate_operator.jobs.backup_job import at_place
+from quorate_operator.jobs.job import Copies, Work, zone_arguments
+
+RESTORE = Work("restore", names.LABEL_RESTORE)
+CHECK = RESTORE._replace(suffix="check")
+CONTINUES = "--continue"
+
+
+def check_work(restore: ZoneRestore, copies: Copies, begun: Restoring | None) -> Work:
+    """Return the work of the pod that looks.  `begun`: an import of this place that was left."""
+    if begun is None:
+        return _work(CHECK, restore, copies, restore.spec.into_non_empty, "--check")
+    known = (f"--export-id={begun.export_id}",) if begun.export_id else ()
+    more = ("--check", CONTINUES, *known)
+    return _work(CHECK, restore, copies, _into_non_empty(restore, begun), *more)
+
+
+def import_work(restore: ZoneRestore, copies: Copies, mine: Restoring) -> Work:
+    """Return the work of the pod that imports; `mine`: the note at the Zone."""
+    more = (CONTINUES, f"--export-id={mine.export_id}")
+    return _work(RESTORE, restore, copies, mine.into_non_empty, *more)
+
+
+def note_of(restore: ZoneRestore, export_id: str, begun: Restoring | None) -> Restoring:
+    """Return the note at the Zone of this import."""
+    place, run = restore.spec.source.text, restore.metadata.uid.replace(".", "-")
+    return Restoring(place, export_id, run, _into_non_empty(restore, begun))
+
+
+def _into_non_empty(restore: ZoneRestore, begun: Restoring | None) -> bool:
+    return restore.spec.into_non_empty or (begun is not None and begun.into_non_empty)
+
+
+def _work(
+    work: Work, restore: ZoneRestore, copies: Copies, into_non_empty: bool, *more: str
+) -> Work:
+    arguments = (
+        *zone_arguments("import", restore.spec.zone_ref.name, copies),
+        f"--target={restore.spec.source.target}",
+        *more,
+        *(("--into-non-empty",) if into_non_empty else ()),
+    )
+    return at_place(work._replace(arguments=arguments), restore.spec.source, read_only=True)
