@@ -39,10 +39,12 @@ _WHOLE = {"Available": "True", "FullyReplicated": "True"}
 
 
 class FirstSet(NamedTuple):
-    """Seconds from `helm install` until operators ran, and until the first SET was answered."""
+    """Seconds from `helm install` until operators ran, and until the first SET was answered, and
+    how often containers of agents had been restarted by then."""
 
     operators_s: float
     whole_s: float
+    restarts: int
 
 
 class Installed:
@@ -95,7 +97,9 @@ class Installed:
         self.follow_manual("A cluster and a zone", left_s())
         client = self.client(ZONE)
         self.wait(lambda: client.set("greeting", "hello"), "first SET", left_s())
-        return FirstSet(operators_s, time.monotonic() - began)
+        whole_s = time.monotonic() - began
+        shown = [each for pod in self.pods() for each in pod["status"]["containerStatuses"]]
+        return FirstSet(operators_s, whole_s, sum(each["restartCount"] for each in shown))
 
     def follow_manual(self, heading: str, timeout_s: float = _COMMANDS_S_MAX) -> str:
         """Run the commands below this heading, but for those of an image registry; what they said.
