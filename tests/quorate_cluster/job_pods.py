@@ -9,6 +9,7 @@ from base64 import b64decode
 from collections.abc import Mapping
 from pathlib import Path
 
+from quorate_cluster.kubelet_arguments import expanded
 from quorate_cluster.processes import environment, python, secret_file
 from quorate_cluster.road import Json, Road
 from quorate_cluster.waiting import wait_until
@@ -57,9 +58,11 @@ def run_pod(
                 return f"{option}={here}{value.removeprefix(inside)}"
         return argument
 
-    command = python("quorate_spark", *(as_here(each) for each in container["args"]))
     told = {each["name"]: _value(road, each) for each in container.get("env", ())}
-    env = {**environment(), **{name: text for name, text in told.items() if text is not None}}
+    own = {name: text for name, text in told.items() if text is not None}
+    arguments = expanded(container["args"], own)
+    command = python("quorate_spark", *(as_here(each) for each in arguments))
+    env = {**environment(), **own}
     done = subprocess.run(
         command, env=env, stdout=subprocess.PIPE, text=True, timeout=120, check=False
     )

@@ -196,7 +196,8 @@ def _container(spec: JobRun, work: Work, image: str, more: PodAdditions) -> Json
     made: Json = {
         "name": work.component,
         "image": image,
-        "args": [*work.arguments],
+        # The kubelet would replace $(NAME) by a variable, also one from a Secret.
+        "args": [each.replace("$", "$$") for each in work.arguments],
         "ports": [{"name": "progress", "containerPort": PROGRESS_PORT}],
         "terminationMessagePath": MESSAGE,
         # The last lines of the log, where it ended without a message: no memory, a defect.

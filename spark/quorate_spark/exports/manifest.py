@@ -3,6 +3,7 @@
 It is written last.  Files without a manifest are no export.
 """
 
+import re
 from collections.abc import Sequence
 from itertools import repeat
 from typing import Any
@@ -14,6 +15,9 @@ from quorate_spark.exports.target import Target, TargetRefused
 
 MANIFEST = "manifest.json"
 FORMAT = 1
+_EXPORT_ID = re.compile("[0-9a-f]{1,64}")
+_RUN = re.compile("[A-Za-z0-9._-]{0,64}")
+"""Ids get into arguments, annotations and statuses."""
 _MASK = (1 << 8 * DIGEST_BYTES) - 1
 
 
@@ -143,6 +147,8 @@ def read_manifest(target: Target) -> Manifest:
         raise TargetRefused(f"{target.text}: {MANIFEST} is not as an export has it: {error}") from (
             error
         )
+    if not _EXPORT_ID.fullmatch(manifest.export_id) or not _RUN.fullmatch(manifest.run):
+        raise TargetRefused(f"{target.text}: {MANIFEST} has an export_id or run that is none")
     if manifest.format > FORMAT:
         raise TargetRefused(
             f"{target.text} has format {manifest.format}, this version reads {FORMAT}: use the"

@@ -1,11 +1,13 @@
 """The Job of a ZoneBackup: its arguments, its volume or credentials, and what is tried again."""
 
+import json
 from typing import Any
 
 import pytest
 
 from quorate.wire.jobs.zone_backup import ZoneBackup
 from quorate.wire.resource import API_VERSION
+from quorate_cluster.kubelet_arguments import expanded
 from quorate_operator.jobs.backup_job import backup_work
 from quorate_operator.jobs.job import Copies, job_of
 from quorate_spark import __main__ as program
@@ -28,12 +30,12 @@ def pod(destination: Json, **spec: Any) -> Json:
     return made
 
 
-def job(destination: Json, **spec: Any) -> Json:
+def job(destination: Json, copies: Copies = COPIES, **spec: Any) -> Json:
     metadata = {"name": "monday", "namespace": "shop", "uid": "uid-1"}
     head = {"apiVersion": API_VERSION, "kind": "ZoneBackup", "metadata": metadata}
     whole = {"zoneRef": {"name": "books"}, "destination": destination, **spec}
     parsed = ZoneBackup.parse({**head, "spec": whole})
-    return job_of(parsed, backup_work(parsed, COPIES), COPIES.cluster, "quorate-spark:1")
+    return job_of(parsed, backup_work(parsed, copies), copies.cluster, "quorate-spark:1")
 
 
 @pytest.mark.parametrize(
@@ -74,6 +76,16 @@ def test_credentials_come_from_the_secret_and_stand_nowhere() -> None:
         assert env[name]["valueFrom"]["secretKeyRef"] == {"name": "keys-of-minio", "key": name}
     assert env["AWS_SESSION_TOKEN"]["valueFrom"]["secretKeyRef"]["optional"] is True
     assert not any("keys-of-minio" in each for each in container["args"])
+
+
+def test_no_variable_gets_into_an_argument() -> None:
+    """Whoever may write a Zone must not get at the keys of the bucket."""
+    spec = {"note": "$(AWS_SECRET_ACCESS_KEY) $$(TZ) $"}
+    [container] = job(S3, COPIES._replace(spec=spec))["spec"]["template"]["spec"]["containers"]
+    env = {"AWS_SECRET_ACCESS_KEY": "hush", "TZ": "UTC"}
+    options = program._parser().parse_args(expanded(container["args"], env))
+
+    assert json.loads(options.zone_spec) == spec
 
 
 def test_an_export_that_is_not_as_written_is_not_read_again() -> None:

@@ -221,6 +221,28 @@ def test_a_run_that_has_exported_only_reads_it_back(zone: LoggedZone, tmp_path: 
     assert "not as it was exported" in told(message).reason
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("export_id", "$(KEY)"), ("export_id", ""), ("export_id", "0" * 65), ("run", "$(KEY)")],
+)
+def test_ids_that_are_none_are_refused(
+    zone: LoggedZone,
+    empty: LoggedZone,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    value: str,
+) -> None:
+    """They get into arguments of the next pod."""
+    assert run("export", zone, tmp_path / "monday") == 0
+    path = tmp_path / "monday" / MANIFEST
+    path.write_text(json.dumps({**json.loads(path.read_bytes()), name: value}))
+    capsys.readouterr()
+
+    assert run("import", empty, tmp_path / "monday", "--check") == 2
+    assert "has an export_id or run that is none" in capsys.readouterr().err
+
+
 def test_a_port_tells_how_far_an_export_is(
     zone: LoggedZone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
