@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from quorate.wire.jobs.export_result import ExportResult, RunOutcome, decode_export_result
-from quorate_operator.jobs.job_end import told, why_untold
+from quorate_operator.jobs.job_end import result_of_job
 
 Json = Mapping[str, Any]
 
@@ -16,13 +16,12 @@ def export_result(
 
     What any pod has completed is there, whatever another one told.
     """
-    results = told(pods, container, decode_export_result)
-    for result in results:
-        if result is not None and result.outcome is RunOutcome.COMPLETE:
-            return result
-    if results and results[-1] is not None:
-        return results[-1]
-    return unknown(why_untold(job, pods, container, not_started))
+    found = result_of_job(job, pods, container, decode_export_result, _is_complete, not_started)
+    return unknown(found) if isinstance(found, str) else found
+
+
+def _is_complete(result: ExportResult) -> bool:
+    return result.outcome is RunOutcome.COMPLETE
 
 
 def unknown(reason: str) -> ExportResult:

@@ -29,6 +29,31 @@ def told(
     return [told_by(end) for end in _ends(pods, container)]
 
 
+def result_of_job(
+    job: Json,
+    pods: Sequence[Json],
+    container: str,
+    decode: Callable[[str], Result],
+    outweighs: Callable[[Result], bool],
+    not_started: str = "",
+    less: str = "",
+) -> Result | str:
+    """Return the result of a Job that has ended, or why there is none.
+
+    A result that outweighs counts whatever another pod told.  Otherwise that of the last pod does,
+    unless the deadline ended the Job: then the pod that ran last has told nothing.
+
+    `pods`: those of it that are still there.  `not_started`, `less`: see `why_untold`.
+    """
+    results = told(pods, container, decode)
+    for result in results:
+        if result is not None and outweighs(result):
+            return result
+    if results and results[-1] is not None and not is_late(job):
+        return results[-1]
+    return why_untold(job, pods, container, not_started, less)
+
+
 def why_untold(
     job: Json, pods: Sequence[Json], container: str, not_started: str, less: str = ""
 ) -> str:

@@ -8,7 +8,7 @@ from quorate.wire.jobs.validation_result import (
     ValidationVerdict,
     decode_result,
 )
-from quorate_operator.jobs.job_end import is_late, told, why_untold
+from quorate_operator.jobs.job_end import result_of_job
 from quorate_operator.jobs.validation_job import VALIDATION
 
 Json = Mapping[str, Any]
@@ -19,14 +19,20 @@ def result_of(job: Json, pods: Sequence[Json], not_started: str = "") -> Validat
 
     A difference that any pod has proven outweighs what the last one says.
     """
-    container = VALIDATION.component
-    results = told(pods, container, decode_result)
-    for result in results:
-        if result is not None and result.verdict is ValidationVerdict.DIFFER:
-            return result
-    if results and results[-1] is not None and not is_late(job):
-        return results[-1]
-    return unproven(why_untold(job, pods, container, not_started, ", or a lower level"))
+    found = result_of_job(
+        job,
+        pods,
+        VALIDATION.component,
+        decode_result,
+        _is_proven,
+        not_started,
+        ", or a lower level",
+    )
+    return unproven(found) if isinstance(found, str) else found
+
+
+def _is_proven(result: ValidationResult) -> bool:
+    return result.verdict is ValidationVerdict.DIFFER
 
 
 def unproven(reason: str) -> ValidationResult:
