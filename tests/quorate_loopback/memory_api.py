@@ -86,10 +86,15 @@ class MemoryApi:
 
     async def annotate(self, path: str, annotations: Json, revision: str) -> Json:
         self._asked("PATCH", path)
-        known = self.objects[path]
+        known = self.objects.get(path)
+        if known is None:
+            raise ApiRefused(404, "NotFound", f"PATCH {path}: 404")
         both = {**known["metadata"].get("annotations", {}), **annotations}
         kept = {name: text for name, text in both.items() if text is not None}
         metadata = {**known["metadata"], "annotations": kept}
+        is_same = kept == known["metadata"].get("annotations", {})
+        if is_same and revision == known["metadata"]["resourceVersion"]:
+            return known
         return self._put(path, {**known, "metadata": metadata}, revision)
 
     async def delete(self, path: str, revision: str = "", timeout_s: float = 5.0) -> None:

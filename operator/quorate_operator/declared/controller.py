@@ -31,7 +31,7 @@ from quorate_operator.declared.led_cluster import LedClusters
 from quorate_operator.declared.object_status import Seen, refused_zone_status, zone_status
 from quorate_operator.declared.pause import pause_of
 from quorate_operator.declared.release import Release
-from quorate_operator.declared.runs.recoveries import LedZone
+from quorate_operator.declared.runs.recoveries import LedZone, NoZone
 from quorate_operator.declared.runs.runs import Runs
 from quorate_operator.declared.runs.validations import ZoneVerdict
 from quorate_operator.declared.watched_cluster import WatchedCluster, known_status
@@ -557,7 +557,9 @@ class Controller:
         """Return the zone of that name as it is led, or a sentence on what is waited for."""
         zone = self._zones.get(name)
         if zone is None:
-            return f"there is no Zone {name} in this namespace: create it, or delete this object"
+            return NoZone(
+                f"there is no Zone {name} in this namespace: create it, or delete this object"
+            )
         led = self._led.get(zone.cluster)
         if led is None or not led.runner.is_leading:
             return f"StorageCluster {zone.cluster} of the zone is not led yet"

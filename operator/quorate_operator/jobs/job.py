@@ -32,7 +32,7 @@ Json = dict[str, Any]
 class Copies(NamedTuple):
     """The copies that are worked on: of a zone of `cluster`, on agents at `addresses`.
 
-    `uid` and `spec`: as the zone declares them.
+    `uid` and `spec`: as the zone declares them.  `object_uid`: of the Zone.
     """
 
     cluster: str
@@ -41,6 +41,7 @@ class Copies(NamedTuple):
     replicas: int
     uid: str = ""
     spec: Mapping[str, Any] = {}
+    object_uid: str = ""
 
 
 class JobOwner(Protocol):
@@ -66,6 +67,7 @@ class Work(NamedTuple):
     - `suffix`: the end of the Job's name, if it is another word
     - `label`: has the object's name at Job and pods
     - `final_codes`: exit codes after which no other pod is tried
+    - `labels`: more of them, of Job and pods
     """
 
     component: str
@@ -76,6 +78,7 @@ class Work(NamedTuple):
     volumes: tuple[Json, ...] = ()
     mounts: tuple[Json, ...] = ()
     suffix: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
 
     def job_name(self, name: str) -> str:
         """Return the name of an object's Job."""
@@ -108,6 +111,7 @@ def job_of(owner: JobOwner, work: Work, cluster: str, image: str) -> Json:
     metadata, spec = owner.metadata, owner.spec
     more = spec.pod_template or PodAdditions()
     labels = {
+        **dict(work.labels),
         **work.selector(metadata.name),
         names.LABEL_NAME: "quorate",
         names.LABEL_INSTANCE: cluster,

@@ -52,4 +52,6 @@ def _work(
         *more,
         *(("--into-non-empty",) if into_non_empty else ()),
     )
-    return at_place(work._replace(arguments=arguments), restore.spec.source, read_only=True)
+    labels = ((names.LABEL_ZONE_UID, copies.object_uid),)
+    made = work._replace(arguments=arguments, labels=labels)
+    return at_place(made, restore.spec.source, read_only=True)

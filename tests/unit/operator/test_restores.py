@@ -22,6 +22,7 @@ NOTE = "quorate.io/restoring"
 async def led(declared: Namespace, monkeypatch: pytest.MonkeyPatch) -> Namespace:
     """Zone `books` is served."""
     monkeypatch.setattr(job_runs, "FOLLOW_S", 0.02)
+    monkeypatch.setattr(job_runs, "REFUSED_S", 0.02)
     declared.start()
     declared.zone("books")
     await declared.until_available("books")
@@ -29,8 +30,8 @@ async def led(declared: Namespace, monkeypatch: pytest.MonkeyPatch) -> Namespace
     return declared
 
 
-def declare(led: Namespace, name: str = "back", **spec: Any) -> None:
-    source = {"persistentVolumeClaim": {"claimName": "backups", "path": "monday"}}
+def declare(led: Namespace, name: str = "back", path: str = "monday", **spec: Any) -> None:
+    source = {"persistentVolumeClaim": {"claimName": "backups", "path": path}}
     led.declare("ZoneRestore", name, zoneRef={"name": "books"}, source=source, **spec)
 
 
@@ -60,9 +61,13 @@ def note(led: Namespace) -> str:
     return str(metadata.get("annotations", {}).get(NOTE, ""))
 
 
-def end(led: Namespace, job: str, *messages: str) -> None:
-    """Play the kubelet and the Job's controller: pods that told this, then the end of the Job."""
-    show(led)
+def end(led: Namespace, job: str, *messages: str, reason: str = "", watched: bool = True) -> None:
+    """Play the kubelet and the Job's controller: pods that told this, then the end of the Job.
+
+    `watched`: the watch of Zones has shown all changes.
+    """
+    if watched:
+        show(led)
     made, uid = led.api.objects[f"{JOBS}/{job}"], f"uid-of-{job}"
     for index, message in enumerate(messages):
         metadata = {
@@ -75,7 +80,7 @@ def end(led: Namespace, job: str, *messages: str) -> None:
         path = f"/api/v1/namespaces/default/pods/{job}-{index}"
         led.api.put(path, {"metadata": metadata, "status": {"containerStatuses": containers}})
     metadata = {**made["metadata"], "uid": uid}
-    conditions = [{"type": "Failed", "status": "True"}]
+    conditions = [{"type": "Failed", "status": "True", "reason": reason}]
     status = {"conditions": conditions}
     led.api.put(f"{JOBS}/{job}", {**made, "metadata": metadata, "status": status})
 
@@ -181,6 +186,158 @@ async def test_a_zone_that_has_become_whole_meanwhile_is_left_alone(led: Namespa
     assert told["outcome"] == "Failed"
     assert "another import has ended well meanwhile" in told["message"]
     assert note(led) == ""
+
+
+async def until_message(led: Namespace, said: str, name: str = "back") -> None:
+    await until(lambda: said in status(led, name).get("message", ""), said)
+
+
+async def until_import(led: Namespace, name: str = "back") -> None:
+    """Run its check: its second Job is made."""
+    await until_job(led, f"{name}-check", name)
+    end(led, f"{name}-check", text(MAY_BEGIN))
+    await until_job(led, f"{name}-restore", name)
+
+
+async def test_a_second_one_of_a_zone_waits_for_the_first(led: Namespace) -> None:
+    """Its check would be from before the import of the first."""
+    declare(led)
+    declare(led, "other", "tuesday")
+    await until_import(led)
+    await until_message(led, "ZoneRestore back of the same zone is waited for", "other")
+    await led.restart()
+    assert f"{JOBS}/other-check" not in led.api.objects
+    end(led, "back-restore", text(COMPLETE))
+
+    assert (await until_finished(led))["outcome"] == "Complete"
+    show(led)
+    await until_job(led, "other-check", "other")
+
+
+async def test_a_pod_of_a_deleted_one_is_waited_for(led: Namespace) -> None:
+    labels = {"quorate.io/zone-uid": "uid-of-books", "quorate.io/restore": "before"}
+    path = "/api/v1/namespaces/default/pods/before-restore-1"
+    pod: Json = {"metadata": {"name": "before-restore-1", "labels": labels}}
+    led.api.put(path, {**pod, "status": {"phase": "Running"}})
+    declare(led)
+    await until_message(led, "pod before-restore-1 of another ZoneRestore is waited for")
+    assert f"{JOBS}/back-check" not in led.api.objects
+
+    led.api.put(path, {**pod, "status": {"phase": "Failed"}})
+    await until_job(led, "back-check")
+
+
+async def test_a_zone_that_was_replaced_gets_no_rows(led: Namespace) -> None:
+    declare(led)
+    await until_job(led, "back-check")
+    led.zone("books", uid="uid-of-another")
+    end(led, "back-check", text(MAY_BEGIN))
+    told = await until_finished(led)
+
+    assert told["outcome"] == "Failed"
+    assert "Zone books was replaced by another one meanwhile" in told["message"]
+    assert note(led) == ""
+    assert f"{JOBS}/back-restore" not in led.api.objects
+
+
+async def test_a_zone_that_was_replaced_is_not_called_whole(led: Namespace) -> None:
+    declare(led)
+    await until_import(led)
+    led.zone("books", uid="uid-of-another")
+    end(led, "back-restore", text(COMPLETE))
+    told = await until_finished(led)
+
+    assert told["outcome"] == "Failed"
+    assert "Zone books was replaced by another one meanwhile" in told["message"]
+    assert "deletionPolicy: Delete" in told["message"]
+
+
+@pytest.mark.parametrize("messages", [(text(COMPLETE),), (text(FAILED),)])
+async def test_it_ends_with_its_zone(led: Namespace, messages: tuple[str, ...]) -> None:
+    declare(led)
+    await until_import(led)
+    show(led)
+    end(led, "back-restore", *messages)
+    del led.api.objects[led.path("Zone", "books")]
+    led.controller.zone_gone("books", "uid-of-books")
+    told = await until_finished(led)
+
+    assert told["outcome"] == "Failed"
+    assert "Zone books was deleted meanwhile" in told["message"]
+
+
+async def test_what_it_waits_for_after_the_import_is_said(led: Namespace) -> None:
+    declare(led)
+    await until_import(led)
+    led.zone("books", {"quorate.io/paused": "true", NOTE: note(led)})
+    end(led, "back-restore", text(COMPLETE))
+    await until_message(led, "paused")
+    assert status(led)["phase"] == "Running"
+
+    led.zone("books", {NOTE: note(led)})
+    assert (await until_finished(led))["outcome"] == "Complete"
+
+
+async def test_a_late_job_has_told_nothing(led: Namespace) -> None:
+    """Its first pod failed, the second one was deleted while it wrote."""
+    declare(led)
+    await until_import(led)
+    end(led, "back-restore", text(FAILED), reason="DeadlineExceeded")
+    told = await until_finished(led)
+
+    assert told["outcome"] == "Unknown"
+    assert "deadlineSeconds" in told["message"]
+
+
+async def test_an_import_whose_job_is_refused_for_now_is_tried_again(led: Namespace) -> None:
+    declare(led)
+    await until_job(led, "back-check")
+    led.api.refuse = lambda method, path: 403 if (method, path) == ("POST", JOBS) else 0
+    end(led, "back-check", text(MAY_BEGIN))
+    await until_message(led, "its Job is refused")
+    assert status(led)["phase"] == "Running"
+    assert note(led) != ""
+
+    show(led)
+    led.api.refuse = lambda method, path: 0
+    await until_job(led, "back-restore")
+
+
+@pytest.mark.parametrize("message", [text(COMPLETE), text(FAILED)])
+async def test_a_watch_that_is_late_decides_nothing(led: Namespace, message: str) -> None:
+    """It shows the Zone as it was before another import was noted, then without any note."""
+    declare(led)
+    await until_import(led)
+    path = led.path("Zone", "books")
+    body = led.api.objects[path]
+    other = {**body["metadata"], "annotations": {NOTE: "backups:monday#0011aabb.another"}}
+    led.api.put(path, {**body, "metadata": other})
+    before = len(led.api.writes("/zones/books"))
+    end(led, "back-restore", message, watched=False)
+    await until(
+        lambda: ("PATCH", path) in led.api.writes("/zones/books")[before:], "a write is refused"
+    )
+    assert "outcome" not in status(led)
+
+    show(led)
+    told = await until_finished(led)
+    assert told["outcome"] == "Failed"
+    assert note(led) == "backups:monday#0011aabb.another"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "said"),
+    [(None, "it may be Available"), ({NOTE: "backups:monday#0011aabb.x"}, "is not Available")],
+)
+async def test_it_is_only_called_not_available_where_a_note_says_so(
+    led: Namespace, annotations: Json | None, said: str
+) -> None:
+    declare(led)
+    await until_import(led)
+    led.zone("books", annotations)
+    end(led, "back-restore", text(FAILED))
+
+    assert said in (await until_finished(led))["message"]
 
 
 async def test_another_master_goes_on_after_each_step(led: Namespace) -> None:

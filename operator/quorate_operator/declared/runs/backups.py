@@ -48,7 +48,7 @@ class Backups(JobRuns[ZoneBackupStatus]):
     ) -> ZoneBackupStatus:
         return _finished(status, body, export_result(job, pods, BACKUP.component, not_started))
 
-    def _lost(self, body: Body, status: ZoneBackupStatus, why: str) -> ZoneBackupStatus:
+    async def _lost(self, body: Body, status: ZoneBackupStatus, why: str) -> ZoneBackupStatus:
         return _finished(status, body, unknown(why))
 
     def _reason(self, status: ZoneBackupStatus) -> tuple[Reason, str]:

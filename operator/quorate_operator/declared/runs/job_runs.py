@@ -149,13 +149,15 @@ class JobRuns(ABC, Generic[Status]):
     async def _ended(
         self, body: Body, status: Status, job: Body, pods: list[Body], not_started: str
     ) -> Status:
-        """Return the status of a run whose Job has ended; Running: it goes on by another Job.
+        """Return the status of a run whose Job has ended; Running: it goes on by another Job, or
+        waits for what its message says.
 
-        `not_started`: what kept its pod from running when it was last seen.
+        `not_started`: what kept its pod from running when it was last seen.  Raises JobRefused if
+        the other Job is refused for now.
         """
 
     @abstractmethod
-    def _lost(self, body: Body, status: Status, why: str) -> Status:
+    async def _lost(self, body: Body, status: Status, why: str) -> Status:
         """Return the status of a run whose Job is not there any more."""
 
     @abstractmethod
@@ -189,7 +191,15 @@ class JobRuns(ABC, Generic[Status]):
         if record is None or not online:
             return None
         addresses, spec = tuple(sorted(online)), led.body.get("spec") or {}
-        return Copies(led.cluster, addresses, record.partitions, record.replicas, led.uid, spec)
+        return Copies(
+            led.cluster,
+            addresses,
+            record.partitions,
+            record.replicas,
+            led.uid,
+            spec,
+            led.body["metadata"]["uid"],
+        )
 
     async def _make(self, run: JobOwner, led: LedZone, work: Work) -> str:
         """Make a Job; return "", or what it waits for.  Raises JobRefused."""
@@ -220,14 +230,18 @@ class JobRuns(ABC, Generic[Status]):
         job = await find(self._api, f"{self._jobs()}/{status.job}")
         if job is None or not is_owned(job, metadata["uid"]):
             lost = f"Job {status.job} was deleted before its result was read"
-            await self._finish(body, self._lost(body, status, lost))
+            await self._finish(body, await self._lost(body, status, lost))
             return None
         is_over, runs = has_ended(job), (job.get("status") or {}).get("ready")
         pods = [] if runs and not is_over else await self._pods(metadata["name"], job)
         if is_over:
             not_started = status.message if status.message.startswith(_NOT_RUNNING) else ""
-            ended = await self._ended(body, status, job, pods, not_started)
-            if ended.phase is RunPhase.RUNNING:  # by another Job
+            try:
+                ended = await self._ended(body, status, job, pods, not_started)
+            except JobRefused as refused:
+                await self._tell(body, status.model_copy(update={"message": str(refused)}))
+                return REFUSED_S
+            if ended.phase is RunPhase.RUNNING:
                 await self._tell(body, ended)
                 return FOLLOW_S
             await self._finish(body, ended)

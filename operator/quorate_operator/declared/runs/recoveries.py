@@ -54,6 +54,10 @@ class LedZone(NamedTuple):
     body: Body
 
 
+class NoZone(str):
+    """The sentence of what is waited for, where no Zone of that name was seen."""
+
+
 class Recoveries:
     """The ZoneRecoveries of one namespace.
 

@@ -4,22 +4,34 @@
                                     --it may not--> Finished: Failed, nothing is written
     Running --import complete--> the note is removed --> Finished: Complete
             --another end--> Finished: Failed, Unknown; the note stays: the zone is not Available
+            --the Zone is another one, or gone--> Finished: Failed
 
 Each step can be done again by another operator: the note has the object's uid, the Jobs its name.
+Both Jobs have the uid of the Zone that the check was made for.  One ZoneRestore of a zone runs at a
+time, so that the check of one is not from before the import of another.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from quorate.protocol.messages.events import Reason
 from quorate.wire.jobs.export_result import ExportResult, RunOutcome
+from quorate.wire.jobs.job_run import RunPhase
 from quorate.wire.jobs.zone_restore import ZoneRestore, ZoneRestoreStatus
-from quorate.wire.zone import RESTORING, Restoring, Zone
+from quorate.wire.zone import Zone
+from quorate_operator import names
 from quorate_operator.declared.runs.finished_export import finished_export
 from quorate_operator.declared.runs.job_runs import JobRefused, JobRuns, zone_of
-from quorate_operator.declared.runs.recoveries import LedZone
+from quorate_operator.declared.runs.noted_import import (
+    note_import,
+    noted_import,
+    prove_note,
+    sentence,
+)
+from quorate_operator.declared.runs.recoveries import LedZone, NoZone
 from quorate_operator.jobs.export_end import export_result, unknown
-from quorate_operator.jobs.job import Copies, Work
+from quorate_operator.jobs.job import Copies, JobOwner, Work
 from quorate_operator.jobs.restore_job import (
     CHECK,
     CONTINUES,
@@ -28,7 +40,8 @@ from quorate_operator.jobs.restore_job import (
     import_work,
     note_of,
 )
-from quorate_operator.kube.api import KubeApi, path_of
+from quorate_operator.kube.api import KubeApi, find, path_of
+from quorate_operator.owned.apply import is_owned
 
 Body = Mapping[str, Any]
 
@@ -37,6 +50,11 @@ _REASONS = {
     RunOutcome.FAILED: (Reason.IMPORT_FAILED, "Warning"),
     RunOutcome.UNKNOWN: (Reason.IMPORT_UNKNOWN, "Warning"),
 }
+_GIVE_UP = "delete the zone with its data (deletionPolicy: Delete)"
+
+
+class _NotOfThisZone(Exception):
+    """The Zone that the Job was made for is not there any more."""
 
 
 class Restores(JobRuns[ZoneRestoreStatus]):
@@ -49,13 +67,49 @@ class Restores(JobRuns[ZoneRestoreStatus]):
         self, api: KubeApi, namespace: str, find: Callable[[str], LedZone | str], image: str
     ) -> None:
         super().__init__(ZoneRestoreStatus, api, namespace, find, image)
+        self._beginning = asyncio.Lock()
+        """Held from the look at the others of a zone until a Job is made."""
+
+    async def _begin(self, run: JobOwner, led: LedZone) -> str:
+        async with self._beginning:
+            waits = await self._waits_for(run, led)
+            if waits:
+                return waits
+            await prove_note(self._api, self._namespace, led)
+            return await super()._begin(run, led)
+
+    async def _waits_for(self, run: JobOwner, led: LedZone) -> str:
+        """Return the other restore of the zone that is waited for; empty: none."""
+        path, zone = path_of(self._namespace, ZoneRestore.plural), run.spec.zone_ref.name
+        async for body in self._api.list(path):
+            name, uid = body["metadata"]["name"], body["metadata"]["uid"]
+            if zone_of(body) != zone or uid == run.metadata.uid:
+                continue
+            phase = self._status_of(body).phase
+            if phase is RunPhase.RUNNING or (
+                not (phase is not None and phase.is_final) and await self._has_check(name, uid)
+            ):
+                return f"ZoneRestore {name} of the same zone is waited for"
+        # Those of deleted objects may take a while to end.
+        chosen = f"{names.LABEL_ZONE_UID}={led.body['metadata']['uid']}"
+        async for pod in self._api.list(f"/api/v1/namespaces/{self._namespace}/pods", chosen):
+            is_over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+            of = pod["metadata"].get("labels", {}).get(names.LABEL_RESTORE)
+            if not is_over and of != run.metadata.name:
+                return f"pod {pod['metadata']['name']} of another ZoneRestore is waited for"
+        return ""
+
+    async def _has_check(self, name: str, uid: str) -> bool:
+        """Return whether a ZoneRestore has its first Job, which its status does not say yet."""
+        job = await find(self._api, f"{self._jobs()}/{CHECK.job_name(name)}")
+        return job is not None and is_owned(job, uid)
 
     def _work_of(self, run: ZoneRestore, copies: Copies, led: LedZone) -> Work:
-        begun, zone = _note_at(led), run.spec.zone_ref.name
+        begun, zone = noted_import(led.body), run.spec.zone_ref.name
         if begun is not None and begun.place != run.spec.source.text:
             raise JobRefused(
-                f"Zone {zone}: an import of {begun.place} has begun and is not done: create a"
-                " ZoneRestore of that one until it is, or delete the zone",
+                f"{sentence(zone, begun)}: create a ZoneRestore of that place until it is, or"
+                f" {_GIVE_UP}",
                 is_final=True,
             )
         return check_work(run, copies, begun)
@@ -72,16 +126,50 @@ class Restores(JobRuns[ZoneRestoreStatus]):
         self, body: Body, status: ZoneRestoreStatus, job: Body, pods: list[Body], not_started: str
     ) -> ZoneRestoreStatus:
         result = export_result(job, pods, RESTORE.component, not_started)
-        if not _is_check(status):
-            return await self._imported(body, status, result)
-        if result.outcome is not RunOutcome.COMPLETE:
+        is_check = _is_check(status)
+        if is_check and result.outcome is not RunOutcome.COMPLETE:
             return _not_begun(body, status, result.reason)
-        led = self._find(zone_of(body))
-        copies = self._copies(led) if isinstance(led, LedZone) else None
-        if not isinstance(led, LedZone) or copies is None:
-            return status  # until the zone is led again
+        try:
+            led = await self._zone_of(body, job)
+        except _NotOfThisZone as gone:
+            if is_check:
+                return _not_begun(body, status, str(gone))
+            return _not_here(body, status, str(gone))
+        if isinstance(led, str):
+            return _waiting(status, led)
+        if is_check:
+            return await self._may_begin(body, status, job, result, led)
+        return await self._imported(body, status, result, led)
+
+    async def _zone_of(self, body: Body, job: Body) -> LedZone | str:
+        """Return the zone that the Job was made for, or what is waited for.
+
+        Raises _NotOfThisZone.
+        """
+        name = zone_of(body)
+        led = self._find(name)
+        if isinstance(led, NoZone) and not await self._is_there(name):
+            raise _NotOfThisZone(f"Zone {name} was deleted meanwhile")
+        if isinstance(led, LedZone):
+            labels = job["metadata"].get("labels") or {}
+            if led.body["metadata"]["uid"] != labels.get(names.LABEL_ZONE_UID):
+                raise _NotOfThisZone(f"Zone {name} was replaced by another one meanwhile")
+        return led
+
+    async def _is_there(self, zone: str) -> bool:
+        """Return whether there is a Zone of this name, whatever the watch has shown."""
+        zones = self._api.list(path_of(self._namespace, Zone.plural))
+        return zone in [each["metadata"]["name"] async for each in zones]
+
+    async def _may_begin(
+        self, body: Body, status: ZoneRestoreStatus, job: Body, result: ExportResult, led: LedZone
+    ) -> ZoneRestoreStatus:
+        """Return the status after a good check: the import is noted, and its Job made."""
+        copies = self._copies(led)
+        if copies is None:
+            return _waiting(status, f"no agent of StorageCluster {led.cluster} is online")
         restore = ZoneRestore.parse_stored(body)
-        begun = _note_at(led)
+        begun = await prove_note(self._api, self._namespace, led)
         mine = note_of(restore, result.export_id, begun)
         if begun != mine:
             if begun is not None and (begun.place, begun.export_id or mine.export_id) != mine[:2]:
@@ -89,13 +177,16 @@ class Restores(JobRuns[ZoneRestoreStatus]):
                 return _not_begun(body, status, other)
             if begun is None and _continues(job):
                 return _not_begun(body, status, "another import has ended well meanwhile")
-            await self._note_import(led, mine.text)
+            await note_import(self._api, self._namespace, led, mine.text)
         try:
             waits = await self._make(restore, led, import_work(restore, copies, mine))
         except JobRefused as refused:
-            return _part(body, status, ExportResult(RunOutcome.FAILED, reason=str(refused)))
+            if not refused.is_final:
+                raise
+            failed = ExportResult(RunOutcome.FAILED, reason=str(refused))
+            return _part(body, status, failed)
         if waits:
-            return status.model_copy(update={"message": waits})
+            return _waiting(status, waits)
         return status.model_copy(
             update={
                 "job": RESTORE.job_name(restore.metadata.name),
@@ -106,41 +197,29 @@ class Restores(JobRuns[ZoneRestoreStatus]):
         )
 
     async def _imported(
-        self, body: Body, status: ZoneRestoreStatus, result: ExportResult
+        self, body: Body, status: ZoneRestoreStatus, result: ExportResult, led: LedZone
     ) -> ZoneRestoreStatus:
         """Return the status after the import; remove the note if the zone is whole."""
+        begun = await prove_note(self._api, self._namespace, led)
         if result.outcome is not RunOutcome.COMPLETE:
-            return _part(body, status, result)
-        led = self._find(zone_of(body))
-        if not isinstance(led, LedZone):
-            return status  # until the zone is led again
-        begun = _note_at(led)
+            return _part(body, status, result, is_noted=begun is not None)
         if begun is not None:
             if begun != note_of(ZoneRestore.parse_stored(body), status.export_id, begun):
                 reason = f"another import, of {begun.place}, has begun meanwhile"
                 return _part(body, status, ExportResult(RunOutcome.FAILED, reason=reason))
-            await self._note_import(led, None)
+            await note_import(self._api, self._namespace, led, None)
         message = f"the zone has all rows of {status.place}: {result.rows} were compared"
         return finished_export(status, body, result, message)
 
-    async def _note_import(self, led: LedZone, text: str | None) -> None:
-        """Note the import at the Zone, or remove the note, if the object is as it was seen."""
-        metadata = led.body["metadata"]
-        path = path_of(self._namespace, Zone.plural, metadata["name"])
-        await self._api.annotate(path, {RESTORING: text}, metadata["resourceVersion"])
-
-    def _lost(self, body: Body, status: ZoneRestoreStatus, why: str) -> ZoneRestoreStatus:
+    async def _lost(self, body: Body, status: ZoneRestoreStatus, why: str) -> ZoneRestoreStatus:
         if _is_check(status):
             return _not_begun(body, status, why)
-        return _part(body, status, unknown(why))
+        led = self._find(zone_of(body))
+        is_noted = isinstance(led, str) or noted_import(led.body) is not None
+        return _part(body, status, unknown(why), is_noted)
 
     def _reason(self, status: ZoneRestoreStatus) -> tuple[Reason, str]:
         return _REASONS[status.outcome or RunOutcome.UNKNOWN]
-
-
-def _note_at(led: LedZone) -> Restoring | None:
-    """Return the import that has begun at the Zone, as the watch shows it."""
-    return Restoring.parse((led.body["metadata"].get("annotations") or {}).get(RESTORING, ""))
 
 
 def _is_check(status: ZoneRestoreStatus) -> bool:
@@ -153,15 +232,31 @@ def _continues(job: Body) -> bool:
     return CONTINUES in container["args"]
 
 
+def _waiting(status: ZoneRestoreStatus, why: str) -> ZoneRestoreStatus:
+    return status.model_copy(update={"message": why})
+
+
 def _not_begun(body: Body, status: ZoneRestoreStatus, reason: str) -> ZoneRestoreStatus:
     message = f"nothing is imported from {status.place}: {reason}"
     result = ExportResult(RunOutcome.FAILED, reason=reason)
     return finished_export(status, body, result, message)
 
 
-def _part(body: Body, status: ZoneRestoreStatus, result: ExportResult) -> ZoneRestoreStatus:
+def _not_here(body: Body, status: ZoneRestoreStatus, reason: str) -> ZoneRestoreStatus:
     message = (
-        f"the zone may have only a part of {status.place}, and is not Available: {result.reason};"
-        " create another ZoneRestore of the same source, and it goes on, or delete the zone"
+        f"{reason}; data that is kept of it may have only a part of {status.place}: a Zone that"
+        f" gets this data is to be given up: {_GIVE_UP}"
+    )
+    return finished_export(status, body, ExportResult(RunOutcome.FAILED, reason=reason), message)
+
+
+def _part(
+    body: Body, status: ZoneRestoreStatus, result: ExportResult, is_noted: bool = True
+) -> ZoneRestoreStatus:
+    """Return the status of an import without a good end; `is_noted`: the Zone says so."""
+    state = "and is not Available" if is_noted else "and no note says so: it may be Available"
+    message = (
+        f"the zone may have only a part of {status.place}, {state}: {result.reason}; create"
+        f" another ZoneRestore of the same source, and it goes on, or {_GIVE_UP}"
     )
     return finished_export(status, body, result, message)

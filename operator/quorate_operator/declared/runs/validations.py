@@ -156,7 +156,9 @@ class Validations(JobRuns[DataValidationStatus]):
     ) -> DataValidationStatus:
         return finished_status(status, body, result_of(job, pods, not_started), rfc3339())
 
-    def _lost(self, body: Body, status: DataValidationStatus, why: str) -> DataValidationStatus:
+    async def _lost(
+        self, body: Body, status: DataValidationStatus, why: str
+    ) -> DataValidationStatus:
         return finished_status(status, body, unproven(why), rfc3339())
 
     def _reason(self, status: DataValidationStatus) -> tuple[Reason, str]:

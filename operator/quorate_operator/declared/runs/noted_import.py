@@ -1,0 +1,43 @@
+"""The note at a Zone of the import that has begun: the annotation, and what it is compared with.
+
+The watch may show a Zone late.  A write of what it shows, with its revision, is refused with a
+conflict if the Zone has changed: so a decision is only made from what is still there.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from quorate.wire.zone import RESTORING, Restoring, Zone
+from quorate_operator.declared.runs.recoveries import LedZone
+from quorate_operator.kube.api import KubeApi, path_of
+
+
+def noted_import(body: Mapping[str, Any]) -> Restoring | None:
+    """Return the import that has begun at this Zone, as the watch shows it."""
+    annotations = body["metadata"].get("annotations") or {}
+    return Restoring.parse(annotations.get(RESTORING, ""))
+
+
+def sentence(zone: str, begun: Restoring) -> str:
+    """Return what is waited for while an import is under way."""
+    return f"an import of {begun.place} into Zone {zone} has begun and is not done"
+
+
+async def note_import(api: KubeApi, namespace: str, led: LedZone, text: str | None) -> None:
+    """Note an import at the Zone, or remove the note.
+
+    Raises ApiRefused if the Zone is not as it was seen, also where the note is as it is to be.
+    """
+    metadata = led.body["metadata"]
+    path = path_of(namespace, Zone.plural, metadata["name"])
+    await api.annotate(path, {RESTORING: text}, metadata["resourceVersion"])
+
+
+async def prove_note(api: KubeApi, namespace: str, led: LedZone) -> Restoring | None:
+    """Return the import that has begun at the Zone now.
+
+    Raises ApiRefused if the Zone is not as it was seen.
+    """
+    annotations = led.body["metadata"].get("annotations") or {}
+    await note_import(api, namespace, led, annotations.get(RESTORING))
+    return noted_import(led.body)
