@@ -19,7 +19,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from quorate.wire.zone import RESTORING, Restoring, Zone
+from quorate.wire.zone import RESTORING, RUN_WORD_LENGTH, Restoring, Zone
 from quorate_cli.commands.objects import ServerOption
 from quorate_cli.copies.validation import check_place, run_validation, tool_command
 from quorate_cli.dev.commands import FolderOption, dev_cluster
@@ -55,6 +55,12 @@ def export_zone(
     api = _api(server, folder)
     whole = resources.fetch(api, ZONE, zone)
     found = resources.zone(whole)
+    if (begun := _restoring(found)) is not None:
+        raise Problem(
+            f"zone {zone}: an import of {begun.place} has begun and is not done: export it when the"
+            " zone is Available",
+            2,
+        )
     options = ["--zone-uid", found.metadata.uid]
     options += ["--zone-spec", msgspec.json.encode(whole.get("spec")).decode()]
     options += ["--verify"] * verify + ["--json"] * as_json
@@ -104,7 +110,7 @@ def import_zone(
         code, export_id = _check(command)
         if code:
             raise typer.Exit(code)
-        mine = Restoring(place, export_id, secrets.token_hex(4), into_non_empty)
+        mine = Restoring(place, export_id, secrets.token_hex(RUN_WORD_LENGTH // 2), into_non_empty)
         _take_over(api, zone, begun, mine)
     code = run_validation([*command, "--export-id", export_id] + ["--json"] * as_json)
     if code == 0:

@@ -126,12 +126,14 @@ RESTORING = f"{GROUP}/restoring"
 Until it is removed the zone may have a part of the rows, and is not Available.
 """
 _NON_EMPTY = ".into-non-empty"
+RUN_WORD_LENGTH = 8
+"""Characters of the random word of `quorate import`."""
 
 
 class Restoring(NamedTuple):
     """The content of the annotation: `PLACE#EXPORT_ID.RUN`, and whether the zone may have had keys.
 
-    `run` is a random word of the command that wrote it last.
+    `run` is a random word of the command that wrote it last, or the uid of a ZoneRestore.
     """
 
     place: str
@@ -149,6 +151,11 @@ class Restoring(NamedTuple):
             return cls(text)
         export_id, _, run = rest.removesuffix(_NON_EMPTY).partition(".")
         return cls(place, export_id, run, rest.endswith(_NON_EMPTY))
+
+    @property
+    def is_of_restore(self) -> bool:
+        """Whether a ZoneRestore wrote it last: its uid is longer than the word of a command."""
+        return len(self.run) > RUN_WORD_LENGTH
 
     @property
     def text(self) -> str:

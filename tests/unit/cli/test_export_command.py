@@ -101,6 +101,17 @@ def test_credentials_in_a_target_reach_no_arguments(world: World, words: tuple[s
     assert world.ran == []
 
 
+def test_a_zone_that_is_being_restored_is_not_exported(world: World) -> None:
+    world.annotations = {RESTORING: "s3://bucket/x#01234567.a"}
+
+    ended = invoke("export", "books", "there")
+
+    assert isinstance(ended.exception, Problem)
+    assert ended.exception.exit_code == 2
+    assert "an import of s3://bucket/x has begun and is not done" in str(ended.exception)
+    assert world.ran == []
+
+
 def test_an_export_is_of_the_declared_zone(world: World) -> None:
     world.codes = [2]
 

@@ -110,6 +110,8 @@ async def test_a_whole_export_is_told_with_its_figures(led: Namespace, told: lis
         ((), "DeadlineExceeded", "Unknown", "deadlineSeconds (21600)", "ExportUnknown"),
         ((text(COMPLETE), text(FAILED)), "", "Complete", "were read back", "Exported"),
         ((text(FAILED), "Killed"), "", "Unknown", "exit code 2", "ExportUnknown"),
+        ((text(FAILED),), "DeadlineExceeded", "Unknown", "deadlineSeconds", "ExportUnknown"),
+        ((text(COMPLETE),), "DeadlineExceeded", "Complete", "were read back", "Exported"),
     ],
 )
 async def test_another_end_is_called_what_is_known_of_it(
@@ -148,6 +150,18 @@ async def test_it_waits_for_its_zone(led: Namespace) -> None:
 
     assert "there is no Zone songs in this namespace" in waiting["message"]
     assert JOB not in led.api.objects
+
+
+async def test_it_waits_while_rows_are_imported(led: Namespace) -> None:
+    led.zone("books", {"quorate.io/restoring": "backups:sunday#0011aabb.x"})
+    declare(led)
+    waiting = await until_phase(led, "Waiting")
+
+    assert "an import of backups:sunday into Zone books has begun" in waiting["message"]
+    assert JOB not in led.api.objects
+    led.zone("books")
+    led.show(led.api.objects[led.path("Zone", "books")])
+    await until_phase(led, "Running")
 
 
 async def test_one_that_cannot_be_read_is_refused(led: Namespace) -> None:

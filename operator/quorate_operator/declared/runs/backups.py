@@ -8,10 +8,11 @@ from quorate.wire.jobs.export_result import ExportResult, RunOutcome
 from quorate.wire.jobs.zone_backup import ZoneBackup, ZoneBackupStatus
 from quorate_operator.declared.runs.finished_export import finished_export
 from quorate_operator.declared.runs.job_runs import JobRuns
+from quorate_operator.declared.runs.noted_import import prove_note, sentence
 from quorate_operator.declared.runs.recoveries import LedZone
 from quorate_operator.jobs.backup_job import BACKUP, backup_work
 from quorate_operator.jobs.export_end import export_result, unknown
-from quorate_operator.jobs.job import Copies, Work
+from quorate_operator.jobs.job import Copies, JobOwner, Work
 from quorate_operator.kube.api import KubeApi
 
 Body = Mapping[str, Any]
@@ -21,6 +22,9 @@ _REASONS = {
     RunOutcome.FAILED: (Reason.EXPORT_FAILED, "Warning"),
     RunOutcome.UNKNOWN: (Reason.EXPORT_UNKNOWN, "Warning"),
 }
+
+_AGAIN = "with the same place if that has no manifest.json, else with another one"
+"""Files without a manifest are deleted by the next export into the same place."""
 
 
 class Backups(JobRuns[ZoneBackupStatus]):
@@ -33,6 +37,13 @@ class Backups(JobRuns[ZoneBackupStatus]):
         self, api: KubeApi, namespace: str, find: Callable[[str], LedZone | str], image: str
     ) -> None:
         super().__init__(ZoneBackupStatus, api, namespace, find, image)
+
+    async def _begin(self, run: JobOwner, led: LedZone) -> str:
+        """Make the Job, unless rows are being imported: an export would have a part of them."""
+        begun = await prove_note(self._api, self._namespace, led)
+        if begun is not None:
+            return sentence(run.spec.zone_ref.name, begun)
+        return await super()._begin(run, led)
 
     def _work_of(self, run: ZoneBackup, copies: Copies, led: LedZone) -> Work:
         return backup_work(run, copies)
@@ -65,10 +76,10 @@ def _sentence(place: str, result: ExportResult) -> str:
         return f"{result.rows} rows are exported to {place} and were read back"
     if result.outcome is RunOutcome.FAILED:
         return (
-            f"there is no good export in {place}: {result.reason}; create another ZoneBackup with"
-            " another place"
+            f"there is no good export in {place}: {result.reason}; create another ZoneBackup,"
+            f" {_AGAIN}"
         )
     return (
-        f"whether there is an export in {place} is not known: {result.reason}; create another"
-        " ZoneBackup with another place, or read this one back by `quorate verify`"
+        f"whether there is an export in {place} is not known: {result.reason}; read it back by"
+        f" `quorate verify`, or create another ZoneBackup, {_AGAIN}"
     )
