@@ -142,20 +142,19 @@ def zone_status(
 def _phase(zone: Zone, observed: Observed, lacks_name: bool) -> str:
     if observed.phase != "Available":
         return observed.phase
-    return "Pending" if lacks_name else "Restoring" if _restored_from(zone) else "Available"
+    return "Pending" if lacks_name else "Restoring" if _restoring(zone) else "Available"
 
 
-def _restored_from(zone: Zone) -> str:
-    """Return what is being imported into the zone; empty: nothing."""
-    told = Restoring.parse(zone.metadata.annotations.get(RESTORING, ""))
-    return told.place if told is not None else ""
+def _restoring(zone: Zone) -> Restoring | None:
+    """Return what is being imported into the zone."""
+    return Restoring.parse(zone.metadata.annotations.get(RESTORING, ""))
 
 
-def _import_again(source: str, zone: str) -> str:
-    """Return how an import goes on; a folder of a claim is only reached by a pod."""
-    if "://" not in source and not source.startswith("/"):
+def _import_again(begun: Restoring, zone: str) -> str:
+    """Return how an import goes on: the command needs the embedded operator."""
+    if begun.is_of_restore:
         return "create another ZoneRestore of it"
-    return f"run `quorate import {quote(source)} {zone}` again"
+    return f"run `quorate import {quote(begun.place)} {zone}` again"
 
 
 def _timer(timer: TimerStatus) -> ZoneTimer:
@@ -415,16 +414,16 @@ def _zone_facts(
 ) -> list[_Fact]:
     is_kept = observed.phase != "Deleting"
     serves = is_kept and observed.available + observed.degraded == observed.partitions
-    source = _restored_from(zone)
-    available = serves and not lacks_name and not source
+    begun = _restoring(zone)
+    available = serves and not lacks_name and begun is None
     if available:
         why, sentence = "AllServing", "every partition has a serving primary"
-    elif serves and source:
+    elif serves and begun is not None:
         why, sentence = (
             "Restoring",
             (
-                f"rows of {source} are being imported, and the zone has not all of them; after an "
-                f"interruption {_import_again(source, zone.metadata.name)}"
+                f"rows of {begun.place} are being imported, and the zone has not all of them; after"
+                f" an interruption {_import_again(begun, zone.metadata.name)}"
             ),
         )
     elif serves:

@@ -78,6 +78,13 @@ def test_a_zone_into_which_an_export_is_imported_is_not_available_until_that_is_
     assert (told.status, told.reason, made.phase) == ("False", "Restoring", "Restoring")
     assert "run `quorate import 's3://b/x?scheme=http&region=r' sessions` again" in told.message
     assert status(observed(), of).phase == "Pending"
+    uid = "1b671a64-40d5-491e-99b0-da01ff1f3341"
+    metadata = metadata.model_copy(
+        update={"annotations": {RESTORING: f"s3://b/x?scheme=http#01234567.{uid}"}}
+    )
+    made = status(observed(**SERVING), of.model_copy(update={"metadata": metadata}))
+    told = next(each for each in made.conditions if each.type == "Available")
+    assert told.message.endswith("after an interruption create another ZoneRestore of it")
     made = status(observed(**SERVING))
     assert (said(made)["Available"], made.phase) == ("True", "Available")
 
