@@ -78,13 +78,7 @@ def main(arguments: list[str] | None = None) -> int:
         verdict = could_not_tell(options.zone, level, str(error))
     except Exception as error:
         # An exit code of 1 says that copies differ: a defect of ours must never say that.
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        verdict = could_not_tell(
-            options.zone,
-            level,
-            f"validation failed by itself: {_words(error)}"
-            f" ({Path(place.filename).name}, line {place.lineno}): please report it",
-        )
+        verdict = could_not_tell(options.zone, level, _by_itself("validation", error))
     if _asked_to_end:
         # An interrupted validation may have raised anything on its way out: py4j takes the rest of
         # the last answer for the next one.  None of that is a verdict.
@@ -153,6 +147,9 @@ def _export(options: argparse.Namespace) -> int:
         return export_commands.run(options)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
+    except Exception as error:
+        # An exit code of 1 says that an export is not as it was: a defect must never say that.
+        return export_commands.end_by_itself(options, _by_itself(options.command, error))
 
 
 def _repair(options: argparse.Namespace) -> int:
@@ -227,6 +224,15 @@ def _work_folder(parent: Path | None, prefix: str) -> Iterator[Path]:
         contextlib.redirect_stderr(log),
     ):
         yield folder
+
+
+def _by_itself(what: str, error: Exception) -> str:
+    """Return the sentence of a defect of ours."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return (
+        f"{what} failed by itself: {_words(error)} ({Path(place.filename).name}, line"
+        f" {place.lineno}): please report it"
+    )
 
 
 def _words(error: Exception) -> str:

@@ -1,7 +1,8 @@
 """The commands `export`, `verify` and `import` of `python -m quorate_spark`.
 
 Exit codes: 0 if it was done; 1 if what was found is not what was exported, or if an import has
-begun and is not whole; 2 if nothing was done.
+begun, perhaps, and is not whole; 2 if nothing was done, nothing is known, or this program is
+defective.
 
 An export or import tells how far it is at a port, and its result as a termination message:
 so the pods of ZoneBackups and ZoneRestores tell the operator.
@@ -38,7 +39,7 @@ from quorate_spark.exports.import_zone import (
     import_zone,
 )
 from quorate_spark.exports.manifest import MANIFEST, Manifest, read_manifest
-from quorate_spark.exports.target import Target, TargetRefused
+from quorate_spark.exports.target import Target, TargetRefused, TargetUnreadable
 from quorate_spark.exports.verify import verify
 from quorate_spark.progress import Progress
 from quorate_spark.reading.agent_link import parse_addresses, read_cluster
@@ -173,9 +174,24 @@ def run(options: argparse.Namespace) -> int:
                 case _:
                     return _import(options, bar)
     except QuorateError as error:
-        _tell_result(options, ExportResult(RunOutcome.FAILED, reason=str(error)))
-        print(_failed(options, error), file=sys.stderr)
+        is_known = not isinstance(error, TargetUnreadable)
+        outcome = RunOutcome.FAILED if is_known else RunOutcome.UNKNOWN
+        _tell_result(options, ExportResult(outcome, reason=str(error)))
+        print(_failed(options, str(error)), file=sys.stderr)
         return 2
+
+
+def end_by_itself(options: argparse.Namespace, defect: str) -> int:
+    """Tell that a defect of this program ended the command; return the exit code.
+
+    An import may have begun: 2 would say that nothing was written.
+    """
+    _tell_result(options, ExportResult(RunOutcome.UNKNOWN, reason=defect))
+    if options.command == "import" and not options.check:
+        print(f"zone {options.zone} may have only a part of the export: {defect}", file=sys.stderr)
+        return 1
+    print(_failed(options, defect), file=sys.stderr)
+    return 2
 
 
 def _steps(options: argparse.Namespace) -> tuple[str, ...]:
@@ -195,14 +211,14 @@ def _tell_result(options: argparse.Namespace, result: ExportResult) -> None:
             print(f"--termination-message {path}: {error.strerror}", file=sys.stderr)
 
 
-def _failed(options: argparse.Namespace, error: QuorateError) -> str:
+def _failed(options: argparse.Namespace, reason: str) -> str:
     match options.command:
         case "export":
-            return f"zone {options.zone} is not exported: {error}"
+            return f"zone {options.zone} is not exported: {reason}"
         case "verify":
-            return f"nothing is verified: {error}"
+            return f"nothing is verified: {reason}"
         case _:
-            return f"nothing is imported: {error}"
+            return f"nothing is imported: {reason}"
 
 
 def _export(options: argparse.Namespace, bar: _Bar) -> int:
@@ -245,6 +261,8 @@ def _verify(options: argparse.Namespace, bar: _Bar) -> int:
     read_manifest(target)  # without one, the exit code is 2
     try:
         manifest = verify(target, lambda done, total: bar.tell("verify", done, total))
+    except TargetUnreadable:
+        raise  # the exit code is 2: it may be as it was
     except TargetRefused as error:
         reason = f"it is not as it was exported: {error}"
         _tell_result(options, ExportResult(RunOutcome.FAILED, reason=reason))
@@ -272,7 +290,7 @@ def _import(options: argparse.Namespace, bar: _Bar) -> int:
         raise TargetRefused(
             f"{options.target} has the export {manifest.export_id} now, and the import that has"
             f" begun is of the export {options.export_id}: import from where that one is, or delete"
-            " the zone"
+            " the zone with its data"
         )
     if options.check:
         if not options.into_non_empty and not options.continues:
@@ -337,6 +355,8 @@ def _result_of(imported: Imported) -> ExportResult:
         f"{imported.missing} rows are missing, {imported.differing} keys have another row, and"
         f" {imported.kept} had one already"
     )
+    if imported.kept and not imported.into_non_empty:
+        reason += ": while these have another row, only intoNonEmpty ends it, which keeps them"
     return ExportResult(RunOutcome.FAILED, imported.export_id, reason=reason)
 
 

@@ -10,11 +10,12 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from quorate_spark.exports.manifest import Content, PartTold
-from quorate_spark.exports.target import Target, TargetRefused
+from quorate_spark.exports.target import Target, TargetRefused, TargetUnreadable
 from quorate_spark.reading.read_copies import StoredRow
 
 GROUP_ROWS_MAX = 100_000
 GROUP_BYTES_MAX = 32 * 1024 * 1024
+READ_BYTES = 8 * 1024 * 1024
 """A row group ends with whichever comes first: it is held in memory."""
 _NAME = re.compile(r"partition-\d{5}-[0-9a-f]{8}\.parquet")
 
@@ -92,28 +93,57 @@ class PartWriter:
 def read_part(target: Target, part: PartTold) -> Iterator[LiveRow]:
     """Yield the rows of a partition, and check at the end that they are those of the manifest.
 
-    Raises TargetRefused.
+    Raises TargetUnreadable if it cannot be read, TargetRefused if it is there and is not as it was.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     content = Content()
-    with target.reading(part.file) as file:
-        try:
-            parquet = pq.ParquetFile(file)
-            for batch in parquet.iter_batches(16_384, columns=_schema().names[1:]):
-                columns = [column.to_pylist() for column in batch.columns]
-                content.add(columns[0], columns[1], columns[4])
-                yield from map(LiveRow._make, zip(*columns, strict=True))
-        except (pa.ArrowException, TypeError, ValueError) as error:
-            raise TargetRefused(
-                f"{target.text}: {part.file} is damaged: {str(error).splitlines()[0]}"
-            ) from error
+    try:
+        for columns in _columns(target, part):
+            content.add(columns[0], columns[1], columns[4])
+            yield from map(LiveRow._make, zip(*columns, strict=True))
+    except TargetUnreadable as error:
+        if not _is_damaged(target, part):
+            raise
+        raise TargetRefused(f"{target.text}: {part.file} is damaged: {error}") from error
+    except (TypeError, ValueError) as error:
+        raise TargetRefused(f"{target.text}: {part.file} is damaged: {error}") from error
     if (content.rows, content.bytes, content.hex) != (part.rows, part.bytes, part.digest):
         raise TargetRefused(
             f"{target.text}: {part.file} is damaged: it has {content.rows} rows with the digest"
             f" {content.hex}, its manifest says {part.rows} with {part.digest}"
         )
+
+
+def _columns(target: Target, part: PartTold) -> Iterator[list[list[Any]]]:
+    """Yield the columns of LiveRow, batch by batch."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with target.reading(part.file) as file:
+        try:
+            for batch in pq.ParquetFile(file).iter_batches(16_384, columns=_schema().names[1:]):
+                yield [column.to_pylist() for column in batch.columns]
+        except OSError:
+            raise
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise TargetRefused(
+                f"{target.text}: {part.file} is damaged: {str(error).splitlines()[0]}"
+            ) from error
+
+
+def _is_damaged(target: Target, part: PartTold) -> bool:
+    """Return whether a file whose rows could not be read has bytes that can be, and no rows again.
+
+    Raises TargetUnreadable if its bytes cannot be read.
+    """
+    with target.reading(part.file) as file:
+        while file.read(READ_BYTES):
+            pass
+    try:
+        for _ in _columns(target, part):
+            pass
+    except TargetUnreadable:
+        return True
+    return False
 
 
 def _schema() -> Any:

@@ -31,6 +31,10 @@ class TargetRefused(QuorateError):
     """The place cannot be used; the message is a sentence with the way out."""
 
 
+class TargetUnreadable(TargetRefused):
+    """A file cannot be read now, as far as is known: this says nothing about what is in it."""
+
+
 class FileThere(NamedTuple):
     """A file of the target: its name within it, and its size."""
 
@@ -74,7 +78,7 @@ class Target:
         """Return the contents of a file; None if there is none."""
         try:
             with (
-                self._named(f"{name} cannot be read"),
+                self._named(f"{name} cannot be read", TargetUnreadable),
                 self._fs.open_input_stream(self._at(name)) as file,
             ):
                 return bytes(file.read())
@@ -121,10 +125,14 @@ class Target:
 
     @contextmanager
     def reading(self, name: str) -> Iterator[Any]:
-        """Yield a file to read at any position.  Raises TargetRefused if there is none."""
+        """Yield a file to read at any position.  Raises TargetRefused if there is none.
+
+        TargetUnreadable is raised for each OSError: pyarrow has it for lost connections, and for
+        some damaged contents, too.
+        """
         try:
             with (
-                self._named(f"{name} cannot be read"),
+                self._named(f"{name} cannot be read", TargetUnreadable),
                 self._fs.open_input_file(self._at(name)) as file,
             ):
                 yield file
@@ -144,7 +152,7 @@ class Target:
         )
 
     @contextmanager
-    def _named(self, what: str) -> Iterator[None]:
+    def _named(self, what: str, kind: type[TargetRefused] = TargetRefused) -> Iterator[None]:
         import pyarrow as pa
 
         try:
@@ -152,7 +160,7 @@ class Target:
         except FileNotFoundError as error:
             raise _NotThere(f"{self.text}: {what}: it is not there") from error
         except (OSError, pa.ArrowException) as error:
-            raise TargetRefused(f"{self.text}: {what}: {_words(error)}") from error
+            raise kind(f"{self.text}: {what}: {_words(error)}") from error
 
 
 class _NotThere(TargetRefused):

@@ -9,14 +9,17 @@ from quorate_spark.exports.target import Target, TargetRefused
 
 
 def verify(target: Target, progress: Callable[[int, int], None]) -> Manifest:
-    """Return the manifest if every row is as it was exported.  Raises TargetRefused otherwise."""
+    """Return the manifest if every row is as it was exported.
+
+    Raises TargetUnreadable if a file cannot be read, TargetRefused if a row is not as it was.
+    """
     manifest = read_manifest(target)
     check_rows(target, manifest, progress)
     return manifest
 
 
 def check_rows(target: Target, manifest: Manifest, progress: Callable[[int, int], None]) -> None:
-    """Raise TargetRefused unless every row is as it was exported.
+    """Raise TargetRefused unless every row is as it was exported; TargetUnreadable: not known.
 
     Checked are number, size and digest of each partition's rows, their order, and that each key
     belongs where it is.

@@ -7,14 +7,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from quorate.protocol.messages.tools import RowsRestored
 from quorate.wire.jobs.export_result import ExportResult, RunOutcome, decode_export_result
 from quorate_spark import __main__ as command
 from quorate_spark import export_commands
-from quorate_spark.exports import cut
+from quorate_spark.exports import cut, part_file
 from quorate_spark.exports.manifest import MANIFEST
+from quorate_spark.exports.target import TargetUnreadable
 from quorate_spark.progress import Progress
 from quorate_spark.reading.agent_link import Unreadable
 from quorate_spark_fixtures.logged_zone import LoggedZone
@@ -174,7 +176,10 @@ def test_counts_of_an_import_are_told(
 
     told = json.loads(capsys.readouterr().out)
     assert (told["rows"], told["kept"], told["others"], told["exit_code"]) == (19, 1, 1, 1)
-    assert run("import", empty, tmp_path / "export", "--continue") == 1
+    message = tmp_path / "message"
+    more = ("--continue", f"--termination-message={message}")
+    assert run("import", empty, tmp_path / "export", *more) == 1
+    assert "only intoNonEmpty ends it" in told_by(message).reason
     said = " ".join(capsys.readouterr().out.split())
     assert f"has all rows of {tmp_path / 'export'} but 1, whose keys had another row" in said
     assert run("import", empty, tmp_path / "export", "--continue", "--into-non-empty") == 0
@@ -183,7 +188,7 @@ def test_counts_of_an_import_are_told(
     assert "1 keys had another row already, which was left as it was" in said
 
 
-def told(message: Path) -> ExportResult:
+def told_by(message: Path) -> ExportResult:
     return decode_export_result(message.read_text())
 
 
@@ -192,9 +197,9 @@ def test_the_result_is_told_in_short(zone: LoggedZone, tmp_path: Path) -> None:
     options = ("--verify", f"--termination-message={message}")
 
     assert run("export", zone, target, *options) == 0
-    whole = told(message)
+    whole = told_by(message)
     assert run("export", zone, target, *options) == 2
-    again = told(message)
+    again = told_by(message)
 
     manifest = json.loads((target / MANIFEST).read_bytes())
     assert (whole.outcome, whole.rows) == (RunOutcome.COMPLETE, 20)
@@ -211,14 +216,14 @@ def test_a_run_that_has_exported_only_reads_it_back(zone: LoggedZone, tmp_path: 
 
     assert run("export", zone, target, *options) == 0
 
-    assert told(message).outcome is RunOutcome.COMPLETE
+    assert told_by(message).outcome is RunOutcome.COMPLETE
     assert (target / MANIFEST).read_bytes() == before
     assert run("export", zone, target, "--run=uid-2", "--verify") == 2
     [first, *_] = sorted(target.glob("partition-*"))
     first.write_bytes(b"damaged")
     assert run("export", zone, target, *options) == 1
-    assert told(message).outcome is RunOutcome.FAILED
-    assert "not as it was exported" in told(message).reason
+    assert told_by(message).outcome is RunOutcome.FAILED
+    assert "not as it was exported" in told_by(message).reason
 
 
 @pytest.mark.parametrize(
@@ -241,6 +246,73 @@ def test_ids_that_are_none_are_refused(
 
     assert run("import", empty, tmp_path / "monday", "--check") == 2
     assert "has an export_id or run that is none" in capsys.readouterr().err
+
+
+def test_what_cannot_be_read_is_not_called_damaged(
+    zone: LoggedZone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message, target = tmp_path / "message", tmp_path / "monday"
+    options = ("--run=uid-1", "--verify", f"--termination-message={message}")
+    assert run("export", zone, target, *options) == 0
+    part = next(target.glob("partition-00001-*"))
+    content, columns = part.read_bytes(), part_file._columns
+
+    def lost(*given: object) -> Iterator[Any]:
+        monkeypatch.setattr(part_file, "_columns", columns)
+        raise TargetUnreadable("the connection was lost")
+
+    with monkeypatch.context():
+        monkeypatch.setattr(part_file, "_columns", lost)
+        assert run("export", zone, target, *options) == 2
+    assert told_by(message) == ExportResult(RunOutcome.UNKNOWN, reason="the connection was lost")
+
+    part.unlink()
+    part.mkdir()  # it can be opened by nobody
+    assert run("export", zone, target, *options) == 2
+    assert told_by(message).outcome is RunOutcome.UNKNOWN
+    part.rmdir()
+    assert run("export", zone, target, *options) == 1
+    part.write_bytes(content[:4] + b"\xff" * 60 + content[64:])
+    with pytest.raises(OSError, match=""):
+        pq.read_table(part)
+    assert run("export", zone, target, *options) == 1
+    assert told_by(message).outcome is RunOutcome.FAILED
+    assert "is damaged" in told_by(message).reason
+
+
+@pytest.mark.parametrize(
+    ("what", "broken", "more", "code"),
+    [
+        ("export", "export_zone", (), 2),
+        ("export", "verify", ("--verify",), 2),
+        ("import", "import_zone", (), 1),
+        ("import", "check_empty", ("--check",), 2),
+    ],
+)
+def test_a_defect_is_never_taken_for_a_result(
+    zone: LoggedZone,
+    empty: LoggedZone,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    what: str,
+    broken: str,
+    more: tuple[str, ...],
+    code: int,
+) -> None:
+    """An exit code of 1 ends a ZoneBackup; a code of 2 says that an import wrote nothing."""
+
+    def fail(*given: object, **named: object) -> None:
+        raise RuntimeError("broken")
+
+    message = tmp_path / "message"
+    if what == "import":
+        assert run("export", zone, tmp_path / "monday") == 0
+    monkeypatch.setattr(export_commands, broken, fail)
+    of = empty if what == "import" else zone
+
+    assert run(what, of, tmp_path / "monday", *more, f"--termination-message={message}") == code
+    assert told_by(message).outcome is RunOutcome.UNKNOWN
+    assert f"{what} failed by itself: RuntimeError: broken" in told_by(message).reason
 
 
 def test_a_port_tells_how_far_an_export_is(
@@ -272,8 +344,8 @@ def test_an_import_tells_its_result_in_short(
     manifest = json.loads((target / MANIFEST).read_bytes())
 
     assert run("import", empty, target, "--check", option) == 0
-    assert told(message) == ExportResult(RunOutcome.COMPLETE, manifest["export_id"])
+    assert told_by(message) == ExportResult(RunOutcome.COMPLETE, manifest["export_id"])
 
     assert run("import", zone, target, "--check", option) == 2
-    assert told(message).outcome is RunOutcome.FAILED
-    assert "is not empty" in told(message).reason
+    assert told_by(message).outcome is RunOutcome.FAILED
+    assert "is not empty" in told_by(message).reason
