@@ -38,6 +38,8 @@ def run_pod(
 ) -> tuple[int, str]:
     """Run the program as the pod has it; return its exit code and its termination message.
 
+    Its log is `folder/log`.  Nothing that comes from a Secret may be in either.
+
     `volumes`: folders of this machine by where the pod mounts them.
     """
     (container,) = pod["spec"]["containers"]
@@ -63,11 +65,22 @@ def run_pod(
     arguments = expanded(container["args"], own)
     command = python("quorate_spark", *(as_here(each) for each in arguments))
     env = {**environment(), **own}
-    done = subprocess.run(
-        command, env=env, stdout=subprocess.PIPE, text=True, timeout=120, check=False
-    )
-    assert message.read_text(), done.stdout
-    return done.returncode, message.read_text()
+    log = folder / "log"
+    with log.open("wb") as printed:
+        done = subprocess.run(
+            command,
+            env=env,
+            stdout=printed,
+            stderr=subprocess.STDOUT,
+            timeout=120,
+            check=False,
+        )
+    said, told_at_end = log.read_text(), message.read_text()
+    assert told_at_end, said
+    for each in container.get("env", ()):
+        if "valueFrom" in each and (secret := own.get(each["name"])):
+            assert secret not in said + told_at_end, f"{each['name']} is told"
+    return done.returncode, told_at_end
 
 
 def _value(road: Road, variable: Json) -> str | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyarrow.fs import S3FileSystem
 
+from quorate_cluster.background import Background
 from quorate_cluster.job_pods import pods, run_pod, tell_end, waiting_pod
 from quorate_cluster.road import QUIET, Json, Road
 from quorate_cluster.waiting import wait_until
@@ -181,11 +182,19 @@ def test_a_zone_is_restored_and_never_available_before_it_is_whole(
     assert zone is not None
     noted = zone["metadata"]["annotations"]["quorate.io/restoring"]
     assert noted.startswith(f"backups:monday#{exported['exportId']}.")
-    tell_end(road, pod, 137, "Killed")
-    again = waiting_pod(road, RESTORED, "back")
-    assert _available(road, "shelves") == "False"
-    code, message = run_pod(road, again, tmp_path / "import", volumes)
-    assert code == 0, message
+    beside, seen = Background(), set[str]()
+
+    def sample() -> None:
+        while not beside.stop.is_set():
+            seen.add(_available(road, "shelves"))
+
+    beside.add_road(sample)
+    with beside:
+        tell_end(road, pod, 137, "Killed")
+        again = waiting_pod(road, RESTORED, "back")
+        code, message = run_pod(road, again, tmp_path / "import", volumes)
+        assert code == 0, message
+    assert seen == {"False"}
     tell_end(road, again, code, message)
     told = road.status("zonerestore", "back")
     wait_until(lambda: _available(road, "shelves") == "True", "it is whole", 60, road.logs)
