@@ -48,6 +48,7 @@ def declare(led: Namespace, destination: Json = CLAIM, zone: str = "books") -> N
 
 async def until_phase(led: Namespace, phase: str) -> Json:
     def status() -> Json:
+        led.show(led.api.objects[led.path("Zone", "books")])  # the watch is up to date
         return dict(led.api.objects[led.path("ZoneBackup", "first")].get("status", {}))
 
     await until(lambda: status().get("phase") == phase, phase)

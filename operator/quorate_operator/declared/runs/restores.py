@@ -169,15 +169,19 @@ class Restores(JobRuns[ZoneRestoreStatus]):
         if copies is None:
             return _waiting(status, f"no agent of StorageCluster {led.cluster} is online")
         restore = ZoneRestore.parse_stored(body)
-        begun = await prove_note(self._api, self._namespace, led)
+        begun = noted_import(led.body)
         mine = note_of(restore, result.export_id, begun)
-        if begun != mine:
-            if begun is not None and (begun.place, begun.export_id or mine.export_id) != mine[:2]:
-                other = f"an import of another export, of {begun.place}, has begun meanwhile"
-                return _not_begun(body, status, other)
-            if begun is None and _continues(job):
-                return _not_begun(body, status, "another import has ended well meanwhile")
+        why_not = ""
+        if begun is not None and (begun.place, begun.export_id or mine.export_id) != mine[:2]:
+            why_not = f"an import of another export, of {begun.place}, has begun meanwhile"
+        elif begun is None and _continues(job):
+            why_not = "another import has ended well meanwhile"
+        if why_not or begun == mine:
+            await prove_note(self._api, self._namespace, led)
+        else:
             await note_import(self._api, self._namespace, led, mine.text)
+        if why_not:
+            return _not_begun(body, status, why_not)
         try:
             waits = await self._make(restore, led, import_work(restore, copies, mine))
         except JobRefused as refused:
@@ -200,14 +204,17 @@ class Restores(JobRuns[ZoneRestoreStatus]):
         self, body: Body, status: ZoneRestoreStatus, result: ExportResult, led: LedZone
     ) -> ZoneRestoreStatus:
         """Return the status after the import; remove the note if the zone is whole."""
-        begun = await prove_note(self._api, self._namespace, led)
-        if result.outcome is not RunOutcome.COMPLETE:
-            return _part(body, status, result, is_noted=begun is not None)
-        if begun is not None:
-            if begun != note_of(ZoneRestore.parse_stored(body), status.export_id, begun):
+        begun = noted_import(led.body)
+        mine = note_of(ZoneRestore.parse_stored(body), status.export_id, begun)
+        if result.outcome is RunOutcome.COMPLETE and begun == mine:
+            await note_import(self._api, self._namespace, led, None)
+        else:
+            await prove_note(self._api, self._namespace, led)
+            if result.outcome is not RunOutcome.COMPLETE:
+                return _part(body, status, result, is_noted=begun is not None)
+            if begun is not None:
                 reason = f"another import, of {begun.place}, has begun meanwhile"
                 return _part(body, status, ExportResult(RunOutcome.FAILED, reason=reason))
-            await note_import(self._api, self._namespace, led, None)
         message = f"the zone has all rows of {status.place}: {result.rows} were compared"
         return finished_export(status, body, result, message)
 
