@@ -21,16 +21,17 @@ from aiohttp import web
 from quorate.facts.addresses import join_address
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus
-from quorate.wire.crds import KINDS
+from quorate.wire.master_term import MasterTerm
 from quorate_link.garbage import keep_collecting
 from quorate_operator import names
 from quorate_operator.declared.controller import Controller
+from quorate_operator.declared.handlers import NEEDED
 from quorate_operator.declared.handlers import WATCHED as DECLARED
 from quorate_operator.declared.served_namespaces import ServedNamespaces
 from quorate_operator.declared.watching import Watches
 from quorate_operator.kube.access import KubeAccess
 from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi
-from quorate_operator.kube.kinds import unknown_kinds
+from quorate_operator.kube.kinds import known_kinds, unknown_kinds
 from quorate_operator.kube.pace import Pace
 from quorate_operator.kube.scope import Scope
 from quorate_operator.kube.shared_watch import SharedWatches
@@ -49,6 +50,8 @@ from quorate_operator.process.stopping import Stopping
 
 _log = logging.getLogger("quorate.kubernetes")
 
+LEADING = (*NEEDED, *metastore.WATCHED, MasterTerm.plural)
+"""Kinds without which no cluster can be led: declared ones, and those of ownership."""
 EXIT_LOST = 3
 KINDS_S = 2.0
 LAG_MAX_S = 10.0
@@ -178,11 +181,14 @@ class KubernetesOperator:
             await _cancel(election, acquired)
 
     async def _wait_for_kinds(self) -> None:
-        """Wait until the API server knows the custom resources: a master needs them."""
-        plurals = [kind.plural for kind in KINDS]
+        """Wait until the API server knows the kinds without which a master cannot lead.
+
+        Kinds of runs are not among them: an operator of a later version has more of these.
+        """
         while True:
             try:
-                self._waits_for = await unknown_kinds(self._objects_api, plurals)
+                known = await known_kinds(self._objects_api)
+                self._waits_for = unknown_kinds(known, LEADING)
             except (ApiRefused, ApiUnclear) as error:
                 self._waits_for = str(error)
             if not self._waits_for:

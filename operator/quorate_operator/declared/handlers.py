@@ -6,7 +6,7 @@ because every pass looks at the whole state.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,9 @@ from quorate_operator.declared.served_namespaces import ServedNamespaces
 from quorate_operator.kube.api import KubeApi
 from quorate_operator.kube.traffic import Traffic
 
-WATCHED = (StorageCluster.plural, Zone.plural, *RUNS)
+NEEDED = (StorageCluster.plural, Zone.plural)
+"""Declared kinds without which no cluster is led."""
+WATCHED = (*NEEDED, *RUNS)
 END_S = 5.0
 _WATCHER = "watcher for "
 """The beginning of the names that kopf gives to the tasks of watches."""
@@ -83,10 +85,12 @@ def make_registry(
     api: KubeApi,
     traffic: Traffic,
     place: str,
+    watched: Collection[str] = WATCHED,
 ) -> kopf.OperatorRegistry:
-    """Return all handlers of one place (a namespace; "": all of them).
+    """Return the handlers of one place (a namespace; "": all of them).
 
-    `leading`: the event loop that `served` belongs to; `traffic` is told of events.
+    `leading`: the event loop that `served` belongs to; `traffic` is told of events.  `watched`: the
+    kinds of runs that are not among these are left out.
     """
     registry = kopf.OperatorRegistry()
     clusters = (GROUP, VERSION, StorageCluster.plural)
@@ -150,7 +154,8 @@ def make_registry(
             changed(plural, event, partial(served.run_gone, kind), partial(served.run_seen, kind))
 
     for plural, kind in RUNS.items():
-        watch_runs(plural, kind)
+        if plural in watched:
+            watch_runs(plural, kind)
 
     @kopf.on.delete(*clusters, registry=registry, backoff=1, when=holds_cluster)
     async def delete_cluster(body: kopf.Body, **_: Any) -> None:

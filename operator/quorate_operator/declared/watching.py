@@ -2,7 +2,8 @@
 
 If one watch is refused, kopf ends as a whole and takes every task of its event loop with it.  So
 each place has its own thread, event loop and connections: if a right is missing in one namespace,
-all others are still watched.
+all others are still watched.  Kinds of runs that are unknown, or that may not be listed, are left
+out: clusters are led without them, such as by an operator that is newer than its CRDs and role.
 """
 
 import asyncio
@@ -10,16 +11,17 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, cast
 
 import kopf
 
 from quorate_operator import names
-from quorate_operator.declared.handlers import WATCHED, make_registry, make_settings
+from quorate_operator.declared.handlers import NEEDED, WATCHED, make_registry, make_settings
+from quorate_operator.declared.kinds import RUNS
 from quorate_operator.declared.served_namespaces import ServedNamespaces
-from quorate_operator.kube.api import KubeApi
-from quorate_operator.kube.kinds import unknown_kinds
+from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi
+from quorate_operator.kube.kinds import known_kinds, unknown_kinds, unusable_kinds
 from quorate_operator.kube.scope import place_text
 from quorate_operator.kube.traffic import Traffic
 
@@ -42,7 +44,8 @@ for _part in ("orchestration", "running"):
 
 AGAIN_S = 1.0
 AGAIN_MAX_S = 15.0
-"""Longest pause between attempts, seconds; a right given back goes unnoticed for so long."""
+"""Longest pause between attempts, and between looks for kinds that were left out, seconds; a right
+given back goes unnoticed for so long."""
 SILENT_S = 100.0
 """Seconds without a sign of life of a watch until kopf is restarted: it begins one every minute."""
 FAILING_S = 150.0
@@ -78,8 +81,9 @@ class Watches:
             _log.warning("the watches did not end in %g s", STOP_BOUND_S)
 
     def problems(self) -> list[str]:
-        """Return a sentence for each place that is not watched, with the reason."""
-        return [each.failure for each in self._places if each.is_failing]
+        """Return a sentence for each place that is not watched, or not wholly, with the reason."""
+        failures = [each.failure for each in self._places if each.is_failing]
+        return failures + [each.lack for each in self._places if each.lack]
 
     def is_failing(self, place: str) -> bool:
         """Return whether the watches of this place failed lately and have not resumed."""
@@ -99,6 +103,9 @@ class _Place:
     ) -> None:
         self.place = place
         self.failure = ""
+        self.lack = ""
+        """Which kinds of runs are left out, and why."""
+        self._watched: Collection[str] = WATCHED
         self._served = served
         self._make_api = make_api
         self._traffic = traffic
@@ -119,8 +126,12 @@ class _Place:
     def is_failing(self) -> bool:
         if not self.failure:
             return False
-        ages_s, ago_s = self._traffic.watch_ages_s(), time.monotonic() - self._failed_s
-        return any(FAILING_S > ago_s <= ages_s[self.place, plural] for plural in WATCHED)
+        ago_s = time.monotonic() - self._failed_s
+        return any(FAILING_S > ago_s <= age_s for age_s in self._ages_s())
+
+    def _ages_s(self) -> list[float]:
+        ages_s = self._traffic.watch_ages_s()
+        return [ages_s.get((self.place, plural), 0.0) for plural in self._watched]
 
     async def stop(self) -> None:
         if self._loop is not None:
@@ -150,6 +161,8 @@ class _Place:
             why = await self._watch()
             if self._stop.is_set():
                 break
+            if not why:
+                continue
             pause_s = min(2 * pause_s, AGAIN_MAX_S) if self.is_failing else AGAIN_S
             self.failure = f"{place_text(self.place)}: declared objects are not watched: {why}"
             self._failed_s = time.monotonic()
@@ -159,15 +172,23 @@ class _Place:
                     await self._stop.wait()
 
     async def _watch(self) -> str:
-        """Run kopf until it ends; return why it did."""
-        api, over = self._make_api(), asyncio.Event()
-        guard = asyncio.create_task(self._guard(over))
+        """Run kopf until it ends; return why it did, "" if there are more kinds to watch now."""
+        api, over, regained = self._make_api(), asyncio.Event(), asyncio.Event()
+        guards = [asyncio.create_task(self._guard(over))]
         try:
             # kopf looks at its start which kinds there are, and never again.
-            if unknown := await unknown_kinds(api, WATCHED):
+            known = await known_kinds(api)
+            if unknown := unknown_kinds(known, NEEDED):
                 return unknown
+            left_out = await unusable_kinds(api, self.place, known, RUNS)
+            self._leave_out(left_out)
+            if left_out:
+                regaining = self._regain(api, left_out, regained, over)
+                guards.append(asyncio.create_task(regaining))
             await kopf.operator(
-                registry=make_registry(self._served, self._leading, api, self._traffic, self.place),
+                registry=make_registry(
+                    self._served, self._leading, api, self._traffic, self.place, self._watched
+                ),
                 settings=make_settings(),
                 clusterwide=not self.place,
                 namespaces=[self.place] if self.place else [],
@@ -179,17 +200,49 @@ class _Place:
         except Exception as error:
             return f"{type(error).__name__}: {error}"
         finally:
-            guard.cancel()
+            for guard in guards:
+                guard.cancel()
+            await asyncio.gather(*guards, return_exceptions=True)
             await api.close()
+        if regained.is_set():
+            return ""
         is_silent = over.is_set() and not self._stop.is_set()
         return f"no sign of life for {SILENT_S:g} s" if is_silent else "kopf has ended"
+
+    def _leave_out(self, kinds: Mapping[str, str]) -> None:
+        """Watch no objects of these kinds; the values say why."""
+        for plural in WATCHED:
+            if plural in kinds:
+                self._traffic.watch_left_out(self.place, plural)
+            elif plural not in self._watched:
+                self._traffic.watch_seen(self.place, plural)  # its age counts from here
+        self._watched = [plural for plural in WATCHED if plural not in kinds]
+        whys = "; ".join(dict.fromkeys(kinds.values()))
+        where, which = place_text(self.place), ", ".join(kinds)
+        lack = f"{where}: {which} are not watched, all else is: {whys}" if kinds else ""
+        if lack != self.lack:
+            _log.warning("%s", lack or f"{where}: all kinds can be watched again")
+        self.lack = lack
+
+    async def _regain(
+        self, api: KubeApi, left_out: Mapping[str, str], *events: asyncio.Event
+    ) -> None:
+        """Set the events once one of the kinds that were left out can be watched."""
+        missing = left_out
+        while missing.keys() == left_out.keys():
+            await asyncio.sleep(AGAIN_MAX_S)
+            with contextlib.suppress(ApiRefused, ApiUnclear):
+                known = await known_kinds(api)
+                missing = await unusable_kinds(api, self.place, known, left_out)
+        for each in events:
+            each.set()
 
     async def _guard(self, over: asyncio.Event) -> None:
         """Set `over` when this place is to be watched no more, or a watch has been silent."""
         began_s = time.monotonic()
         while not self._stop.is_set():
-            ages_s, since_s = self._traffic.watch_ages_s(), time.monotonic() - began_s
-            if any(min(ages_s[self.place, plural], since_s) > SILENT_S for plural in WATCHED):
+            since_s = time.monotonic() - began_s
+            if any(min(age_s, since_s) > SILENT_S for age_s in self._ages_s()):
                 break
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(AGAIN_S):

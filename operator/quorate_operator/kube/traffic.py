@@ -32,6 +32,10 @@ class Traffic:
         """Note a sign of life of the watch of this kind in a namespace ("": in all)."""
         self._seen_s[place, plural] = time.monotonic()
 
+    def watch_left_out(self, place: str, plural: str) -> None:
+        """Note that there is no such watch: it has no age until the next sign of life."""
+        self._seen_s.pop((place, plural), None)
+
     def watch_ages_s(self) -> dict[tuple[str, str], float]:
         """Return (namespace or "", kind) -> seconds since that watch's last sign of life."""
         now_s = time.monotonic()

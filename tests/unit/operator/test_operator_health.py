@@ -1,5 +1,6 @@
 """When /healthz of the operator on Kubernetes fails, and what its metrics tell of the same."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -9,6 +10,7 @@ from prometheus_client import generate_latest
 
 from quorate.protocol.settings import DEFAULTS
 from quorate.protocol.status import ClusterStatus
+from quorate.wire.crds import KINDS
 from quorate_lone_master.zone_status import status_of_zone
 from quorate_operator import kubernetes
 from quorate_operator.kube.access import KubeAccess
@@ -150,3 +152,26 @@ def test_unavailable_partitions_are_exported_by_what_is_left_of_them() -> None:
         name = "quorate_operator_unavailable_partitions"
         assert f'{name}{{{place},state="{state}",zone="books"}} {count}.0' in told
     assert f'quorate_operator_partitions{{{place},state="unavailable",zone="books"}} 12.0' in told
+
+
+@pytest.mark.parametrize(
+    ("missing", "is_waited_for"),
+    [("zonebackups", False), ("datavalidations", False), ("zones", True), ("masterterms", True)],
+)
+async def test_a_standby_waits_for_the_kinds_that_leading_needs_and_for_no_other(
+    leading: Leading, missing: str, is_waited_for: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An operator that is newer than its CRDs must lead: there would be no failover."""
+
+    async def known(api: KubeApi) -> set[str]:
+        return {kind.plural for kind in KINDS} - {missing}
+
+    monkeypatch.setattr(kubernetes, "known_kinds", known)
+
+    waiting = asyncio.create_task(leading.operator._wait_for_kinds())
+    await asyncio.wait([waiting], timeout=0.2)
+
+    assert waiting.done() is not is_waited_for
+    said = f"the API server does not know {missing} of quorate.io: kubectl apply"
+    assert leading.operator.not_ready().startswith(said) is is_waited_for
+    waiting.cancel()

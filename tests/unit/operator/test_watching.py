@@ -1,5 +1,6 @@
 """The watches of declared objects: when kopf is started, started again, and what is said of it."""
 
+import asyncio
 import getpass
 from collections.abc import AsyncIterator
 from typing import Any, cast
@@ -7,6 +8,7 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 
+from quorate.wire.resource import API_VERSION, GROUP, VERSION
 from quorate_loopback.waiting import until
 from quorate_operator.declared import watching
 from quorate_operator.declared.handlers import WATCHED
@@ -15,6 +17,24 @@ from quorate_operator.kube.access import KubeAccess
 from quorate_operator.kube.api import GROUP_PATH, KubeApi
 from quorate_operator.kube.traffic import Traffic
 from quorate_operator.process.metrics import Metrics
+
+OUR_VERSION = {"groupVersion": API_VERSION, "version": VERSION}
+OUR_GROUP = {"name": GROUP, "versions": [OUR_VERSION], "preferredVersion": OUR_VERSION}
+
+
+def _kind(plural: str, is_namespaced: bool = True) -> dict[str, Any]:
+    """One kind as the API server describes it."""
+    verbs = ["get", "list", "watch", "patch"]
+    names = {"name": plural, "singularName": plural[:-1], "kind": plural[:-1].title()}
+    return {**names, "namespaced": is_namespaced, "verbs": verbs}
+
+
+DISCOVERY = {
+    "/api": {"versions": ["v1"]},
+    "/api/v1": {"resources": [_kind("namespaces", is_namespaced=False)]},
+    "/apis": {"groups": [OUR_GROUP]},
+}
+"""What kopf looks for before it watches anything."""
 
 
 class Place:
@@ -25,21 +45,51 @@ class Place:
         self.looks = 0
         """How often it was asked which kinds there are, before kopf is started."""
         self.asked_by_kopf = 0
+        self.is_discovered = False
+        """Whether kopf is shown the kinds, so that it lists and watches them."""
+        self.forbidden: tuple[str, ...] = ()
+        self.watched: set[str] = set()
+        """The kinds with a watch that is open."""
+        self.traffic = Traffic(Metrics().api_requests)
         self.failures: list[str] = []
         self.server = ""
         self.watches = Watches(
             cast(Any, None),
             lambda: KubeApi(KubeAccess(self.server, None), None),
-            Traffic(Metrics().api_requests),
+            self.traffic,
             self.failures.append,
         )
 
-    async def answer(self, request: web.Request) -> web.Response:
+    async def answer(self, request: web.Request) -> web.StreamResponse:
         if request.path == GROUP_PATH:
             self.looks += 1
-            return web.json_response({"resources": [{"name": plural} for plural in self.kinds]})
+            return web.json_response({"resources": [_kind(plural) for plural in self.kinds]})
+        plural = request.path.rpartition("/")[2]
+        if plural in WATCHED:
+            return await self.show(request, plural)
         self.asked_by_kopf += 1
-        return web.json_response({"groups": [], "versions": [], "resources": []})
+        found: dict[str, list[Any]] = {"groups": [], "versions": [], "resources": []}
+        if self.is_discovered:
+            found |= DISCOVERY.get(request.path, {})
+        return web.json_response(found)
+
+    async def show(self, request: web.Request, plural: str) -> web.StreamResponse:
+        """List no object, or watch until the other side ends it."""
+        if plural in self.forbidden:
+            refusal = {"reason": "Forbidden", "message": f"cannot list resource {plural}"}
+            return web.json_response(refusal, status=403)
+        if plural not in self.kinds:
+            return web.json_response({"reason": "NotFound"}, status=404)
+        if request.query.get("watch") != "true":
+            return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
+        watch = web.StreamResponse()
+        await watch.prepare(request)
+        self.watched.add(plural)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.watched.discard(plural)
+        return watch
 
 
 @pytest.fixture
@@ -102,3 +152,46 @@ async def test_kopf_is_started_again_if_a_watch_is_silent(
     assert place.watches.is_failing("storage")
     monkeypatch.setattr(watching, "FAILING_S", 0.0)
     assert not place.watches.is_failing("storage")
+
+
+@pytest.mark.parametrize("lacks", ["CRD", "right"])
+async def test_a_kind_of_runs_that_is_missing_is_left_out_and_taken_up_when_it_is_there(
+    place: Place, lacks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of an operator that is newer than its CRDs, or than its role."""
+    monkeypatch.setattr(watching, "AGAIN_MAX_S", 0.1)
+    place.is_discovered = True
+    others = {plural for plural in WATCHED if plural != "zonebackups"}
+    if lacks == "CRD":
+        place.kinds = tuple(plural for plural in WATCHED if plural in others)
+    else:
+        place.forbidden = ("zonebackups",)
+    place.watches.start(("storage",))
+    await until(lambda: place.watched == others, "all others are watched")
+
+    [problem] = place.watches.problems()
+    left_out = "namespace storage: zonebackups are not watched, all else is: "
+    why = {
+        "CRD": "the API server does not know zonebackups of quorate.io: kubectl apply",
+        "right": "403 Forbidden: cannot list resource zonebackups",
+    }[lacks]
+    assert problem.startswith(left_out)
+    assert why in problem
+    assert ("storage", "zonebackups") not in place.traffic.watch_ages_s(), "it is not stuck"
+    assert not place.watches.is_failing("storage")
+
+    place.kinds, place.forbidden = WATCHED, ()
+    await until(lambda: place.watched == set(WATCHED), "all are watched")
+
+    assert place.watches.problems() == []
+    assert ("storage", "zonebackups") in place.traffic.watch_ages_s()
+
+
+async def test_without_the_right_to_zones_the_place_is_not_watched(place: Place) -> None:
+    place.is_discovered, place.forbidden = True, ("zones",)
+    place.watches.start(("storage",))
+    await until(lambda: bool(place.watches.problems()), "it is said")
+
+    [problem] = place.watches.problems()
+    assert problem.startswith("namespace storage: declared objects are not watched: ")
+    assert "cannot list resource zones" in problem
