@@ -125,25 +125,27 @@ class UpdateReader(DataSourceStreamReader):
         deadline = time.monotonic() + self._wait_s
         while after < span.upto:
             problem, too_short = "no copy has all of it", dict[str, LogTooShort]()
-            copies = self._copies_for(span)
-            for copy in copies:
+            owned, silent = self._copies_of(span.partition)
+            for copy in _fit(owned, span):
                 try:
                     for updates, reached in self._updates(copy, after, span.upto):
                         yield self._batch(copy, updates)
                         after = reached
                     break
                 except LogTooShort as error:
-                    too_short[copy.node] = error
+                    too_short[copy.node], problem = error, str(error)
                 except Unreadable as error:
                     problem = str(error)
             else:
-                if too_short and (len(too_short) == len(copies) or time.monotonic() > deadline):
+                # A copy that is away, or that cannot be read yet, may have what these have not.
+                is_lost = bool(too_short) and not silent
+                if is_lost and (len(too_short) == len(owned) or time.monotonic() > deadline):
                     raise self._log_lost(span, after, too_short)
                 if time.monotonic() > deadline:
                     raise Unreadable(
                         f"zone {self._source.zone}, partition {span.partition}: updates"
                         f" {after + 1} to {span.upto} could not be read within {self._wait_s:g} s:"
-                        f" {problem}"
+                        f" {'; '.join([problem, *silent])}"
                     )
                 time.sleep(POLL_S)
 
@@ -173,23 +175,21 @@ class UpdateReader(DataSourceStreamReader):
             " query with a new checkpoint"
         )
 
-    def _copies_for(self, span: UpdateSpan) -> list[CopySeen]:
-        """Return the copies that have the whole span, backups first."""
-        source, found = self._source, list[CopySeen]()
+    def _copies_of(self, partition: int) -> tuple[list[CopySeen], list[str]]:
+        """Return the partition's copies at owners, and why agents did not answer."""
+        source, found, silent = self._source, list[CopySeen](), list[str]()
         for address in source.agents:
             try:
                 with open_link(address, source.cluster, source.settings) as link:
-                    found += copies_of(link, address, source.zone, span.partition)
-            except Unreadable:
-                continue  # another agent may have a copy
-        fit = [
+                    found += copies_of(link, address, source.zone, partition)
+            except Unreadable as error:
+                silent.append(str(error))
+        owned = [
             copy
-            for copy in _readable(found)
-            if copy.state.partition == span.partition
-            and copy.state.majority >= span.upto
-            and _has(copy, span.start)
+            for copy in found
+            if copy.state.partition == partition and copy.state.replica_index >= 0
         ]
-        return sorted(fit, key=lambda copy: -copy.state.replica_index)
+        return owned, silent
 
     def _updates(self, copy: CopySeen, after: int, upto: int) -> Iterator[tuple[list[Update], int]]:
         source = self._source
@@ -233,6 +233,16 @@ class UpdateReader(DataSourceStreamReader):
 def _readable(copies: Sequence[CopySeen]) -> list[CopySeen]:
     """Return the copies of owners that have adopted their term: what a quorum has is final."""
     return [copy for copy in copies if copy.state.adopted and copy.state.replica_index >= 0]
+
+
+def _fit(copies: Sequence[CopySeen], span: UpdateSpan) -> list[CopySeen]:
+    """Return the copies that have the whole span, backups first."""
+    fit = [
+        copy
+        for copy in _readable(copies)
+        if copy.state.majority >= span.upto and _has(copy, span.start)
+    ]
+    return sorted(fit, key=lambda copy: -copy.state.replica_index)
 
 
 def _has(copy: CopySeen, position: Position) -> bool:

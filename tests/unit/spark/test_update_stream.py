@@ -1,6 +1,7 @@
 """The stream of a zone's updates: how far it goes, what is read, and what makes it fail."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -170,6 +171,59 @@ def test_a_log_that_does_not_reach_back_fails_and_says_what_is_left(zone: Logged
     assert f"zone z, partition 0: update {counter + 1} is asked for" in str(lost.value)
     assert f"the oldest that a log still has is {counter + 3}" in str(lost.value)
     assert "new checkpoint" in str(lost.value)
+
+
+@pytest.mark.parametrize("lacks", ["answer", "term"])
+def test_a_log_is_not_lost_while_a_copy_that_may_have_it_cannot_be_read(
+    zone: LoggedZone, lacks: str
+) -> None:
+    """Its agent restarts, or is about to adopt the term; its log is longer than the others'."""
+    reader = stream(zone, wait_s="30")
+    start = reader.initialOffset()
+    keys = of_partition(0)[:3]
+    for key in keys:
+        zone.put(key, b"new")
+    end = latest(reader, start)
+    short, long = start["0"]["counter"] + 2, zone.agents[2]
+    answers, asked = [agent.on_ask for agent in zone.agents], [0]
+
+    def tell(agent: int, message: Any) -> Any:
+        """Only the third agent's log is long; it can be read once the first was asked twice."""
+        is_asked = isinstance(message, AskUpdates)
+        asked[0] += is_asked and agent == 0
+        if agent == 2 and lacks == "answer" and asked[0] < 2:
+            return None
+        zone.copy(2).adopted = lacks != "term" or asked[0] >= 2
+        zone.log_from = short if agent < 2 else 0
+        answer = answers[agent]
+        assert answer is not None
+        return answer(message)
+
+    for agent in range(3):
+        zone.agents[agent].on_ask = partial(tell, agent)
+
+    rows = read(reader, start, end)
+
+    assert [row["key"] for row in rows] == keys
+    assert {row["node"] for row in rows} == {long.name}
+
+
+def test_at_the_end_an_agent_that_is_away_is_named_and_no_new_checkpoint_is_advised(
+    zone: LoggedZone,
+) -> None:
+    reader = stream(zone)
+    start = reader.initialOffset()
+    zone.put(of_partition(0)[0], b"new")
+    end = latest(reader, start)
+    zone.log_from = start["0"]["counter"] + 1
+    zone.agents[2].on_ask = lambda message: None
+
+    with pytest.raises(Unreadable, match=r"could not be read within 0\.2 s: ") as late:
+        read(reader, start, end)
+
+    assert not isinstance(late.value, LogLost)
+    assert "the log of agent-0 has" in str(late.value)
+    assert zone.agents[2].address in str(late.value)
 
 
 def test_history_that_was_read_and_is_lost_fails(zone: LoggedZone) -> None:
