@@ -100,9 +100,12 @@ class UpdateReader(DataSourceStreamReader):
         have_all_answered = len(reading.nodes) == len(self._source.agents)
         found: Offset = {}
         for name, position in start.items():
-            copies = _readable(reading.owned.get(int(name), ()))
+            owned = reading.owned.get(int(name), ())
+            copies = _readable(owned)
             following = [copy for copy in copies if _has(copy, position)]
-            if copies and not following and have_all_answered:
+            # While the primary changes, copies that have the update may not have adopted its term.
+            is_lost = not any(_has(copy, position) for copy in owned)
+            if copies and is_lost and have_all_answered:
                 raise self._history_lost(copies[0], position)
             best = self._furthest(int(name), following)
             is_ahead = best is not None and best.state.majority > position["counter"]

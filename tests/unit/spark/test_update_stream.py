@@ -251,6 +251,22 @@ def test_a_copy_that_is_cut_off_does_not_make_history_lost(zone: LoggedZone) -> 
     assert end["1"]["counter"] == start["1"]["counter"] + 1
 
 
+def test_copies_that_adopt_a_new_term_do_not_make_history_lost(zone: LoggedZone) -> None:
+    """The one that has adopted it first may be behind the two that have the update."""
+    reader = stream(zone)
+    start = reader.initialOffset()
+    zone.copy(0).lwm -= 1
+    for agent in (1, 2):
+        zone.copy(agent).adopted = False
+
+    assert latest(reader, start) == start
+
+    for agent in (1, 2):
+        zone.copy(agent).lwm -= 1
+    with pytest.raises(HistoryLost):
+        latest(reader, start)
+
+
 def test_agents_of_earlier_versions_are_refused(zone: LoggedZone) -> None:
     for agent in range(3):
         zone.copy(agent).majority = -1
