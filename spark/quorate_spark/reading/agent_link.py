@@ -4,9 +4,10 @@ Plain blocking sockets: a Spark worker that reads a copy does nothing else.
 """
 
 import socket
+import struct
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +25,7 @@ from quorate_link.handshake import Handshake, Unproven
 from quorate_link.secret import read_secret
 
 RECEIVE_BYTES = 256 * 1024
+_NO_LINGER = struct.pack("ii", 1, 0)
 
 Answer = TypeVar("Answer")
 
@@ -111,6 +113,13 @@ class AgentLink:
 
     def close(self) -> None:
         """Close the connection; idempotent."""
+        self._socket.close()
+
+    def abort(self) -> None:
+        """Close the connection, so that the kernel delivers nothing that is still unsent."""
+        # The socket may be closed already.
+        with suppress(OSError):
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
         self._socket.close()
 
     @property

@@ -1,5 +1,6 @@
 """Connections to several agents, each opened when it is first needed and then kept."""
 
+from types import TracebackType
 from typing import Self
 
 from quorate_spark.reading.agent_link import AgentLink, Cluster
@@ -18,9 +19,17 @@ class AgentLinks:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         for address in list(self._open):
-            self.drop(address)
+            if kind is None:
+                self._open.pop(address).close()
+            else:
+                self.drop(address)
 
     def to(self, address: str) -> AgentLink:
         """Return the connection to an agent.  Raises Unreadable if the agent cannot be reached."""
@@ -29,7 +38,11 @@ class AgentLinks:
         return self._open[address]
 
     def drop(self, address: str) -> None:
-        """Close the connection after an Unreadable."""
+        """Close the connection after an Unreadable.
+
+        A request that had no answer in time must not arrive after all: it would put back the rows
+        that it replaces.
+        """
         link = self._open.pop(address, None)
         if link is not None:
-            link.close()
+            link.abort()
