@@ -1,6 +1,9 @@
 """Metrics of an agent's storage: how far its logs reach, and what zones take on disk and in
 memory."""
 
+import errno
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -109,7 +112,10 @@ def test_a_zone_in_memory_takes_memory_and_no_disk(tmp_path: Path) -> None:
     assert _value(registry, "quorate_zone_disk_bytes") is None
 
 
-def test_a_zone_on_disk_takes_what_its_files_do(tmp_path: Path) -> None:
+def test_a_zone_on_disk_takes_what_its_files_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_use, "WAIT_S", 10.0)
     agent = Agent()
     storage = RocksStorage(tmp_path / "zone")
     registry = _registry(tmp_path, agent, {agent.replicas.uid: storage})
@@ -151,6 +157,7 @@ def test_a_folder_is_measured_once_a_minute_and_few_at_a_time(
 
     monkeypatch.setattr(disk_use, "bytes_in", look)
     monkeypatch.setattr(disk_use, "FOLDERS_MAX", 2)
+    monkeypatch.setattr(disk_use, "WAIT_S", 10.0)
     use = DiskUse(clock)
     folders = {name: tmp_path / name for name in "abc"}
 
@@ -162,3 +169,43 @@ def test_a_folder_is_measured_once_a_minute_and_few_at_a_time(
     del folders["a"]
     assert use.measure(folders) == {"b": 5, "c": 6}
     assert looks == [tmp_path / name for name in "abcabc"]
+
+
+def test_a_folder_that_cannot_be_read_is_left_out_and_the_others_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = MovedClock()
+
+    def look(folder: Path) -> int:
+        if folder.name == "b" and clock.passed_ahead_s < 60:
+            raise OSError(errno.EIO, "Input/output error")
+        return 1
+
+    monkeypatch.setattr(disk_use, "bytes_in", look)
+    monkeypatch.setattr(disk_use, "WAIT_S", 10.0)
+    use = DiskUse(clock)
+    folders = {name: tmp_path / name for name in "abc"}
+
+    assert use.measure(folders) == {"a": 1, "c": 1}
+    clock.passed_ahead_s += 60
+    assert use.measure(folders) == {"a": 1, "b": 1, "c": 1}
+
+
+def test_a_slow_disk_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    goes_on = threading.Event()
+
+    def look(folder: Path) -> int:
+        goes_on.wait(30)
+        return 7
+
+    monkeypatch.setattr(disk_use, "bytes_in", look)
+    use, folders = DiskUse(MovedClock()), {"a": tmp_path}
+
+    began_s = time.perf_counter()
+    assert use.measure(folders) == {}
+    assert use.measure(folders) == {}
+    assert time.perf_counter() - began_s < 10
+    goes_on.set()
+    monkeypatch.setattr(disk_use, "WAIT_S", 10.0)
+
+    assert use.measure(folders) == {"a": 7}
