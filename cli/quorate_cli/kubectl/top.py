@@ -37,7 +37,8 @@ class PodMetrics:
     def read(self) -> Reading:
         """Read the metrics of all pods; what cannot be read is left out, with the reason.
 
-        Raises Forbidden if the user has no right to read them, Unreached without an API server."""
+        Raises Forbidden if the user has no right to read those of agents, Unreached without an API
+        server."""
         place, name = self._cluster.metadata.namespace, self._cluster.metadata.name
         selector = f"{objects.LABEL_CLUSTER}={name},{objects.LABEL_AGENT}"
         by_agent = {
@@ -57,6 +58,10 @@ class PodMetrics:
                 problems[agent] = f"its pod is {phase or 'not scheduled'}"
         operators, why = self._operator_pods()
         answers = self._ask_all([*running.values(), *operators])
+        for pod_name in running.values():
+            answer = answers[pod_name]
+            if isinstance(answer, Forbidden):
+                raise answer
         agents: dict[str, Samples] = {}
         for agent, pod_name in running.items():
             answer = answers[pod_name]
@@ -73,7 +78,10 @@ class PodMetrics:
 
         They are in the namespace that was named, else in the cluster's, else in any."""
         place = self._operator_namespace or self._cluster.metadata.namespace
-        found = self._pods(place, OPERATOR)
+        try:
+            found = self._pods(place, OPERATOR)
+        except Forbidden as forbidden:
+            return [], str(forbidden)
         if not found and not self._operator_namespace:
             try:
                 found = self._pods("", OPERATOR)
@@ -105,8 +113,6 @@ class PodMetrics:
         path = f"{core_path('pods', namespace, f'{name}:{PORT}')}/proxy/metrics"
         try:
             return parse(self._api.text_within(path, ANSWER_S).decode())
-        except Forbidden:
-            raise
         except Unreached:
             return Problem(f"pod {name} does not answer within {ANSWER_S:.0f} s")
         except Problem as problem:
@@ -117,15 +123,14 @@ class PodMetrics:
 
 def _leading(answers: list[Samples | Problem]) -> tuple[Samples, str]:
     """Return the metrics of the operator that leads, and why there are none."""
-    why = ""
+    silent: list[str] = []
     for answer in answers:
         if isinstance(answer, Problem):
-            why = why or str(answer)
+            silent.append(str(answer))
         elif any(answer.get("quorate_operator_is_master", {}).values()):
             return answer, ""
-        else:
-            why = "no operator leads"
-    return {}, why
+    none_leads = "no operator leads" if answers else ""
+    return {}, silent[0] if silent else none_leads
 
 
 def _of_cluster(samples: Samples, namespace: str, cluster: str) -> Samples:

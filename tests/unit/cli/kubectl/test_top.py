@@ -142,6 +142,22 @@ def test_without_the_right_it_says_which_one_is_missing(kubectl: Kubectl, pods: 
     assert "ask for a role" in problem
 
 
+@pytest.mark.parametrize("forbidden", ["metrics", "pods"])
+def test_without_rights_to_the_operator_agents_are_shown_all_the_same(
+    kubectl: Kubectl, pods: CannedApi, forbidden: str
+) -> None:
+    """A user of one namespace may read no pod of the operator's."""
+    refused = Answer(403, {"message": f"{forbidden} of the operator are forbidden"})
+    path = f"{OPERATORS}/operator-b:8080/proxy/metrics" if forbidden == "metrics" else OPERATORS
+    pods.refused["GET", path] = refused
+
+    load = _read(kubectl, "--operator-namespace=quorate-system")
+
+    assert f"{forbidden} of the operator are forbidden" in load["operator_problem"]
+    assert load["zones"][0]["available"] is None
+    assert all(each["led"] and not each["problem"] for each in load["agents"])
+
+
 def test_several_clusters_are_told_apart(kubectl: Kubectl, pods: CannedApi) -> None:
     pods.put(f"{OURS}/storageclusters/other", {"spec": {}})
 
