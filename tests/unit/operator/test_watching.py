@@ -5,13 +5,14 @@ import getpass
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
+import kopf
 import pytest
 from aiohttp import web
 
 from quorate.wire.resource import API_VERSION, GROUP, VERSION
 from quorate_loopback.waiting import until
 from quorate_operator.declared import watching
-from quorate_operator.declared.handlers import WATCHED
+from quorate_operator.declared.handlers import WATCHED, make_settings
 from quorate_operator.declared.watching import Watches
 from quorate_operator.kube.access import KubeAccess
 from quorate_operator.kube.api import GROUP_PATH, KubeApi
@@ -76,7 +77,8 @@ class Place:
     async def show(self, request: web.Request, plural: str) -> web.StreamResponse:
         """List no object, or watch until the other side ends it."""
         if plural in self.forbidden:
-            refusal = {"reason": "Forbidden", "message": f"cannot list resource {plural}"}
+            message = f"cannot list resource {plural}"
+            refusal = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": message}
             return web.json_response(refusal, status=403)
         if plural not in self.kinds:
             return web.json_response({"reason": "NotFound"}, status=404)
@@ -187,10 +189,18 @@ async def test_a_kind_of_runs_that_is_missing_is_left_out_and_taken_up_when_it_i
     assert ("storage", "zonebackups") in place.traffic.watch_ages_s()
 
 
-async def test_without_the_right_to_zones_the_place_is_not_watched(place: Place) -> None:
+async def test_without_the_right_to_zones_the_place_is_not_watched(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without_patience() -> kopf.OperatorSettings:
+        settings = make_settings()
+        settings.networking.error_backoffs = ()
+        return settings
+
+    monkeypatch.setattr(watching, "make_settings", without_patience)
     place.is_discovered, place.forbidden = True, ("zones",)
     place.watches.start(("storage",))
-    await until(lambda: bool(place.watches.problems()), "it is said")
+    await until(lambda: place.watches.problems(), "it is said", 30)
 
     [problem] = place.watches.problems()
     assert problem.startswith("namespace storage: declared objects are not watched: ")
