@@ -30,7 +30,7 @@ def _kind(plural: str, is_namespaced: bool = True) -> dict[str, Any]:
     return {**names, "namespaced": is_namespaced, "verbs": verbs}
 
 
-DISCOVERY = {
+DISCOVERY: dict[str, dict[str, list[Any]]] = {
     "/api": {"versions": ["v1"]},
     "/api/v1": {"resources": [_kind("namespaces", is_namespaced=False)]},
     "/apis": {"groups": [OUR_GROUP]},
