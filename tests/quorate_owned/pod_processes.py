@@ -140,8 +140,10 @@ class PodProcesses:
                     self._leave_pending(name, pod)
                 else:
                     self._run(name, pod, volume)
-        hosts = {self._name(pod): self.address(name) for name, pod in pods.items()}
-        hosts |= {_announced(pod): self.address(name) for name, pod in pods.items()}
+        # At this address a process of the pod before may be ending: nobody is to find that one.
+        present = {name: pod for name, pod in pods.items() if name not in self._ending}
+        hosts = {self._name(pod): self.address(name) for name, pod in present.items()}
+        hosts |= {_announced(pod): self.address(name) for name, pod in present.items()}
         self._names.set({name: address for name, address in hosts.items() if name})
         for name, (uid, _) in self.running.items():
             self._tell(name, uid)
