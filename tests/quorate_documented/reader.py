@@ -21,7 +21,7 @@ from quorate_owned.pod_processes import PodProcesses
 
 ROOT = Path(__file__).parents[2]
 NAMESPACE = "storage"
-COMMAND_S_MAX = 240.0
+COMMAND_S_MAX = 360.0
 NOT_RUN = {
     "docker build": "builds images and pushes them to a registry; `images` tests build them",
     "kubectl --namespace storage rollout status": "waits for pods that only a kubelet starts",
@@ -65,7 +65,12 @@ class Reader:
     def type(self, command: Command) -> None:
         """Run the command, unless `NOT_RUN` says why it is not."""
         if not command.text.startswith(tuple(NOT_RUN)):
-            run(command, ROOT, self._environment, COMMAND_S_MAX)
+            try:
+                run(command, ROOT, self._environment, COMMAND_S_MAX)
+            except AssertionError as error:
+                shown = self.road.kubectl("get", "pods,statefulsets,pvc", "--output=wide")
+                said = f"{self.road.logs()}\n{self.pods.logs()}\n{shown}"
+                raise AssertionError(f"{error}\n{said}") from None
             self._keep_operator()
 
     def _keep_operator(self) -> None:

@@ -22,8 +22,9 @@ from quorate_helm.chart import find, objects, render
 from quorate_owned.pod_processes import PodProcesses
 
 MONITORING = "monitoring.coreos.com/"
-WAIT_S = 120
-"""Three agents and their pods take 15 s of CPU to start, beside the nodes of other tests 60 s."""
+WAIT_S = 240
+"""Three agents and their pods take 15 s of CPU to start, beside the nodes of other tests 60 s; and
+these load images then, so each file that an agent makes durable may wait for the disk."""
 
 
 class Released:

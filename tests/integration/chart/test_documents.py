@@ -14,7 +14,7 @@ pytestmark = [
     pytest.mark.integration,
     pytest.mark.process,
     pytest.mark.needs("helm", "own-names"),
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(900),
 ]
 
 KEYS = 300
