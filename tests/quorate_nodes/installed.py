@@ -9,12 +9,14 @@ import sys
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from redis.cluster import RedisCluster
 
+from quorate.wire.resource import API_VERSION
 from quorate_cluster.outage import Pulses
 from quorate_cluster.waiting import wait_until
 from quorate_images.storage import Image
@@ -157,6 +159,26 @@ class Installed:
     def zone(self, name: str) -> Json:
         """The Zone of this name."""
         return self.get("zone", name)
+
+    def zone_is(self, name: str, wanted: str) -> bool:
+        """Whether this condition of the zone is True."""
+        return self.condition("zone", name, wanted).get("status") == "True"
+
+    @contextmanager
+    def zone_made(self, name: str, spec: Json) -> Iterator[None]:
+        """A zone that has all its copies; in the end it is gone."""
+        whole = {"apiVersion": API_VERSION, "kind": "Zone", "metadata": {"name": name}}
+        try:
+            self.kubectl("apply", "--filename=-", stdin=json.dumps({**whole, "spec": spec}))
+            self.wait(lambda: self.zone_is(name, "FullyReplicated"), "three copies")
+            yield
+        finally:
+            self.kubectl("delete", "zone", name, "--wait=false")
+            self.wait(
+                lambda: name not in self.kubectl("get", "zones,services", "--output=name"),
+                "an end of the zone",
+                120,
+            )
 
     def condition(self, kind: str, name: str, wanted: str) -> Json:
         """The condition of this type; empty where there is none."""

@@ -22,7 +22,8 @@ from quorate_cluster.processes import asked, environment, python
 from quorate_cluster.road import Road
 from quorate_control_plane.components import Component
 from quorate_operator.owned.agent_names import service_name
-from quorate_operator.owned.agent_pod import ADMIN_PORT, DATA, SECRET
+from quorate_operator.owned.agent_pod import ADMIN_PORT, DATA
+from quorate_operator.owned.pod_parts import SECRET
 from quorate_owned.facts import waiting
 
 MISSING_IMAGE = "none"

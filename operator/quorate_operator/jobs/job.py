@@ -15,12 +15,18 @@ from quorate.wire.jobs.job_run import JobRun
 from quorate.wire.managed_agents import PodAdditions
 from quorate.wire.resource import API_VERSION, Metadata
 from quorate_operator import names
-from quorate_operator.kube.secret import secret_name
+from quorate_operator.owned.pod_parts import (
+    SECRET,
+    container_security,
+    placement,
+    secret_mount,
+    secret_volume,
+    without_rights,
+)
 
 MORE_PODS = 1
 """Pods after the first one, where that told no final result."""
 MESSAGE = "/dev/termination-log"
-SECRET = "/secret"
 WORK = "/work"
 PROGRESS_PORT = 8080
 """Where the pod tells how far it is."""
@@ -165,35 +171,17 @@ def _failure_rules(work: Work) -> list[Json]:
 
 
 def _pod_spec(spec: JobRun, work: Work, cluster: str, image: str, more: PodAdditions) -> Json:
-    made: Json = {
+    return {
         "restartPolicy": "Never",
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": GRACE_S,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "seccompProfile": {"type": "RuntimeDefault"},
-            "fsGroup": 65532,
-        },
+        **without_rights(GRACE_S),
         "containers": [_container(spec, work, image, more)],
         "volumes": [
             {"name": "work", "emptyDir": {}},
-            {
-                "name": "secret",
-                "secret": {"secretName": secret_name(cluster), "defaultMode": 0o440},
-            },
+            secret_volume(cluster),
             *work.volumes,
         ],
+        **placement(spec.node_selector, spec.tolerations, more),
     }
-    for field, value in (
-        ("nodeSelector", spec.node_selector),
-        ("tolerations", spec.tolerations),
-        ("imagePullSecrets", more.image_pull_secrets),
-        ("priorityClassName", more.priority_class_name),
-    ):
-        if value:
-            made[field] = value
-    return made
 
 
 def _container(spec: JobRun, work: Work, image: str, more: PodAdditions) -> Json:
@@ -206,14 +194,10 @@ def _container(spec: JobRun, work: Work, image: str, more: PodAdditions) -> Json
         "terminationMessagePath": MESSAGE,
         # The last lines of the log, where it ended without a message: no memory, a defect.
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": container_security(),
         "volumeMounts": [
             {"name": "work", "mountPath": WORK},
-            {"name": "secret", "mountPath": SECRET, "readOnly": True},
+            secret_mount(),
             *work.mounts,
         ],
     }

@@ -3,7 +3,6 @@
 from typing import Any
 
 from quorate.wire.managed_agents import ManagedAgents, PodAdditions
-from quorate_operator.kube.secret import secret_name
 from quorate_operator.owned.agent_names import (
     EXTERNAL_PORT_OFFSET,
     PEER_PORT,
@@ -11,12 +10,19 @@ from quorate_operator.owned.agent_names import (
     service_name,
     stateful_set_name,
 )
+from quorate_operator.owned.pod_parts import (
+    SECRET,
+    container_security,
+    placement,
+    secret_mount,
+    secret_volume,
+    without_rights,
+)
 
 ADMIN_PORT = 8080
 CLIENT_PORTS = "7200-8079"
 """Client ports of a cluster's zones.  The operator gives each zone one, the same on all agents."""
 DATA = "/data"
-SECRET = "/secret"
 GRACE_S = 30
 HOST_LABEL = "kubernetes.io/hostname"
 
@@ -33,17 +39,11 @@ def pod_template(
 ) -> Json:
     """Return the template of the agent's StatefulSet; user additions never replace our fields."""
     more = managed.pod_template or PodAdditions()
+    own = without_rights(GRACE_S)
     spec: Json = {
         "serviceAccountName": service_name(cluster),
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": GRACE_S,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "seccompProfile": {"type": "RuntimeDefault"},
-            "fsGroup": 65532,
-            "fsGroupChangePolicy": "OnRootMismatch",
-        },
+        **own,
+        "securityContext": {**own["securityContext"], "fsGroupChangePolicy": "OnRootMismatch"},
         "affinity": managed.affinity or _apart(managed, of_cluster),
         "containers": [_container(cluster, namespace, managed, agent, more)],
         "volumes": [
@@ -51,20 +51,10 @@ def pod_template(
                 "name": "data",
                 "persistentVolumeClaim": {"claimName": stateful_set_name(cluster, agent)},
             },
-            {
-                "name": "secret",
-                "secret": {"secretName": secret_name(cluster), "defaultMode": 0o440},
-            },
+            secret_volume(cluster),
         ],
+        **placement(managed.node_selector, managed.tolerations, more),
     }
-    for field, value in (
-        ("nodeSelector", managed.node_selector),
-        ("tolerations", managed.tolerations),
-        ("imagePullSecrets", more.image_pull_secrets),
-        ("priorityClassName", more.priority_class_name),
-    ):
-        if value:
-            spec[field] = value
     metadata: Json = {"labels": {**more.labels, **labels}}
     if more.annotations:
         metadata["annotations"] = more.annotations
@@ -103,14 +93,10 @@ def _container(
         "startupProbe": {**_probe("startupz"), "periodSeconds": 2, "failureThreshold": 1800},
         "livenessProbe": {**_probe("healthz"), "periodSeconds": 10, "failureThreshold": 6},
         "readinessProbe": {**_probe("readyz"), "periodSeconds": 2},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": container_security(),
         "volumeMounts": [
             {"name": "data", "mountPath": DATA},
-            {"name": "secret", "mountPath": SECRET, "readOnly": True},
+            secret_mount(),
         ],
     }
     if managed.announced_names is not None:

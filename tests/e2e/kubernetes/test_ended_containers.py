@@ -4,7 +4,6 @@ So a zone in memory goes on with the copies that are left, one after the other, 
 waits for its majority.
 """
 
-import json
 import os
 import signal
 import time
@@ -16,13 +15,12 @@ import pytest
 
 from quorate.facts.topology import LAST_WORD
 from quorate.wire.partition_table import StoredRow, partition_row
-from quorate.wire.resource import API_VERSION
 from quorate_cluster.digests import are_equal
 from quorate_cluster.fixtures import Measured
 from quorate_cluster.outage import Pulses
 from quorate_nodes.cluster import Json
 from quorate_nodes.digests import digests
-from quorate_nodes.installed import CLUSTER, REGISTRY, VERSION, ZONE, Installed, condition_of
+from quorate_nodes.installed import CLUSTER, REGISTRY, VERSION, ZONE, Installed
 from quorate_nodes.pod_process import frozen, process_of
 from quorate_nodes.volumes import volume_of
 
@@ -48,10 +46,10 @@ def test_votes_in_memory_are_given_up_as_soon_as_kubernetes_shows_the_end(
                     two_s, two_gap_s = _given_up(first_day, pulses, two, {last})
                     _check_waits_on_disk(first_day, {first, second, last})
                     pulses.wait_all_written_since(time.monotonic())
-                    assert _has(first_day, CACHE, "Available")
+                    assert first_day.zone_is(CACHE, "Available")
             began = time.monotonic()
             first_day.wait_whole(120)
-            first_day.wait(lambda: _has(first_day, CACHE, "FullyReplicated"), "copies in memory")
+            first_day.wait(lambda: first_day.zone_is(CACHE, "FullyReplicated"), "copies in memory")
             back_s = time.monotonic() - began
             pulses.wait_all_written_since(time.monotonic())
         measured(
@@ -73,7 +71,7 @@ def test_votes_in_memory_are_given_up_as_soon_as_kubernetes_shows_the_end(
 
 def _check_waits_on_disk(installed: Installed, voters: set[str]) -> None:
     """The zone on disk keeps these votes: its copies are there, and may return."""
-    installed.wait(lambda: not _has(installed, ZONE, "Available"), "a zone that waits")
+    installed.wait(lambda: not installed.zone_is(ZONE, "Available"), "a zone that waits")
     assert _voters(installed, ZONE) == voters
 
 
@@ -165,22 +163,8 @@ def _cache(installed: Installed) -> Iterator[None]:
         "storage": "InMemory",
         "deletionPolicy": "Delete",
     }
-    whole = {"apiVersion": API_VERSION, "kind": "Zone", "metadata": {"name": CACHE}, "spec": spec}
-    try:
-        installed.kubectl("apply", "--filename=-", stdin=json.dumps(whole))
-        installed.wait(lambda: _has(installed, CACHE, "FullyReplicated"), "three copies")
+    with installed.zone_made(CACHE, spec):
         yield
-    finally:
-        installed.kubectl("delete", "zone", CACHE, "--wait=false")
-        installed.wait(
-            lambda: CACHE not in installed.kubectl("get", "zones,services", "--output=name"),
-            "an end of the zone",
-            120,
-        )
-
-
-def _has(installed: Installed, zone: str, kind: str) -> bool:
-    return condition_of(installed.zone(zone), kind).get("status") == "True"
 
 
 def _voters(installed: Installed, zone: str) -> set[str]:

@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 from redis.cluster import RedisCluster
 
-from quorate.wire.resource import API_VERSION
 from quorate_cluster.client_errors import CLIENT_ERRORS
 from quorate_cluster.digests import are_equal
 from quorate_cluster.fixtures import Measured
 from quorate_cluster.outage import Pulses, key_in_each
 from quorate_nodes.cluster import Json
 from quorate_nodes.digests import digests
-from quorate_nodes.installed import CLUSTER, OPERATORS, ZONE, Installed, condition_of
+from quorate_nodes.installed import CLUSTER, OPERATORS, ZONE, Installed
 from quorate_nodes.node import Node
 
 pytestmark = [pytest.mark.e2e, pytest.mark.deep, pytest.mark.timeout(600)]
@@ -55,12 +54,12 @@ def test_a_lost_majority_is_a_pause_in_one_zone_and_waited_for_in_the_other(
             gone = time.monotonic()
             pulses.wait_all_written_since(gone, WRITTEN_S_MAX)
             gap_s = max(pulses.longest_gaps_s(began))
-            first_day.wait(lambda: _has(first_day, LIVELY, "DataLossAccepted"), "accepted loss")
-            first_day.wait(lambda: _has(first_day, LIVELY, "Available"), "a zone that serves")
+            first_day.wait(lambda: first_day.zone_is(LIVELY, "DataLossAccepted"), "accepted loss")
+            first_day.wait(lambda: first_day.zone_is(LIVELY, "Available"), "a zone that serves")
             assert _events(first_day, LIVELY, "DataLossAccepted")
             assert _node_of_the_leader(first_day) == name
 
-            first_day.wait(lambda: not _has(first_day, ZONE, "Available"), "a zone that waits")
+            first_day.wait(lambda: not first_day.zone_is(ZONE, "Available"), "a zone that waits")
             assert not _events(first_day, ZONE, "DataLossAccepted"), "nothing is reset by itself"
             with pytest.raises(CLIENT_ERRORS):
                 strong.set(keys[0], "without a majority")
@@ -71,8 +70,10 @@ def test_a_lost_majority_is_a_pause_in_one_zone_and_waited_for_in_the_other(
                 victim.power_on()
             nodes.wait_nodes_ready()
             first_day.wait_whole(180)
-            first_day.wait(lambda: _has(first_day, LIVELY, "FullyReplicated"), "copies", 120)
-            first_day.wait(lambda: not _has(first_day, LIVELY, "DataLossAccepted"), "an end of it")
+            first_day.wait(lambda: first_day.zone_is(LIVELY, "FullyReplicated"), "copies", 120)
+            first_day.wait(
+                lambda: not first_day.zone_is(LIVELY, "DataLossAccepted"), "an end of it"
+            )
             back_s = time.monotonic() - on
             pulses.wait_all_written_since(time.monotonic())
         measured(
@@ -146,23 +147,11 @@ def _zone(installed: Installed) -> Iterator[None]:
         "partitionDistributionResetTimeoutSeconds": TIMEOUT_S,
         "deletionPolicy": "Delete",
     }
-    whole = {"apiVersion": API_VERSION, "kind": "Zone", "metadata": {"name": LIVELY}, "spec": spec}
-    try:
-        installed.kubectl("apply", "--filename=-", stdin=json.dumps(whole))
-        installed.wait(lambda: _has(installed, LIVELY, "FullyReplicated"), "three copies")
-        yield
-    finally:
-        installed.nodes.power_all_on()
-        installed.kubectl("delete", "zone", LIVELY, "--wait=false")
-        installed.wait(
-            lambda: LIVELY not in installed.kubectl("get", "zones,services", "--output=name"),
-            "an end of the zone",
-            120,
-        )
-
-
-def _has(installed: Installed, zone: str, kind: str) -> bool:
-    return condition_of(installed.zone(zone), kind).get("status") == "True"
+    with installed.zone_made(LIVELY, spec):
+        try:
+            yield
+        finally:
+            installed.nodes.power_all_on()
 
 
 def _events(installed: Installed, zone: str, reason: str) -> list[str]:

@@ -24,7 +24,8 @@ from quorate_images.build import TARGETS
 from quorate_images.container import Container
 from quorate_images.storage import Image
 from quorate_link.secret import make_secret
-from quorate_operator.jobs.job import SECRET, WORK
+from quorate_operator.jobs.job import WORK
+from quorate_operator.owned.pod_parts import SECRET
 from quorate_spark_fixtures.scripted_zone import ScriptedZone, listening
 
 pytestmark = [pytest.mark.process, pytest.mark.needs("images"), pytest.mark.timeout(600)]

@@ -13,6 +13,7 @@ from quorate_cluster.fixtures import StartCluster
 from quorate_cluster.meanwhile import meanwhile
 from quorate_spark.reading.settle import ZoneCopies
 from quorate_spark.settings import Settings
+from quorate_spark_fixtures.source_options import source_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
@@ -24,20 +25,11 @@ PARTITIONS = 8
 IN_AN_HOUR_MS = 3_600_000
 
 
-def options(cluster: Cluster, zone: str) -> dict[str, str]:
-    return {
-        "zone": zone,
-        "cluster": cluster.name,
-        "secret_file": str(cluster.secret_file),
-        "agents": ",".join(agent.peer_address for agent in cluster.agents.values()),
-    }
-
-
 def writer(rows: "DataFrame", cluster: Cluster, zone: str) -> "DataFrameWriter":
     from quorate_spark.data_source import QuorateDataSource
 
     rows.sparkSession.dataSource.register(QuorateDataSource)
-    return rows.write.format("quorate").options(**options(cluster, zone)).mode("append")
+    return rows.write.format("quorate").options(**source_options(cluster, zone)).mode("append")
 
 
 def frame(spark: "SparkSession", count: int, value: str = "value") -> "DataFrame":
@@ -139,7 +131,7 @@ def test_what_was_read_can_be_written_whatever_its_type(
     from quorate_spark.data_source import QuorateDataSource
 
     spark.dataSource.register(QuorateDataSource)
-    rows = spark.read.format("quorate").options(**options(cluster, "source")).load()
+    rows = spark.read.format("quorate").options(**source_options(cluster, "source")).load()
     live = rows.where("replica_index = 0 and not tombstone")
 
     writer(live.select("key", "value", "expires_at"), cluster, "target").save()
@@ -216,7 +208,7 @@ def test_rows_of_a_stream_are_written(
 
     query = (
         stream.writeStream.format("quorate")
-        .options(**options(cluster, "streamed"))
+        .options(**source_options(cluster, "streamed"))
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
         .trigger(availableNow=True)
         .start()

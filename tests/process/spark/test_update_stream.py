@@ -15,6 +15,7 @@ from quorate_cluster.fixtures import StartCluster
 from quorate_cluster.waiting import wait_until
 from quorate_spark_fixtures.logged_zone import LoggedZone
 from quorate_spark_fixtures.scripted_zone import listening
+from quorate_spark_fixtures.source_options import source_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,13 +58,7 @@ class Following:
 
 
 def options(cluster: Cluster, zone: str) -> dict[str, str]:
-    return {
-        "zone": zone,
-        "cluster": cluster.name,
-        "secret_file": str(cluster.secret_file),
-        "agents": ",".join(agent.peer_address for agent in cluster.agents.values()),
-        "startingOffsets": "earliest",
-    }
+    return {**source_options(cluster, zone), "startingOffsets": "earliest"}
 
 
 def test_every_update_is_read_once_also_after_a_restart_and_without_the_primary(

@@ -7,6 +7,7 @@ import pytest
 from quorate_loopback.namespace import Namespace
 from quorate_loopback.runner_world import World, world_of_agents
 from quorate_operator.declared import controller
+from quorate_operator.declared.runs import job_runs
 from quorate_operator.owned import owned_objects
 from quorate_owned.managed import Managed
 
@@ -31,6 +32,16 @@ async def declared(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     namespace = Namespace(world)
     yield namespace
     await namespace.controller.close()
+
+
+@pytest.fixture
+async def led(declared: Namespace, monkeypatch: pytest.MonkeyPatch) -> Namespace:
+    """Zone `books` is served; Jobs are looked at often."""
+    monkeypatch.setattr(job_runs, "FOLLOW_S", 0.02)
+    declared.start()
+    declared.zone("books")
+    await declared.until_available("books")
+    return declared
 
 
 @pytest.fixture

@@ -7,9 +7,8 @@ import pytest
 from quorate.protocol.messages.events import Event
 from quorate.wire.jobs.export_result import ExportResult, RunOutcome, encode_export_result
 from quorate_loopback.namespace import Namespace
+from quorate_loopback.noted_events import note_events
 from quorate_loopback.waiting import until
-from quorate_operator.declared.runs import job_runs
-from quorate_operator.mastership.runner import Runner
 
 Json = dict[str, Any]
 COMPLETE = ExportResult(RunOutcome.COMPLETE, "0011aabb", 20, 300, "f" * 32)
@@ -19,27 +18,9 @@ JOB = "/apis/batch/v1/namespaces/default/jobs/first-backup"
 
 
 @pytest.fixture
-async def led(declared: Namespace, monkeypatch: pytest.MonkeyPatch) -> Namespace:
-    """Zone `books` is served."""
-    monkeypatch.setattr(job_runs, "FOLLOW_S", 0.02)
-    declared.start()
-    declared.zone("books")
-    await declared.until_available("books")
-    return declared
-
-
-@pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
     """Events about exports."""
-    seen: list[Event] = []
-    tell = Runner.tell
-
-    def noted(self: Runner, events: list[Event]) -> None:
-        seen.extend(each for each in events if each.reason.startswith("Export"))
-        tell(self, events)
-
-    monkeypatch.setattr(Runner, "tell", noted)
-    return seen
+    return note_events(monkeypatch, "Export")
 
 
 def declare(led: Namespace, destination: Json = CLAIM, zone: str = "books") -> None:

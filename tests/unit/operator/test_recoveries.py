@@ -15,13 +15,10 @@ Json = dict[str, Any]
 
 
 @pytest.fixture
-async def led(declared: Namespace, monkeypatch: pytest.MonkeyPatch) -> Namespace:
+def led(led: Namespace, monkeypatch: pytest.MonkeyPatch) -> Namespace:
     """Zone `books` is served."""
     monkeypatch.setattr(recoveries, "RECOVERY_S", 0.02)
-    declared.start()
-    declared.zone("books")
-    await declared.until_available("books")
-    return declared
+    return led
 
 
 @pytest.fixture

@@ -21,15 +21,11 @@ NOTE = "quorate.io/restoring"
 
 
 @pytest.fixture
-async def led(declared: Namespace, monkeypatch: pytest.MonkeyPatch) -> Namespace:
-    """Zone `books` is served."""
-    monkeypatch.setattr(job_runs, "FOLLOW_S", 0.02)
+def led(led: Namespace, monkeypatch: pytest.MonkeyPatch) -> Namespace:
+    """Zone `books` is served, and its object is seen as stored; refusals are soon tried again."""
     monkeypatch.setattr(job_runs, "REFUSED_S", 0.02)
-    declared.start()
-    declared.zone("books")
-    await declared.until_available("books")
-    show(declared)
-    return declared
+    show(led)
+    return led
 
 
 def declare(led: Namespace, name: str = "back", path: str = "monday", **spec: Any) -> None:

@@ -14,12 +14,12 @@ from quorate.wire.jobs.validation_result import (
     encode_result,
 )
 from quorate_loopback.namespace import Namespace
+from quorate_loopback.noted_events import note_events
 from quorate_loopback.waiting import until
 from quorate_operator.declared.kinds import Kind
 from quorate_operator.declared.runs import job_runs
 from quorate_operator.declared.runs.validations import ZoneVerdict, sentence
 from quorate_operator.kube.api import ApiRefused
-from quorate_operator.mastership.runner import Runner
 
 Json = dict[str, Any]
 AGREE = ValidationResult(ValidationVerdict.AGREE, {}, 16, 48, settled_keys=7)
@@ -37,27 +37,9 @@ ENDS = {ValidationVerdict.AGREE: 0, ValidationVerdict.DIFFER: 1}
 
 
 @pytest.fixture
-async def led(declared: Namespace, monkeypatch: pytest.MonkeyPatch) -> Namespace:
-    """Zone `books` is served."""
-    monkeypatch.setattr(job_runs, "FOLLOW_S", 0.02)
-    declared.start()
-    declared.zone("books")
-    await declared.until_available("books")
-    return declared
-
-
-@pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
     """Events about copies."""
-    seen: list[Event] = []
-    tell = Runner.tell
-
-    def noted(self: Runner, events: list[Event]) -> None:
-        seen.extend(each for each in events if each.reason.startswith("Copies"))
-        tell(self, events)
-
-    monkeypatch.setattr(Runner, "tell", noted)
-    return seen
+    return note_events(monkeypatch, "Copies")
 
 
 def declare(led: Namespace, name: str, zone: str = "books", **spec: Any) -> None:
