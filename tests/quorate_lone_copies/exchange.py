@@ -55,7 +55,7 @@ class Exchange:
             case KeyRows() as answer:
                 fill.take_keys(answer)
             case SnapshotChunk() as answer:
-                fill.take_chunk(answer)
+                fill.take_chunk(node, answer)
             case Unavailable():
                 fill.unavailable(node)
 

@@ -164,6 +164,34 @@ def test_when_no_log_reaches_the_whole_partition_is_copied() -> None:
     assert same_rows(exchange.fill.copy, exchange.owners["p"])
 
 
+def test_the_snapshot_of_an_owner_that_lacks_what_no_log_has_is_passed_over() -> None:
+    """Both shared a failure domain and asked each other first, for ever."""
+    behind = owner(0)
+    exchange = Exchange(
+        Fill(empty(), LINEAGE, 20, ["b", "p"], SETTINGS), {"b": behind, "p": owner(20, cut=10)}
+    )
+    exchange.run()
+    exchange.fill.finish()
+
+    asked = [node for node, name in exchange.asked if name == "FetchSnapshot"]
+    assert asked == ["b", *["p"] * 8]  # seven rows and the end, one a piece
+    assert exchange.fill.copy.lwm == 20
+    assert same_rows(exchange.fill.copy, exchange.owners["p"])
+
+
+def test_the_snapshot_of_an_owner_that_lacks_as_much_is_passed_over() -> None:
+    source = long_log(MemoryStorage(0), 20, PIECE)
+    exchange = Exchange(
+        Fill(empty(), LINEAGE, 20, ["b", "p"], SETTINGS), {"b": owner(0), "p": source}
+    )
+    exchange.run()
+    exchange.fill.finish()
+
+    assert exchange.fill.full_reason == FullReason.TOO_MUCH
+    assert [node for node, name in exchange.asked if name == "FetchSnapshot"] == ["b", "p", "p"]
+    assert same_rows(exchange.fill.copy, source)
+
+
 @pytest.mark.parametrize("lost_after", [2, 3, 4])
 def test_a_snapshot_cut_off_in_the_middle_goes_on_with_another_owner(lost_after: int) -> None:
     owners = {"b": owner(20, cut=20), "p": owner(23, cut=20)}

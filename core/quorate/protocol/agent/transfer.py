@@ -188,6 +188,6 @@ def take_chunk(zone: ZoneCopies, node: str, chunk: SnapshotChunk) -> None:
     """Take in a piece of a snapshot."""
     fill = zone.fills.get(chunk.partition)
     if fill is not None and fill.term == chunk.term and fill.may_ask(node):
-        fill.take_chunk(chunk)
+        fill.take_chunk(node, chunk)
         zone.touch(fill.copy)
         step(zone, fill)

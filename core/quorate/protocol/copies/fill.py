@@ -62,6 +62,7 @@ class Fill:
         "_asked_ranges",
         "_at",
         "_chunk_floor",
+        "_floor_min",
         "_full_done",
         "_is_next_due",
         "_need",
@@ -104,7 +105,7 @@ class Fill:
         self._suppliers = tuple(suppliers)
         self._at = 0
         self._is_next_due = False  # the retry asks the present supplier, not the next
-        self._short: set[str] = set()
+        self._short: dict[str, int] = {}  # the node -> where its log begins
         self._unable: set[str] = set()
         self._settings = settings
         self._asked_ms = -(1 << 40)
@@ -120,6 +121,7 @@ class Fill:
         self._space: Space | None = None
         self._after: bytes | None = None
         self._chunk_floor = 0
+        self._floor_min = -1
         self._full_done = False
         self.undo: set[bytes] = set()
         self.undo_rows: dict[bytes, Row | None] = {}
@@ -189,7 +191,7 @@ class Fill:
 
         Waiting for the others would ask both in turn, without a pause and without end.
         """
-        return bool(self._short) and (self._short | self._unable).issuperset(self._suppliers)
+        return bool(self._short) and (self._short.keys() | self._unable).issuperset(self._suppliers)
 
     @property
     def is_full(self) -> bool:
@@ -203,6 +205,7 @@ class Fill:
         elif copy.lwm == 0 and reason is FullReason.NO_HISTORY:
             reason = FullReason.EMPTY_STORE
         self.abandon()
+        self._floor_min = self._floor_worth(reason)
         self.full_reason = reason.value
         self.generation = copy.generation + 1
         copy.storage.drop_space(copy.partition, self.generation)
@@ -215,9 +218,20 @@ class Fill:
         self.undo = set()
         self.undo_rows = {}
         self._at = 0
-        self._short = set()
+        self._short = {}
         self._unable = set()
         self._asked_ms = -(1 << 40)
+
+    def _floor_worth(self, reason: FullReason) -> int:
+        """Return the counter from which on a snapshot is worth having.
+
+        An owner can be as far behind as this copy: it adopted a term for which it needed nothing.
+        Over its snapshot the same would be missing, and two that ask each other first, because
+        they share a failure domain, would do that without end.
+        """
+        if self._short:
+            return min(self._short.values())  # what follows is in a log
+        return self._agreed() + 1 if reason is FullReason.TOO_MUCH else -1
 
     def abandon(self) -> None:
         """Drop what was gathered in the second generation (a new term, an eviction)."""
@@ -301,7 +315,7 @@ class Fill:
         if answer.reaches_from == TOO_MUCH:
             self._go_full(FullReason.TOO_MUCH)
         elif missing and missing[0][0] <= answer.reaches_from:
-            self._short.add(node)
+            self._short[node] = answer.reaches_from
             if self._nobody_reaches():
                 self._go_full(FullReason.NO_HISTORY)
             elif node == self.supplier:
@@ -320,14 +334,17 @@ class Fill:
                 self.undo_rows[key] = Row(counter, term, expires_at, value) if counter else None
         self._need = max(self._need, answer.lwm)
 
-    def take_chunk(self, chunk: SnapshotChunk) -> None:
+    def take_chunk(self, node: str, chunk: SnapshotChunk) -> None:
         """Take in one piece of the snapshot; ignore late or repeated ones."""
         if self._space is None or self._full_done or chunk.after != self._after:
             return
         if chunk.lwm < self._chunk_floor:
             return  # requested before the copying restarted: older than its first piece
-        if self.is_refill and self._chunk_floor < 0 and chunk.lwm < self.copy.log_from:
-            return  # it is behind: updates that we acknowledged are in neither its rows nor our log
+        # In a refill, updates that we acknowledged must be in its rows or in our log.
+        floor_min = self.copy.log_from if self.is_refill else self._floor_min
+        if self._chunk_floor < 0 and chunk.lwm < floor_min:
+            self.unavailable(node)
+            return
         self.answered()
         if self._chunk_floor < 0:
             self._chunk_floor = chunk.lwm
