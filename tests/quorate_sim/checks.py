@@ -26,6 +26,7 @@ from quorate_sim.linearizability import Call
 from quorate_sim.node_filters import fits
 from quorate_sim.placement_checks import placement_problems
 from quorate_sim.reset_checks import ResetChecks, is_left
+from quorate_sim.silent_checks import check_silent, copies_given_up
 from quorate_sim.timer_checks import TimerChecks, data_node_problems
 
 if TYPE_CHECKING:
@@ -90,8 +91,7 @@ class Checks:
         return Decided(dict(self._newest), known, self.resets.refusing())
 
     def rows_written(self, uid: str, before: object, rows: object, decided: Decided) -> None:
-        """I-1: no step takes a copy that is not made up for, as far as could be known when it was
-        decided: a store may be lost while the write is on its way.
+        """I-1: no step takes a copy that is not made up for, as far as was known when it was decided.
 
         I-4: versions and terms of rows never go back; no two rows share a version."""
         assert isinstance(before, tuple)
@@ -114,17 +114,17 @@ class Checks:
             if row.version <= old.version or is_older:
                 raise InvariantError(f"I-4: {row} follows {old}")
             # A voter whose store is gone for good is no copy: without it the row has as many.
-            before_it = len(self._living(uid, old.voters, decided.newest))
+            had, zone = self._living(uid, old.voters, decided.newest), self.cluster.zones[uid]
+            before_it = len(had) - copies_given_up(zone, old, row, had)
+            check_silent(zone, old, row, decided.known)
             living = {
                 *self._living(uid, row.voters, decided.newest),
                 *self._living(uid, row.voters, decided.known),
             }
-            refusing = {node for zone, node in decided.refusing if zone == uid}
+            refusing = {node for where, node in decided.refusing if where == uid}
             if self.resets.is_one(uid, old, row, decided.known, refusing):
                 continue
-            if row.active is None and old.active is not None and old.active.is_erasure:
-                before_it -= 1  # a person has one made anew
-            if len(living) < min(before_it, self.cluster.zones[uid].replicas):
+            if len(living) < min(before_it, zone.replicas):
                 raise InvariantError(f"I-1: {row} has fewer copies than {old}")
         if len(rows) < len(before):
             raise InvariantError(f"rows were lost: {before} became {rows}")

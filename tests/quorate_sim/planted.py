@@ -22,6 +22,7 @@ from quorate_sim import (
     planted_rest,
     rebuilt_story,
     refused_story,
+    silent_story,
     unrepaired_story,
 )
 
@@ -77,6 +78,7 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "rows-set-aside-serve": planted_resets.rows_set_aside_serve,
     "same-term-twice": planted_primaries.same_term_twice,
     "serves-while-frozen": planted_primaries.serves_while_frozen,
+    "silent-dropped-alone": planted_masters.silent_dropped_alone,
     "skip-the-lease-wait": planted_primaries.skip_the_lease_wait,
     "slot-order-trusted": planted_primaries.slot_order_trusted,
     "snapshot-row-wins": planted_copies.snapshot_row_wins,
@@ -118,6 +120,9 @@ STORIES: dict[str, Callable[[], None]] = {
     "refused-and-told-all": refused_story.rebuilding_waits_for_an_agent_that_refuses_its_zone,
     "reset-despite-isolation": (
         isolation_stories.a_majority_that_is_cut_off_stops_before_the_other_side_serves
+    ),
+    "silent-dropped-alone": (
+        silent_story.silent_voters_are_dropped_when_a_majority_has_what_was_answered
     ),
     "transfer-from-unrepaired": unrepaired_story.a_copy_supplies_rows_only_of_a_term_it_adopted,
 }

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import msgspec
 
-from quorate.facts.partition_row import PartitionRow
+from quorate.facts.partition_row import MigrationKind, PartitionRow
 from quorate.facts.topology import Holder, Voter
 from quorate.protocol.agent import agent
 from quorate.protocol.agent.agent import AgentCore
@@ -13,7 +14,9 @@ from quorate.protocol.members.newer_rows import NewerRows
 from quorate.protocol.messages.handshake import Hello
 from quorate.protocol.messages.master import Trouble
 from quorate.protocol.metastore import Key, Revision, Value
-from quorate.protocol.zone_master import decide_partition, ownership
+from quorate.protocol.zone_master import decide_partition, ownership, zone_master
+from quorate.protocol.zone_master.causes import Cause, Why
+from quorate.protocol.zone_master.decide_partition import Nodes, PartitionState, RowDecision
 from quorate.protocol.zone_master.partition_reports import PartitionReports
 from quorate.protocol.zone_master.recovery import rebuild_zone, recover_rows
 from quorate.protocol.zone_master.recovery.recover_rows import Told, Waiting, recovered_row
@@ -96,6 +99,20 @@ def changes_of_voters_unheard_of() -> AbstractContextManager[None]:
         return True
 
     return changed(decide_partition, "is_known", is_known)
+
+
+def silent_dropped_alone() -> AbstractContextManager[None]:
+    """A DROP of voters that are only silent is committed as soon as it has begun."""
+
+    def decide(part: PartitionState, nodes: Nodes, *others: Any) -> RowDecision:
+        active, dead = part.row.active, nodes.dead_voters(part.row)
+        if active is not None and active.kind is MigrationKind.DROP and active.source not in dead:
+            after = decide_partition.committed_row(part.row)
+            return RowDecision(after, Why(Cause.COMMITTED, (active.migration_id,)))
+        return _decide(part, nodes, *others)
+
+    _decide = zone_master.decide
+    return changed(zone_master, "decide", decide)
 
 
 def rebuilt_without_a_quorum() -> AbstractContextManager[None]:

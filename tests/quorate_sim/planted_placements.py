@@ -71,10 +71,11 @@ def staged_removes_first() -> AbstractContextManager[None]:
         dead: Collection[str],
         size: int,
         planner: Planner = Planner.MINIMAL,
+        given_up: Collection[str] = (),
     ) -> PlannedMigration | None:
         leavers = [n for n in replicas[1:] if n is not None and n in voters and n not in wanted]
         if planner is not Planner.STAGED or not leavers or len(voters) > size:
-            return plan_step(replicas, voters, wanted, lost, dead, size, planner)
+            return plan_step(replicas, voters, wanted, lost, dead, size, planner, given_up)
         after = tuple(n for n in replicas if n != leavers[0])
         left = tuple(n for n in voters if n != leavers[0])
         return named_step(tuple(replicas), None, leavers[0], after, left)

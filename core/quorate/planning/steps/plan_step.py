@@ -8,6 +8,7 @@ Source: Ignite 3, IGNITE-16668 (switch.reduce, switch.append); docs/protocol.md,
 
 from collections.abc import Collection, Sequence
 
+from quorate.facts.partition_row import quorum
 from quorate.facts.zone import Planner
 from quorate.planning.steps.plan_migrations import PlannedMigration, named_step, plan_migrations
 from quorate.planning.steps.plan_staged import plan_staged
@@ -23,6 +24,7 @@ def plan_step(
     dead: Collection[str],
     size: int,
     planner: Planner = Planner.MINIMAL,
+    given_up: Collection[str] = (),
 ) -> PlannedMigration | None:
     """Return the first step from the row towards `wanted` (nodes by replica index), or None.
 
@@ -30,19 +32,32 @@ def plan_step(
     - `lost`: nodes that are not online, and voters whose store is not.
     - `size`: the zone's replicas. In a row of up to `size` voters, a voter that is only lost stays
       one until another replaces it in the same step.
+    - `given_up`: of the lost voters, those that are dropped if no newcomer replaces them. `wanted`
+      names none of them.
 
     With the planner Staged the row ends at `plan_staged.reachable_target`, which may differ from
     `wanted`.
     """
     appended = [n for n in wanted if n not in voters and n not in lost]
-    if any(node in dead for node in voters) and (len(voters) >= len(wanted) or not appended):
+    leavers = [node for node in voters if node in dead]
+    if not appended and _is_quorum_there(voters, lost, dead):
+        leavers = [node for node in voters if node in dead or node in given_up]
+    if leavers and (len(voters) >= len(wanted) or not appended):
         # Voters that were removed before are restored first, so a row does not shrink from loss to
         # loss.
-        return _without([node for node in voters if node in dead], replicas, voters)
+        return _without(leavers, replicas, voters)
     steps = _PLANS[planner](replicas, voters, wanted, lost)
     if not steps or len(steps[0].voters) < min(len(voters), size):
         return None
     return steps[0]
+
+
+def _is_quorum_there(
+    voters: Sequence[str], lost: Collection[str], dead: Collection[str]
+) -> bool:
+    """Return whether enough voters are online to commit a row without those that are silent."""
+    there = [node for node in voters if node not in lost and node not in dead]
+    return len(there) >= quorum(len(voters), sum(node in dead for node in voters))
 
 
 def _without(

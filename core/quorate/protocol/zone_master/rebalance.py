@@ -12,7 +12,7 @@ import msgspec
 from quorate.facts.partition_row import Migration, PartitionRow, is_committed
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, Voter
-from quorate.facts.zone import Planner, ZoneRecord
+from quorate.facts.zone import Planner, StorageKind, ZoneRecord
 from quorate.planning.queue.choose_migrations import QueuedMigration
 from quorate.planning.queue.keep_migrations import row_when_done, still_serves
 from quorate.planning.queue.retries import MigrationRetries
@@ -32,6 +32,9 @@ from quorate.protocol.zone_master.causes import Cause, Why
 from quorate.protocol.zone_master.decide_partition import PartitionState, is_cut_off
 from quorate.protocol.zone_master.fitting_nodes import FittingNodes
 from quorate.protocol.zone_master.zone import Parts
+
+_WITHOUT_COPIES = ("draining", "unregistered", "joining", "given-up")
+"""States of agents that a target names for nothing, not even for a copy that they have."""
 
 
 class Rebalance:
@@ -81,7 +84,7 @@ class Rebalance:
             if state == "online" and name in replaced:
                 state = "new-store"
             self._states[name] = state
-            if agent.record is None or state in ("draining", "unregistered", "joining"):
+            if agent.record is None or state in _WITHOUT_COPIES:
                 continue
             there = state in ("online", "new-store") or (
                 state in ("waited", "refused") and bool(self._parts)
@@ -104,7 +107,8 @@ class Rebalance:
         known, fits = record.data_nodes, self._fitting.fits(agent.record, record)
         is_in = fits if known is None else agent.record.name in known.nodes
         if not agent.online:
-            return "waited" if is_in else "lost"
+            is_given_up = fits and agent.has_left and record.storage is StorageKind.IN_MEMORY
+            return "waited" if is_in else "given-up" if is_given_up else "lost"
         if not is_in:
             return "joining" if fits else "unfit"
         refusal = self._nodes.refusal(agent.record.name)
@@ -135,6 +139,8 @@ class Rebalance:
         words = {
             "waited": "{} is offline and waited for",
             "lost": "{} is offline; another agent without a copy would take its place",
+            "given-up": "{} is offline, and its votes are given up; another agent without a copy "
+            "would take its place",
             "refused": "{} refuses the zone and is waited for",
             "without": "{} refuses the zone; another agent without a copy would take its place",
             "new-store": "{} came back with a new store: the votes of its old store are given up, "
@@ -302,7 +308,10 @@ class Rebalance:
         # a copy that a person has made anew.
         dead = self._nodes.dead_voters(row)
         active = row.active
-        is_reduction = active is not None and active.destination is None and active.source in dead
+        staying = () if active is None else active.voters
+        leavers = [voter.node for voter in row.voters if voter not in staying]
+        is_reduction = active is not None and active.destination is None
+        is_reduction = is_reduction and bool(leavers) and all(node in dead for node in leavers)
         if self.target is None or is_reduction or (active is not None and active.is_erasure):
             return True
         wanted = self._end(row, record)
@@ -334,7 +343,10 @@ class Rebalance:
         known = self._intents.get(row.partition)
         if known is None or known[0] is not row:
             wanted = [node for node in self._end(row, record) if node is not None]
-            known = (row, intent_of(row, wanted, self._nodes.dead_voters(row)))
+            reduced = [*self._nodes.dead_voters(row)]
+            if all(node in row.voter_nodes for node in wanted):
+                reduced += [node for node in self._given_up(row) if node not in reduced]
+            known = (row, intent_of(row, wanted, reduced))
             self._intents[row.partition] = known
         return known[1]
 
@@ -362,9 +374,17 @@ class Rebalance:
         lost = [*nodes.gone_voters(row)]
         lost += [n for n in wanted if n not in lost and nodes.holder(n) is None]
         dead = nodes.dead_voters(row)
+        given_up = self._given_up(row)
         return plan_step(
-            row.replicas, row.voter_nodes, wanted, lost, dead, record.replicas, planner
+            row.replicas, row.voter_nodes, wanted, lost, dead, record.replicas, planner, given_up
         )
+
+    def _given_up(self, row: PartitionRow) -> tuple[str, ...]:
+        """Return the silent voters that are dropped if no other node takes their place.
+
+        Their memory ends with their processes, and the scale-down timer has fired for their nodes.
+        """
+        return tuple(n for n in row.voter_nodes if self._states.get(n) == "given-up")
 
     def _planned_step(self, row: PartitionRow, record: ZoneRecord) -> PlannedMigration | None:
         """Return `_next_step`, computed once for a row, a target and a topology."""
@@ -442,7 +462,7 @@ class Rebalance:
     def _is_repair(self, row: PartitionRow, step: PlannedMigration) -> bool:
         """Return whether the step is for a copy that was lost, or never made."""
         if step.newcomer is None:
-            return step.leaver in self._nodes.dead_voters(row)
+            return step.leaver in (*self._nodes.dead_voters(row), *self._given_up(row))
         if step.leaver is not None:
             return step.leaver not in row.replicas
         wanted = self.target.assignments[row.partition] if self.target is not None else ()
