@@ -20,7 +20,7 @@ NOT_JUDGED = {
     "negative_timeout_rejected": "the schema refuses it before there is a zone (test_crds)",
     "returned_node_is_wiped": "a returned copy is filled anew, or set aside (test_resets)",
     "ordinary_rebalance_in_ha_zone": (
-        "a voter that is away keeps its vote until another node has its copy"
+        "a voter on disk that is away keeps its vote until another node has its copy"
     ),
     "reset_then_filter_moves_zone": _PROFILES,
     "reset_respects_storage_profile": _PROFILES,

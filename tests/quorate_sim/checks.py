@@ -91,7 +91,7 @@ class Checks:
         return Decided(dict(self._newest), known, self.resets.refusing())
 
     def rows_written(self, uid: str, before: object, rows: object, decided: Decided) -> None:
-        """I-1: no step takes a copy that is not made up for, as far as was known when it was decided.
+        """I-1: no step takes a copy that is not made up for, as was known when it was decided.
 
         I-4: versions and terms of rows never go back; no two rows share a version."""
         assert isinstance(before, tuple)

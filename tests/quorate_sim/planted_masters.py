@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from quorate.facts.partition_row import MigrationKind, PartitionRow
+from quorate.facts.partition_row import MigrationKind, PartitionRow, committed_row
 from quorate.facts.topology import Holder, Voter
 from quorate.protocol.agent import agent
 from quorate.protocol.agent.agent import AgentCore
@@ -107,11 +107,11 @@ def silent_dropped_alone() -> AbstractContextManager[None]:
     def decide(part: PartitionState, nodes: Nodes, *others: Any) -> RowDecision:
         active, dead = part.row.active, nodes.dead_voters(part.row)
         if active is not None and active.kind is MigrationKind.DROP and active.source not in dead:
-            after = decide_partition.committed_row(part.row)
+            after = committed_row(part.row)
             return RowDecision(after, Why(Cause.COMMITTED, (active.migration_id,)))
         return _decide(part, nodes, *others)
 
-    _decide = zone_master.decide
+    _decide = decide_partition.decide
     return changed(zone_master, "decide", decide)
 
 

@@ -22,7 +22,7 @@ def test_they_are_dropped_when_a_majority_has_what_was_answered() -> None:
 
 def test_it_is_noticed_when_a_majority_is_not_waited_for() -> None:
     defect = DEFECTS["silent-dropped-alone"]
-    with defect(), pytest.raises(Exception, match="I-5|no majority has"):
+    with defect(), pytest.raises(Exception, match=r"I-5|no majority has"):
         silent_voters_are_dropped_when_a_majority_has_what_was_answered()
 
 

@@ -93,6 +93,24 @@ def reopen(
 
 
 @recover.command()
+def rebuild(
+    zone: ZoneArgument,
+    partitions: PartitionsOption,
+    versions: VersionsOption = "",
+    yes: YesOption = False,
+    server: ServerOption = None,
+    folder: FolderOption = DEFAULT_FOLDER,
+) -> None:
+    """Discard rows that are set aside as invalid, and make them from what agents know.
+
+    All of them, or none if one is valid, has changed since it was looked at, or if too few agents
+    have told what they know.
+    """
+    named = named_versions(zone, partitions, versions)
+    _ask(zone, Recovery(RecoveryAction.REBUILD, named, dry_run=not yes), server, folder)
+
+
+@recover.command()
 def restart(
     zone: ZoneArgument,
     partitions: PartitionsOption,

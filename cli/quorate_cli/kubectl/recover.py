@@ -120,6 +120,24 @@ def reopen(
     _run(zone, Recovery(RecoveryAction.REOPEN, named, dry_run=not yes), place, wait)
 
 
+@recover.command(help=embedded.rebuild.__doc__)
+def rebuild(
+    zone: ZoneArgument,
+    partitions: PartitionsOption,
+    versions: VersionsOption = "",
+    yes: YesOption = False,
+    kubeconfig: KubeconfigOption = "",
+    context: ContextOption = "",
+    namespace: NamespaceOption = "",
+    wait: WaitOption = WAIT_S,
+    operator_namespace: OperatorOption = "",
+) -> None:
+    """`quorate recover rebuild`, as a ZoneRecovery."""
+    named = named_versions(zone, partitions, versions)
+    place = Place(kubeconfig, context, namespace, operator_namespace)
+    _run(zone, Recovery(RecoveryAction.REBUILD, named, dry_run=not yes), place, wait)
+
+
 @recover.command(help=embedded.restart.__doc__)
 def restart(
     zone: ZoneArgument,

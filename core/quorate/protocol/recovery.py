@@ -14,6 +14,8 @@ class RecoveryAction(enum.StrEnum):
     """Narrow the voters to one copy: the majority of the others is given up."""
     REOPEN = "Reopen"
     """Begin again without data: every copy is gone for good."""
+    REBUILD = "Rebuild"
+    """Discard an invalid stored row, and make one from what agents durably know."""
     RESTART = "Restart"
     """Have one copy promise and catch up anew, or drop it and make it anew."""
 

@@ -12,7 +12,7 @@ from quorate.wire.zone import ObjectName
 PARTITIONS_MAX = 1024
 """Partitions of one object: its status has a sentence on each."""
 
-_FREE_OF_NODE = (RecoveryAction.CANCEL, RecoveryAction.REOPEN)
+_FREE_OF_NODE = (RecoveryAction.CANCEL, RecoveryAction.REOPEN, RecoveryAction.REBUILD)
 
 
 class RecoveryPhase(enum.StrEnum):
@@ -51,8 +51,9 @@ class ZoneRecoverySpec(Part):
     """The Zone, in the same namespace."""
     action: RecoveryAction
     """Cancel gives up running migrations; Reset narrows partitions whose majority is lost to one
-    copy; Reopen has partitions whose every copy is gone for good begin again without data; Restart
-    has one copy promise and catch up anew."""
+    copy; Reopen has partitions whose every copy is gone for good begin again without data; Rebuild
+    discards rows that are set aside as invalid, and makes them from what agents know; Restart has
+    one copy promise and catch up anew."""
     partitions: Annotated[
         list[Annotated[Integer, Field(ge=0, le=16383)]],
         Field(min_length=1, max_length=PARTITIONS_MAX),
@@ -63,7 +64,8 @@ class ZoneRecoverySpec(Part):
         default_factory=list, max_length=PARTITIONS_MAX, json_schema_extra={"default": []}
     )
     """The versions of their rows that were seen, in the order of `partitions`: a row that has
-    changed since refuses the whole.  Only a dry run may do without; its status tells them."""
+    changed since refuses the whole.  Of a Rebuild: the numbers of the invalid rows.  Only a dry run
+    may do without; its status tells them."""
     node: Annotated[Text, Field(max_length=253)] = ""
     """Reset: the agent with the copy to go on from; empty: the freshest that is known.  Restart:
     the agent whose copies are restarted."""

@@ -2,6 +2,7 @@
 server with real agents: no key is lost, and what is wrong is said and mended."""
 
 import json
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -276,6 +277,64 @@ def _change_row(road: Road, shard: Json, at: int, **fields: Any) -> bool:
     return True
 
 
+def _recover(road: Road, name: str, **spec: object) -> Json:
+    """Have partition 5 rebuilt by a ZoneRecovery; its status once it was run."""
+    whole = {"zoneRef": {"name": "sessions"}, "action": "Rebuild", "partitions": [5], **spec}
+    road.apply("ZoneRecovery", name, **whole)
+    wait_until(
+        lambda: road.status("zonerecovery", name).get("phase") not in (None, "Waiting", "Running"),
+        f"the result of {name}",
+        60,
+        lambda: (road.status("zonerecovery", name), road.logs()),
+    )
+    return road.status("zonerecovery", name)
+
+
+def test_a_row_that_is_set_aside_is_rebuilt_when_a_person_says_so(
+    control_plane: ControlPlane, road: Road
+) -> None:
+    first, _ = _shards(road)
+    before = _versions(road)
+    kind = _without_rules(control_plane, road)
+    _stop(road)
+    try:
+        twice = ["agent-1", "agent-1", "agent-2"]
+        wait_until(lambda: _change_row(road, first, 5, replicas=twice), "a bad row", 30)
+    finally:
+        _replace_kind(control_plane, kind)
+    road.start_operator("operator-b")
+    road.wait_zone(OwnershipDamaged="True")
+    _wait_told(road, "RowSetAside")
+
+    def shown() -> Json:
+        return _recover(road, f"look-{time.monotonic_ns()}")
+
+    found: list[Json] = []
+
+    def is_shown() -> bool:
+        found.append(shown())
+        return bool(found[-1]["phase"] == "Shown")
+
+    wait_until(is_shown, "agents have told what they know", 60, lambda: found[-1])
+    [each] = found[-1]["partitions"]
+    assert each["rowVersion"] == before[5]
+    assert "every acknowledged write is found" in each["message"]
+    assert _versions(road) == before
+
+    other = _recover(road, "other", rowVersions=[before[5] + 1], dryRun=False)
+    assert other["phase"] == "Refused"
+    assert "look again" in other["refusals"][0]
+    done = _recover(road, "do", rowVersions=[before[5]], dryRun=False)
+    assert done["phase"] == "Done", done
+
+    _wait_whole(road, "first")
+    assert "partition 5" in _wait_told(road, "RowDiscarded")
+    assert _versions(road)[5] > before[5] + (1 << 20)
+    late = _recover(road, "late", rowVersions=[before[5]], dryRun=False)
+    assert late["phase"] == "Refused"
+    assert "its row is valid" in late["refusals"][0]
+
+
 def test_a_row_that_is_none_is_refused_by_the_api_server_else_set_aside_alone(
     control_plane: ControlPlane, road: Road
 ) -> None:
@@ -293,7 +352,7 @@ def test_a_row_that_is_none_is_refused_by_the_api_server_else_set_aside_alone(
         road.wait_zone(OwnershipDamaged="True")
         said = json.dumps(road.status("zone", "sessions"))
         assert "row of partition 5" in said
-        assert "repair these rows, or remove them" in said
+        assert "repair these rows, or have them rebuilt" in said
         assert "partition 5" in _wait_told(road, "RowSetAside")
         road.agents["agent-3"].kill()
         wait_until(

@@ -79,6 +79,13 @@ def test_lost_partitions_are_reopened(asked: list[tuple[str, Any]]) -> None:
     assert asked == [body("Reopen", {"5": 17}, False)]
 
 
+def test_invalid_rows_are_rebuilt(asked: list[tuple[str, Any]]) -> None:
+    command = "recover rebuild books --partitions 5 --versions 40 -y"
+    CliRunner().invoke(app, [*command.split(), *SERVER])
+
+    assert asked == [body("Rebuild", {"5": 40}, False)]
+
+
 @pytest.mark.parametrize(
     ("partitions", "versions", "problem"),
     [

@@ -313,7 +313,7 @@ def test_a_stored_row_that_is_none_is_set_aside_alone_until_it_is_repaired() -> 
     status = world.status(ZONE)
     assert status.unavailable_partitions == (5,)
     assert "partition 5 set aside: PartitionTable uid-1-000: an owner twice" in status.ownership
-    assert "repair these rows, or remove them" in status.ownership
+    assert "repair these rows, or have them rebuilt" in status.ownership
     assert not status.rebuilding
     world.kill("a")
     world.wait(lambda: world.status(ZONE).unavailable == 1 and world.status(OTHER).unavailable == 0)

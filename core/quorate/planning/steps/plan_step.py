@@ -52,9 +52,7 @@ def plan_step(
     return steps[0]
 
 
-def _is_quorum_there(
-    voters: Sequence[str], lost: Collection[str], dead: Collection[str]
-) -> bool:
+def _is_quorum_there(voters: Sequence[str], lost: Collection[str], dead: Collection[str]) -> bool:
     """Return whether enough voters are online to commit a row without those that are silent."""
     there = [node for node in voters if node not in lost and node not in dead]
     return len(there) >= quorum(len(voters), sum(node in dead for node in voters))

@@ -42,6 +42,7 @@ class Reason(enum.StrEnum):
     ASIDE_DROPPED = "AsideDropped"
     ROW_SET_ASIDE = "RowSetAside"
     ROW_REPAIRED = "RowRepaired"
+    ROW_DISCARDED = "RowDiscarded"
     RECORD_RESTORED = "RecordRestored"
     COPIES_AGREE = "CopiesAgree"
     COPIES_DIFFER = "CopiesDiffer"
@@ -87,6 +88,7 @@ MEANINGS: Mapping[Reason, str] = {
     Reason.ASIDE_DROPPED: "an agent dropped rows that a reset left before their time, for room",
     Reason.ROW_SET_ASIDE: "a partition's stored row is invalid: nothing is decided for it",
     Reason.ROW_REPAIRED: "the partition's stored row is valid again, or was removed",
+    Reason.ROW_DISCARDED: "a person had a row that was set aside rebuilt; it is replaced",
     Reason.RECORD_RESTORED: "another client deleted or changed a stored object: it was restored",
     Reason.COPIES_AGREE: "a DataValidation has ended: all copies agree",
     Reason.COPIES_DIFFER: "a DataValidation has proven that copies differ; names what differs",

@@ -78,7 +78,7 @@ class ZoneMaster(Zone):
         self._events = ZoneEvents(cluster, self)
         self.reports = PartitionReports(self, self._events, cluster.settings.lease_ms)
         self._storages = ReportedStorages(cluster, record.uid)
-        self._recovery = ZoneRebuild(cluster, self, self._drop_row)
+        self.recovery = ZoneRebuild(cluster, self, self._drop_row)
         self._all_placed = False
         self.view = ZoneView(
             cluster.retries,
@@ -245,7 +245,9 @@ class ZoneMaster(Zone):
             self._pass_ms = now.boot_ms
             self.dirty.clear()
             if self.record.recovering:
-                self._recovery.step(self._lacking(), now)
+                self.recovery.step(self._lacking(), now)
+            elif self.recovery.set_aside:
+                self.recovery.ask(now)  # a person may have them rebuilt
             is_whole = len(self.parts) == self.record.partitions
             self._placement.note_placed(now)
             if is_whole:
@@ -258,7 +260,7 @@ class ZoneMaster(Zone):
         partitions = sorted(self.parts) if whole else sorted(self.dirty & self.parts.keys())
         self.dirty.clear()
         for partition in partitions:
-            self._recovery.note_heard(partition, now)
+            self.recovery.note_heard(partition, now)
             if not self.is_busy(partition):
                 self._decide_part(partition, now)
         if whole or partitions:
@@ -371,17 +373,17 @@ class ZoneMaster(Zone):
             self._all_placed = not self.writing
             self._placement.note_placed(now)
             return
-        lost = missing if self.record.placed else self._recovery.known_of(missing, now)
+        lost = missing if self.record.placed else self.recovery.known_of(missing, now)
         if lost is None:
             self.sentence = "waiting for agents to report whether they have data of the zone"
         elif lost:
-            self._recovery.lose(lost, "have no row in the metastore")
+            self.recovery.lose(lost, "have no row in the metastore")
         else:
             self.sentence = self._placement.place(missing, now)
 
     def _lacking(self) -> list[int]:
         """Return the partitions that have no row, and for which none is on its way."""
-        aside = self._recovery.set_aside
+        aside = self.recovery.set_aside
         every = range(self.record.partitions)
         return [p for p in every if p not in self.parts and p not in aside and not self.is_busy(p)]
 
@@ -395,7 +397,7 @@ class ZoneMaster(Zone):
 
     def withdraw(self, versions: Mapping[int, int], why: str) -> None:
         """Discard rows that are older than agents' rows: those up to `versions`, by partition."""
-        self._recovery.withdraw(versions, why)
+        self.recovery.withdraw(versions, why)
 
     def _drop_row(self, partition: int) -> None:
         """Forget the partition's row: nothing is decided from it any more."""
@@ -407,7 +409,7 @@ class ZoneMaster(Zone):
 
     def set_aside(self, shard: int, damaged: Sequence[DamagedRow]) -> None:
         """Take the rows of a shard that were found invalid when it was read."""
-        self._recovery.look(shard, damaged)
+        self.recovery.look(shard, damaged)
 
     # --- writes ----------------------------------------------------------------------------------
 
@@ -451,10 +453,10 @@ class ZoneMaster(Zone):
     ) -> None:
         """Take the stored rows after an unknown outcome, or another's write: truth if newer."""
         self._all_placed = False
-        self._recovery.look(key.shard, damaged)
+        self.recovery.look(key.shard, damaged)
         self._take_changed(rows, self.writing.pop(key.shard, {}), now)
         if not self.record.deleting:
-            self._recovery.put_right(key.shard, rows)
+            self.recovery.put_right(key.shard, rows)
 
     def _take_changed(
         self,
@@ -467,7 +469,7 @@ class ZoneMaster(Zone):
         for row in rows:
             part = self.parts.get(row.partition)
             before = part.row if part is not None else None
-            if before == row or self._recovery.is_withdrawn(row):
+            if before == row or self.recovery.is_withdrawn(row):
                 continue
             if before is not None and row.version <= before.version:
                 continue  # another process put it back (rebuild_zone.py, put_right)
@@ -584,6 +586,6 @@ class ZoneMaster(Zone):
 
     def status(self) -> ZoneStatus:
         """Return the zone as users see it; the same object as before while nothing has changed."""
-        ownership = self._recovery.sentence
+        ownership = self.recovery.sentence
         waits = ownership or self.sentence or self.empty_start.sentence
         return self.view.status(self.record, waits, ownership)

@@ -76,7 +76,7 @@ def test_with_yes_it_is_done_and_the_object_is_named(kubectl: Kubectl, api: Cann
     )
 
 
-@pytest.mark.parametrize("action", ["Cancel", "Reopen"])
+@pytest.mark.parametrize("action", ["Cancel", "Reopen", "Rebuild"])
 def test_each_decision_is_an_action(kubectl: Kubectl, api: CannedApi, action: str) -> None:
     decides(api, "Done", "it is done")
 

@@ -5,11 +5,13 @@ about another row. docs/protocol.md, section 7, "Recovery by a person".
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import assert_never
 
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.protocol.master.decisions.cancellations import judge_cancellation
+from quorate.protocol.master.decisions.rebuilds import judge_rebuild
 from quorate.protocol.master.decisions.reopenings import judge_reopening
 from quorate.protocol.master.decisions.resets import PersonReset
 from quorate.protocol.master.decisions.restarts import judge_restart
@@ -17,6 +19,7 @@ from quorate.protocol.master.decisions.verdict import Verdict
 from quorate.protocol.metastore import SHARD_PARTITIONS
 from quorate.protocol.recovery import PartitionAnswer, Recovery, RecoveryAction, RecoveryAnswer
 from quorate.protocol.zone_master.decide_partition import PartitionState
+from quorate.protocol.zone_master.recovery.rebuild_zone import seen_version
 from quorate.protocol.zone_master.zone_master import ZoneMaster
 
 
@@ -24,7 +27,7 @@ def recover(zone: ZoneMaster, asked: Recovery, now: Now) -> RecoveryAnswer:
     """Do what is asked, or say what it would do, or why it is refused."""
     judge = _judge(zone, asked, now)
     verdicts = {
-        partition: _general(zone, partition, version, asked.dry_run) or judge(zone.parts[partition])
+        partition: _place(zone, partition, asked.dry_run) or judge(partition, version)
         for partition, version in sorted(asked.versions.items())
     }
     about = f"zone {zone.record.name}"
@@ -41,7 +44,7 @@ def recover(zone: ZoneMaster, asked: Recovery, now: Now) -> RecoveryAnswer:
         tuple(
             PartitionAnswer(
                 partition,
-                zone.parts[partition].row.version,
+                _seen_version(zone, partition),
                 verdict.sentence,
                 (verdict.change[0].version, verdict.change[0].term) if verdict.change else (0, 0),
             )
@@ -56,35 +59,60 @@ def recover(zone: ZoneMaster, asked: Recovery, now: Now) -> RecoveryAnswer:
             zone.resets.report(rows, ", as a person decided")
         elif asked.action is RecoveryAction.REOPEN:
             zone.empty_start.report(rows, "a person reopened them")
+        elif asked.action is RecoveryAction.REBUILD:
+            zone.recovery.discard(changes)
     return answer
 
 
-def _judge(zone: ZoneMaster, asked: Recovery, now: Now) -> Callable[[PartitionState], Verdict]:
+def _seen_version(zone: ZoneMaster, partition: int) -> int:
+    part, damaged = zone.parts.get(partition), zone.recovery.set_aside.get(partition)
+    return seen_version(damaged) if part is None and damaged else zone.parts[partition].row.version
+
+
+def _judge(zone: ZoneMaster, asked: Recovery, now: Now) -> Callable[[int, int], Verdict]:
+    """Return what judges one partition, by its number and the version of its row that was seen."""
+    judge: Callable[[PartitionState], Verdict]
+    dry_run = asked.dry_run
     match asked.action:
+        case RecoveryAction.REBUILD:
+            named = asked.versions
+            return lambda partition, version: judge_rebuild(
+                zone, partition, version, named, dry_run, now
+            )
         case RecoveryAction.CANCEL:
-            return lambda part: judge_cancellation(zone.is_busy, part, asked.dry_run)
+            judge = partial(judge_cancellation, zone.is_busy, dry_run=dry_run)
         case RecoveryAction.RESET:
-            return PersonReset(zone, zone.resets, asked, now).judge
+            judge = PersonReset(zone, zone.resets, asked, now).judge
         case RecoveryAction.REOPEN:
-            return lambda part: judge_reopening(zone, part, asked.dry_run, now)
+            judge = partial(judge_reopening, zone, dry_run=dry_run, now=now)
         case RecoveryAction.RESTART:
-            return lambda part: judge_restart(zone, part, asked)
+            judge = partial(judge_restart, zone, asked=asked)
         case _:
             assert_never(asked.action)
+    return lambda partition, version: (
+        _row(zone, partition, version, dry_run) or judge(zone.parts[partition])
+    )
 
 
-def _general(zone: ZoneMaster, partition: int, version: int, dry_run: bool) -> Verdict | None:
-    """Return why no decision about the partition is taken; None if it may be."""
-    part = zone.parts.get(partition)
+def _place(zone: ZoneMaster, partition: int, dry_run: bool) -> Verdict | None:
+    """Return why no decision is taken about a partition of that number; None if one may be."""
     if not 0 <= partition < zone.record.partitions:
         return Verdict(f"there is none: write a number from 0 to {zone.record.partitions - 1}")
-    if part is None:
-        return Verdict("it has no row: `quorate describe zone` says what it waits for")
-    row = part.row
     beside = zone.writing.get(partition // SHARD_PARTITIONS, {})
     if not dry_run and beside and partition not in beside:
         # It would be written after that, perhaps when agents are back.
         return Verdict("rows beside it are being written: look again in a moment")
+    return None
+
+
+def _row(zone: ZoneMaster, partition: int, version: int, dry_run: bool) -> Verdict | None:
+    """Return why no decision is taken about the partition's row; None if one may be."""
+    part = zone.parts.get(partition)
+    if part is None and partition in zone.recovery.set_aside:
+        return Verdict("its stored row is invalid: repair it, or have it rebuilt (`rebuild`)")
+    if part is None:
+        return Verdict("it has no row: `quorate describe zone` says what it waits for")
+    row = part.row
     if not version and not dry_run:
         return Verdict(
             f"no version of its row was named: it is at version {row.version} now; {_present(row)}"

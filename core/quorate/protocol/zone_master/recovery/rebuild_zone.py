@@ -5,9 +5,11 @@ for. recover_rows.py decides what makes one row safe. Source: docs/protocol.md, 
 
     served --row missing, or older than an agent's--> lost --a quorum has reported--> served
     served --stored row is invalid--> set aside --repaired--> served, --removed--> lost
+                                                --a person has it rebuilt--> served
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from zlib import crc32
 
 import msgspec
 
@@ -22,6 +24,9 @@ from quorate.protocol.metastore import SHARD_PARTITIONS, DamagedRow, partitions_
 from quorate.protocol.zone_master.causes import Cause, Why
 from quorate.protocol.zone_master.recovery.recover_rows import Told, Waiting, recovered_row
 from quorate.protocol.zone_master.zone import Zone
+
+VERSION_MAX = 1 << 52
+"""A stored version above this is garbage: no row is ever counted so high."""
 
 ASK_MS = 2_000
 """An agent that has not reported its rows is asked again: it may have to open the zone first."""
@@ -43,6 +48,8 @@ class ZoneRebuild:
         self._uid = zone.record.uid
         self._drop_row = drop_row
         self._below: dict[int, int] = {}
+        self._discarded: dict[int, DamagedRow] = {}
+        """Invalid rows that are stored until the rows that replace them are written."""
         self._asked_ms: dict[str, int] = {}
 
     @property
@@ -55,8 +62,8 @@ class ZoneRebuild:
         said += [f"{which(those)} set aside: {why}" for why, those in by_reason.items()]
         if self.set_aside:
             said.append(
-                "repair these rows, or remove them from their objects: missing rows are rebuilt "
-                "from the agents' data"
+                "repair these rows, or have them rebuilt from the agents' data (`quorate recover "
+                "rebuild`, or a ZoneRecovery)"
             )
         return "; ".join(said)
 
@@ -108,6 +115,9 @@ class ZoneRebuild:
             if partition // SHARD_PARTITIONS == shard and partition not in is_damaged:
                 del self.set_aside[partition]
                 self._tell(Reason.ROW_REPAIRED, f"partition {partition} is no longer set aside")
+        for partition in [p for p in self._discarded if p // SHARD_PARTITIONS == shard]:
+            if partition not in is_damaged:
+                del self._discarded[partition]
         for each in damaged:
             self._look_at(each)
 
@@ -122,6 +132,8 @@ class ZoneRebuild:
         )
         if is_older:
             return  # the valid row is known here: put_right writes it again
+        if self._discarded.get(partition) == damaged:
+            return
         if part is not None:
             self._forget_told()  # it may be older than later decisions about this row
         self._drop_row(partition)
@@ -130,7 +142,30 @@ class ZoneRebuild:
             self._tell(
                 Reason.ROW_SET_ASIDE,
                 f"partition {partition}: {damaged.why}; only this row is set aside: repair it, or "
-                "remove it from the object to have it rebuilt from the agents' data",
+                "have it rebuilt from the agents' data (`quorate recover rebuild`)",
+                "Warning",
+            )
+
+    def replacement(self, partition: int) -> PartitionRow | Waiting:
+        """Return the row that takes the place of one that is set aside, or what it waits for.
+
+        It is counted above the invalid row: the metastore refuses versions that go back.
+        """
+        damaged = self.set_aside[partition]
+        below = max(damaged.version, damaged.term, self._below.get(partition, 0))
+        if VERSION_MAX <= below < 1 << 62:
+            return Waiting((), "its version is garbage: remove it from its object")
+        least = {partition: below if below < VERSION_MAX else 0}
+        return next(_rebuilt(self._cluster, self._zone.nodes, self._uid, [partition], least))[1]
+
+    def discard(self, partitions: Iterable[int]) -> None:
+        """Set these rows aside no more: others are decided, and about to be written."""
+        for partition in partitions:
+            damaged = self._discarded[partition] = self.set_aside.pop(partition)
+            self._tell(
+                Reason.ROW_DISCARDED,
+                f"partition {partition}: a person had its row rebuilt from the agents' data; what "
+                f"was stored: {damaged.why}",
                 "Warning",
             )
 
@@ -266,18 +301,9 @@ def rebuild(
 
     `below`: versions that were seen in the metastore; the rows get higher ones.
     """
-    here = {
-        node: (holder, agent.rows[uid])
-        for node, agent in sorted(cluster.agents.items())
-        if uid in agent.rows and (holder := nodes.holder(node)) is not None
-    }
     rows: list[PartitionRow] = []
     waiting: dict[str, list[int]] = {}
-    for partition in partitions:
-        told = {node: Told(holder, has.get(partition)) for node, (holder, has) in here.items()}
-        voters = {voter for each in told.values() for voter in _voters(each.report)}
-        dead = [voter for voter in sorted(voters) if nodes.is_dead(voter)]
-        found = recovered_row(partition, told, dead, cluster.master_term, below.get(partition, 0))
+    for partition, found in _rebuilt(cluster, nodes, uid, partitions, below):
         if isinstance(found, Waiting):
             waiting.setdefault(found.why, []).append(partition)
         else:
@@ -286,6 +312,37 @@ def rebuild(
         f"{len(those)} partitions (from {those[0]} on) are not rebuilt yet: {why}"
         for why, those in sorted(waiting.items(), key=lambda each: -len(each[1]))
     )
+
+
+def _rebuilt(
+    cluster: Cluster,
+    nodes: ZoneNodes,
+    uid: str,
+    partitions: Iterable[int],
+    below: Mapping[int, int],
+) -> Iterator[tuple[int, PartitionRow | Waiting]]:
+    """Yield each partition with its row, or with what it waits for; `below`: see `rebuild`."""
+    here = {
+        node: (holder, agent.rows[uid])
+        for node, agent in sorted(cluster.agents.items())
+        if uid in agent.rows and (holder := nodes.holder(node)) is not None
+    }
+    for partition in partitions:
+        told = {node: Told(holder, has.get(partition)) for node, (holder, has) in here.items()}
+        voters = {voter for each in told.values() for voter in _voters(each.report)}
+        dead = [voter for voter in sorted(voters) if nodes.is_dead(voter)]
+        least = below.get(partition, 0)
+        yield partition, recovered_row(partition, told, dead, cluster.master_term, least)
+
+
+def seen_version(damaged: DamagedRow) -> int:
+    """Return the number by which a person names an invalid row: its version, if that is readable.
+
+    Otherwise it is computed from what is wrong with the row.
+    """
+    if 0 < damaged.version < VERSION_MAX:
+        return damaged.version
+    return 1 + crc32(damaged.why.encode())
 
 
 def _voters(report: CopyReport | None) -> tuple[Voter, ...]:
