@@ -38,7 +38,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from quorate_spark.comparing.compare_rows import digest
 from quorate_spark.copies import CopySeen
 from quorate_spark.reading.agent_link import Unreadable
-from quorate_spark.reading.read_copies import StoredRow, read_copies, read_rows
+from quorate_spark.reading.read_columns import read_columns
+from quorate_spark.reading.read_copies import read_copies
+from quorate_spark.row_columns import RowColumns
 from quorate_spark.sources.columns import COLUMNS, PROBLEM_COLUMN, batch_of
 from quorate_spark.sources.options import choice, partition_numbers, source_of
 from quorate_spark.sources.row_writer import RowSink, RowWriter, StreamRowWriter
@@ -121,9 +123,8 @@ class CopyReader(DataSourceReader):
         assert isinstance(partition, CopyPartition)
         copy = partition.copy
         try:
-            for rows in read_rows(copy, self._zone, self._cluster, self._settings):
-                if rows:
-                    yield self._batch(copy, rows)
+            for rows in read_columns(copy, self._zone, self._cluster, self._settings):
+                yield self._batch(copy, rows)
         except Unreadable as error:
             if not self._problems_as_rows:
                 raise
@@ -132,27 +133,32 @@ class CopyReader(DataSourceReader):
             if self._problems_as_rows:
                 yield self._last_row(copy, "")
 
-    def _batch(self, copy: CopySeen, rows: list[StoredRow]) -> pa.RecordBatch:
-        keys, counters, terms, expiries, values = zip(*rows, strict=True)
+    def _batch(self, copy: CopySeen, rows: RowColumns) -> pa.RecordBatch:
+        values = rows.values
         if self._digests:
-            values = tuple(None if value is None else digest(value) for value in values)
-        count = len(rows)
-        columns = [
-            keys,
-            values,
-            counters,
-            terms,
-            expiries,
-            [copy.state.replica_index] * count,
-            [copy.node] * count,
-            [copy.state.partition] * count,
-            [value is None for value in values],
-        ]
+            found = [None if value is None else digest(value) for value in values.to_pylist()]
+            values = pa.array(found, pa.binary())
+        columns = {
+            "key": rows.keys,
+            "value": values,
+            "counter": pa.array(rows.counters),
+            "term": pa.array(rows.terms),
+            "expires_at": pa.array(rows.expiries),
+            "replica_index": repeated(copy.state.replica_index, pa.int32(), len(rows)),
+            "node": repeated(copy.node, pa.string(), len(rows)),
+            "partition": repeated(copy.state.partition, pa.int32(), len(rows)),
+            "tombstone": pa.array(rows.tombstones),
+        }
         if self._problems_as_rows:
-            columns.append([None] * count)
-        return batch_of(columns)
+            columns["problem"] = pa.nulls(len(rows), pa.string())
+        return pa.RecordBatch.from_pydict(columns)
 
     def _last_row(self, copy: CopySeen, problem: str) -> pa.RecordBatch:
         state = copy.state
         row = [None, None, 0, 0, 0, state.replica_index, copy.node, state.partition, False, problem]
         return batch_of([[field] for field in row])
+
+
+def repeated(value: object, kind: pa.DataType, count: int) -> pa.Array:
+    """Return an array that has the value so often."""
+    return pa.repeat(pa.scalar(value, kind), count)

@@ -137,6 +137,7 @@ def _messages(chance: random.Random, zone: str) -> list[Message]:
         among.HeartbeatAck(number(), number(), number(), ((zone, partition, term),)),
         tools.AskCopies("z"),
         tools.AskRows("z", partition, data(), number(), (number() % 300,)),
+        tools.AskColumns("z", partition, data(), number(), data(), chance.random() < 0.5),
         tools.AskDigests("z", (partition, number()), (number(),)),
         tools.AskBuckets("z", partition, number(), data()),
         tools.Damage("z", data(), data()),

@@ -6,7 +6,14 @@ from typing import NamedTuple, TypeVar
 
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.copies.totals import row_digest
-from quorate.protocol.storage import COUNTER_MAX, Row, StorageFull, ZoneRefused
+from quorate.protocol.storage import (
+    COUNTER_MAX,
+    PackedRows,
+    Row,
+    StorageFull,
+    ZoneRefused,
+    pack_rows,
+)
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -111,6 +118,23 @@ class SimSpace:
             found.append((key, row))
             size += len(key) + len(row.value or b"")
         return found
+
+    def scan_packed(
+        self,
+        first: bytes,
+        before: bytes | None,
+        rows_max: int,
+        bytes_max: int,
+        *,
+        values: bool = True,
+    ) -> PackedRows:
+        """All at once, as columns."""
+        found = [
+            (key, self._rows[key])
+            for key in sorted(self._rows)
+            if first <= key and (before is None or key < before)
+        ]
+        return pack_rows(found, whole=True, values=values)
 
     def row_count(self) -> int:
         """Live rows."""

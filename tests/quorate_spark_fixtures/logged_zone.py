@@ -10,9 +10,9 @@ from quorate.facts.keyspace import is_reserved, key_partition
 from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.replication import Update
 from quorate.protocol.messages.tools import (
+    AskColumns,
     AskRows,
     AskUpdates,
-    CopyRows,
     RestoreRows,
     RowsRestored,
     UpdatesTold,
@@ -81,10 +81,15 @@ class LoggedZone(ScriptedZone):
     def _on_ask(self, agent: ScriptedAgent, message: Message) -> Answer | EllipsisType:
         match message:
             case AskRows():
-                told = agent._rows(message)
+                rows = agent._rows(message)
                 self._chunks += 1
                 self.while_read(self._chunks)
-                return CopyRows(told.zone_name, told.partition, told.next, told.lwm, told.rows)
+                return rows
+            case AskColumns():
+                columns = agent._columns(message)
+                self._chunks += 1
+                self.while_read(self._chunks)
+                return columns
             case AskUpdates():
                 return self._updates(agent, message)
             case RestoreRows():

@@ -7,7 +7,7 @@ that real agents are read is tested against real agents.
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import EllipsisType
@@ -21,16 +21,19 @@ from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, Refused
 from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.tools import (
     AskBuckets,
+    AskColumns,
     AskCopies,
     AskDigests,
     AskRows,
     Buckets,
     Copies,
+    CopyColumns,
     CopyDigest,
     CopyRows,
     CopyState,
     Digests,
 )
+from quorate.protocol.storage import ROW_HEAD
 from quorate.protocol.storage import Row as StorageRow
 from quorate.wire.frames import FrameReader, encode_frame
 from quorate_link.blocking import shake_hands
@@ -95,6 +98,34 @@ class ScriptedCopy:
             0,
             majority=self.lwm if self.majority is None else self.majority,
         )
+
+
+StoredRow = tuple[bytes, int, int, int, bytes | None]
+
+
+def columns_told(
+    ask: AskColumns,
+    rows: Sequence[StoredRow],
+    lwm: int,
+    following: bytes | None,
+    problem: str = "",
+) -> CopyColumns:
+    """The answer with these rows (key, counter, term, expires_at, value)."""
+    keys = [row[0] for row in rows]
+    values = [row[4] or b"" for row in rows] if ask.values else []
+    return CopyColumns(
+        ask.zone_name,
+        ask.partition,
+        following,
+        lwm,
+        len(rows),
+        b"".join(keys),
+        b"".join(len(key).to_bytes(4, "little") for key in keys),
+        b"".join(ROW_HEAD.pack(*row[1:4], row[4] is None) for row in rows),
+        b"".join(values),
+        b"".join(len(value).to_bytes(4, "little") for value in values),
+        problem,
+    )
 
 
 Answer = Message | bytes | None
@@ -214,6 +245,8 @@ class ScriptedAgent:
                 return Copies(zone, self.name, states)
             case AskRows():
                 return self._rows(message)
+            case AskColumns():
+                return self._columns(message)
             case AskDigests():
                 return self.answer_digests(message)
             case AskBuckets():
@@ -238,6 +271,22 @@ class ScriptedAgent:
             rows.append((key, *row))
             size += len(key) + len(row[3] or b"")
         return CopyRows(ask.zone_name, ask.partition, None, copy.lwm, tuple(rows))
+
+    def _columns(self, ask: AskColumns) -> CopyColumns:
+        copy = self.copies.get(ask.partition)
+        if copy is None:
+            return columns_told(ask, (), 0, None, "no such copy")
+        rows: list[StoredRow] = []
+        size = 0
+        for key in sorted(copy.rows):
+            if key < ask.first or (ask.before is not None and key >= ask.before):
+                continue
+            if size >= ask.bytes_max:
+                return columns_told(ask, rows, copy.lwm, rows[-1][0] + b"\0")
+            row = copy.rows[key]
+            rows.append((key, *row))
+            size += len(key) + len(row[3] or b"")
+        return columns_told(ask, rows, copy.lwm, None)
 
     def answer_digests(self, ask: AskDigests) -> Digests:
         """The usual answer, for scripts that change it."""

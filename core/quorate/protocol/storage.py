@@ -8,8 +8,9 @@ A *space* holds the rows of one copy.  It is identified by partition and generat
 copy can be filled beside the copy it replaces and take its place in one batch.
 """
 
-from collections.abc import Collection, Iterator
-from typing import Final, Protocol
+from collections.abc import Collection, Iterator, Sequence
+from struct import Struct
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -37,6 +38,37 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     term: int
     expires_at: int
     value: bytes | None
+
+
+ROW_HEAD: Final = Struct(">QQQB")
+"""What a row is beside key and value: counter, term, expires_at, and LIVE or TOMBSTONE."""
+LIVE: Final = 0
+TOMBSTONE: Final = 1
+
+
+class PackedRows(NamedTuple):
+    """Rows in key order, as columns.
+
+    - `heads`: a ROW_HEAD of each row, one after the other
+    - `values`: empty for a tombstone; no entries at all if values were not asked for
+    - `whole`: there are no more rows in the range that was asked for
+    """
+
+    keys: list[bytes]
+    heads: bytes
+    values: list[bytes]
+    whole: bool
+
+
+def pack_rows(rows: Sequence[tuple[bytes, Row]], *, whole: bool, values: bool = True) -> PackedRows:
+    """Return these rows as columns."""
+    pack = ROW_HEAD.pack
+    return PackedRows(
+        [key for key, _ in rows],
+        b"".join([pack(r.counter, r.term, r.expires_at, r.value is None) for _, r in rows]),
+        [r.value or b"" for _, r in rows] if values else [],
+        whole,
+    )
 
 
 class StorageFull(Exception):
@@ -68,6 +100,20 @@ class Space(Protocol):
 
     def scan(self, after: bytes | None, rows_max: int, bytes_max: int) -> list[tuple[bytes, Row]]:
         """Return rows in key order with key > after; at least one if there is one."""
+
+    def scan_packed(
+        self,
+        first: bytes,
+        before: bytes | None,
+        rows_max: int,
+        bytes_max: int,
+        *,
+        values: bool = True,
+    ) -> PackedRows:
+        """Return rows as `scan` does, with first <= key < before, as columns.
+
+        `before` None: to the end of the keys.  Without `values` they need not be read.
+        """
 
     def row_count(self) -> int:
         """Return the exact number of live rows (without tombstones)."""

@@ -1,5 +1,7 @@
 """Answers tools' questions about an agent's copies, for validation and debugging."""
 
+import sys
+from array import array
 from collections.abc import Iterable
 
 from quorate.facts.keyspace import key_partition
@@ -14,6 +16,7 @@ from quorate.protocol.messages.tools import (
     DIGESTS_ASKED_MAX,
     AskAside,
     AskBuckets,
+    AskColumns,
     AskCopies,
     AskDigests,
     AskRows,
@@ -21,6 +24,7 @@ from quorate.protocol.messages.tools import (
     AskValues,
     Buckets,
     Copies,
+    CopyColumns,
     CopyDigest,
     CopyRows,
     Damage,
@@ -69,6 +73,8 @@ def answer_tool(
             return Copies(message.zone_name, node, copies, problem)
         case AskRows():
             return _rows(message, node, zone, problem)
+        case AskColumns():
+            return _columns(message, node, zone, problem)
         case AskDigests():
             return _digests(message, node, zone, problem)
         case AskBuckets():
@@ -131,6 +137,37 @@ def _rows(ask: AskRows, node: str, zone: Replicas | None, problem: str) -> CopyR
         copy.lwm,
         tuple([(key, r.counter, r.term, r.expires_at, r.value) for key, r in rows]),
     )
+
+
+def _columns(ask: AskColumns, node: str, zone: Replicas | None, problem: str) -> CopyColumns:
+    copy = _copy(zone, ask.partition)
+    if copy is None:
+        missing = problem or _no_copy(ask.partition, node)
+        return CopyColumns(
+            ask.zone_name, ask.partition, None, 0, 0, b"", b"", b"", b"", b"", missing
+        )
+    keys, heads, values, whole = copy.space.scan_packed(
+        ask.first, ask.before, ROWS_MAX, min(ask.bytes_max, CHUNK_BYTES_MAX), values=ask.values
+    )
+    return CopyColumns(
+        ask.zone_name,
+        ask.partition,
+        None if whole else keys[-1] + b"\0",
+        copy.lwm,
+        len(keys),
+        b"".join(keys),
+        _sizes(keys),
+        heads,
+        b"".join(values),
+        _sizes(values),
+    )
+
+
+def _sizes(data: list[bytes]) -> bytes:
+    sizes = array("I", map(len, data))
+    if sys.byteorder == "big":
+        sizes.byteswap()
+    return sizes.tobytes()
 
 
 def _updates(ask: AskUpdates, node: str, zone: Replicas | None, problem: str) -> UpdatesTold:

@@ -4,14 +4,21 @@ Reading is `dict.get` itself.  With a bound, each write notes what it replaced u
 commit, so that a batch that does not fit can be undone.
 """
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
 from quorate.protocol.copies.totals import Totals
-from quorate.protocol.storage import COUNTER_MAX, ROW_OVERHEAD_BYTES, Row, StorageFull
+from quorate.protocol.storage import (
+    COUNTER_MAX,
+    ROW_OVERHEAD_BYTES,
+    PackedRows,
+    Row,
+    StorageFull,
+    pack_rows,
+)
 
 UNBOUNDED: Final = 1 << 62
 LOG_OVERHEAD_BYTES: Final = 192
@@ -78,22 +85,44 @@ class MemorySpace:
 
     def scan(self, after: bytes | None, rows_max: int, bytes_max: int) -> list[tuple[bytes, Row]]:
         """Return rows in key order with key > after; stops once `bytes_max` is reached."""
+        first = b"" if after is None else after + b"\0"
+        return self._scan(first, None, rows_max, bytes_max)[0]
+
+    def scan_packed(
+        self,
+        first: bytes,
+        before: bytes | None,
+        rows_max: int,
+        bytes_max: int,
+        *,
+        values: bool = True,
+    ) -> PackedRows:
+        """Return rows with first <= key < before as columns."""
+        found, whole = self._scan(first, before, rows_max, bytes_max if values else UNBOUNDED)
+        return pack_rows(found, whole=whole, values=values)
+
+    def _scan(
+        self, first: bytes, before: bytes | None, rows_max: int, bytes_max: int
+    ) -> tuple[list[tuple[bytes, Row]], bool]:
+        """Return rows, and whether there are no more in the range."""
         keys = self._ordered_keys()
         found: list[tuple[bytes, Row]] = []
         size = 0
-        at = 0 if after is None else bisect_right(keys, after)
-        for index in range(at, len(keys)):
+        at = bisect_left(keys, first)
+        end = len(keys) if before is None else bisect_left(keys, before)
+        for index in range(at, end):
             if len(found) >= rows_max or size >= bytes_max:
-                return found
+                return found, False
             key = keys[index]
             row = self._rows.get(key)
             if row is None:
                 continue  # dropped since the keys were sorted
             found.append((key, row))
             size += len(key) + (0 if row.value is None else len(row.value))
-        self._sorted = None
-        self._added = []
-        return found
+        if before is None:
+            self._sorted = None
+            self._added = []
+        return found, True
 
     def row_count(self) -> int:
         """Return the number of live rows."""

@@ -22,19 +22,30 @@ from typing import Final, NamedTuple, TypeVar
 from rocksdict import WriteBatch
 
 from quorate.protocol.copies.totals import DIGEST_BYTES, Totals
-from quorate.protocol.storage import COUNTER_MAX, Row, StorageFull
+from quorate.protocol.storage import (
+    COUNTER_MAX,
+    LIVE,
+    ROW_HEAD,
+    TOMBSTONE,
+    PackedRows,
+    Row,
+    StorageFull,
+    pack_rows,
+)
 from quorate_agent.folder.disk_room import DiskRoom
 from quorate_agent.storage.database import TABLES_OPEN, Database
 from quorate_agent.storage.long_values import LONG_BYTES, LongValues
 from quorate_agent.storage.rocks_log import RocksLog
 
-_ROW: Final = Struct(">QQQB")
-_ROW_BYTES: Final = _ROW.size
+_ROW_BYTES: Final = ROW_HEAD.size
 _SPACE: Final = Struct(">cHI")
 _TOTALS: Final = Struct(">QQ16s")
-_TOMBSTONE: Final = 1
 _IN_PIECES: Final = 2
 _IN_FILE: Final = 4
+_PLAIN: Final = bytes((LIVE, TOMBSTONE))
+"""The kinds of rows whose value, if there is one, follows the head."""
+_KINDS_TOLD: Final = bytes(kind & TOMBSTONE for kind in range(256))
+_KIND_AT: Final = _ROW_BYTES - 1
 
 RECENT_ROWS_MAX: Final = 65_536
 """A zone caches up to twice as many unpacked rows: some 40 MB of small ones."""
@@ -49,12 +60,12 @@ Touched = TypeVar("Touched", "RocksSpace", RocksLog)
 def _pack(row: Row) -> bytes:
     value = row.value
     if value is None:
-        return _ROW.pack(row.counter, row.term, row.expires_at, _TOMBSTONE)
-    return _ROW.pack(row.counter, row.term, row.expires_at, 0) + value
+        return ROW_HEAD.pack(row.counter, row.term, row.expires_at, TOMBSTONE)
+    return ROW_HEAD.pack(row.counter, row.term, row.expires_at, LIVE) + value
 
 
 def _pack_reference(row: Row, reference: bytes) -> bytes:
-    return _ROW.pack(row.counter, row.term, row.expires_at, _IN_FILE) + reference
+    return ROW_HEAD.pack(row.counter, row.term, row.expires_at, _IN_FILE) + reference
 
 
 def _size(row: Row) -> int:
@@ -148,16 +159,67 @@ class RocksSpace:
 
     def scan(self, after: bytes | None, rows_max: int, bytes_max: int) -> list[tuple[bytes, Row]]:
         """Return rows in key order with key > after; stops once `bytes_max` is reached."""
+        first = b"" if after is None else after + b"\0"
+        return self._scan(first, None, rows_max, bytes_max)[0]
+
+    def _scan(
+        self, first: bytes, before: bytes | None, rows_max: int, bytes_max: int
+    ) -> tuple[list[tuple[bytes, Row]], bool]:
+        """Return rows, and whether there are no more in the range."""
         found: list[tuple[bytes, Row]] = []
         if rows_max <= 0:
-            return found
+            return found, False
         size = 0
-        for key, row in self._merged(after):
+        for key, row in self._merged(first):
+            if before is not None and key >= before:
+                break
             found.append((key, row))
             size += len(key) + _size(row)
             if len(found) >= rows_max or size >= bytes_max:
+                return found, False
+        return found, True
+
+    def scan_packed(
+        self,
+        first: bytes,
+        before: bytes | None,
+        rows_max: int,
+        bytes_max: int,
+        *,
+        values: bool = True,
+    ) -> PackedRows:
+        """Return rows with first <= key < before as columns, most often just as they are stored."""
+        if self.overlay or self.dropped:
+            found, whole = self._scan(first, before, rows_max, bytes_max)
+            return pack_rows(found, whole=whole, values=values)
+        prefix = self._prefix
+        end = _after(prefix) if before is None else prefix + before
+        full_keys: list[bytes] = []
+        stored: list[bytes] = []
+        size, whole = 0, True
+        for full_key, data in self._database.items(prefix + first, end):
+            full_keys.append(full_key)
+            stored.append(data)
+            size += len(full_key) + (len(data) if values else _ROW_BYTES)
+            if size >= bytes_max or len(stored) >= rows_max:
+                whole = False
                 break
-        return found
+        heads = b"".join([data[:_ROW_BYTES] for data in stored])
+        kinds = heads[_KIND_AT::_ROW_BYTES]
+        if kinds.translate(None, _PLAIN):
+            if values:  # they are longer than what is stored here
+                found, whole = self._scan(first, before, rows_max, bytes_max)
+                return pack_rows(found, whole=whole)
+            told = bytearray(heads)
+            told[_KIND_AT::_ROW_BYTES] = kinds.translate(_KINDS_TOLD)
+            heads = bytes(told)
+        skip = len(prefix)
+        return PackedRows(
+            [full_key[skip:] for full_key in full_keys],
+            heads,
+            [data[_ROW_BYTES:] for data in stored] if values else [],
+            whole,
+        )
 
     def row_count(self) -> int:
         """Return the number of live rows."""
@@ -249,10 +311,10 @@ class RocksSpace:
         self._storage.touched_spaces.append(self)
 
     def _unpack(self, data: bytes) -> Row:
-        counter, term, expires_at, flags = _ROW.unpack_from(data)
+        counter, term, expires_at, flags = ROW_HEAD.unpack_from(data)
         if not flags:
             return Row(counter, term, expires_at, data[_ROW_BYTES:])
-        if flags & _TOMBSTONE:
+        if flags & TOMBSTONE:
             return Row(counter, term, expires_at, None)
         values = self._long_values
         read = values.read if flags & _IN_FILE else values.read_pieces
@@ -272,15 +334,14 @@ class RocksSpace:
             gone = [full_key for key in self.overlay if (full_key := prefix + key) in owned]
         self._long_values.remove(gone, owned, batch)
 
-    def _merged(self, after: bytes | None) -> Iterator[tuple[bytes, Row]]:
+    def _merged(self, first: bytes) -> Iterator[tuple[bytes, Row]]:
         overlay = self.overlay
-        fresh = sorted(key for key in overlay if after is None or key > after)
+        fresh = sorted(key for key in overlay if key >= first)
         at = 0
         if not self.dropped:
             prefix = self._prefix
             skip = len(prefix)
-            start = prefix if after is None else prefix + after + b"\0"
-            for full_key, data in self._database.items(start, _after(prefix)):
+            for full_key, data in self._database.items(prefix + first, _after(prefix)):
                 key = full_key[skip:]
                 while at < len(fresh) and fresh[at] < key:
                     row = overlay[fresh[at]]

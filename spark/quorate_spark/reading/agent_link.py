@@ -127,6 +127,10 @@ class AgentLink:
         """The agent's name in sentences."""
         return f"agent {self.agent.node} at {self._address}"
 
+    def knows(self, question: type[Message]) -> bool:
+        """Return whether the agent speaks a format that has this question."""
+        return question not in unknown_in(self._handshake.format)
+
     def ask(self, question: Message, answer: type[Answer]) -> Answer:
         """Send `question` and return the next message, which must be of type `answer`."""
         return self._exchange(question, answer, self.name)
@@ -155,7 +159,7 @@ class AgentLink:
 
     def _exchange(self, question: Message, answer: type[Answer], name: str) -> Answer:
         asked = type(question).__name__
-        if type(question) in unknown_in(self._handshake.format):
+        if not self.knows(type(question)):
             raise TooOld(
                 f"{name} speaks format version {self._handshake.format}, which has no {asked}:"
                 " upgrade the agent, then ask again"

@@ -8,7 +8,14 @@ and an LWM that did not go back.
 
 from collections.abc import Iterator, Sequence
 
-from quorate.protocol.messages.tools import AskCopies, AskRows, Copies, CopyRows, CopyState
+from quorate.protocol.messages.tools import (
+    AskCopies,
+    AskRows,
+    Copies,
+    CopyColumns,
+    CopyRows,
+    CopyState,
+)
 from quorate_spark.copies import CopySeen, Reading
 from quorate_spark.reading.agent_link import AgentLink, Cluster, Unreadable
 from quorate_spark.settings import Settings
@@ -87,24 +94,35 @@ def read_rows(
 
     Raises Unreadable unless all of them were read.
     """
-    partition = copy.state.partition
     with open_link(copy.address, cluster, settings) as link:
         check_process(link, copy)
-        after: bytes | None = None
-        lwm = copy.state.lwm
-        while True:
-            answer = _ask_rows(link, zone, partition, after, settings.chunk_bytes, buckets)
-            if answer.lwm < lwm:
-                raise Unreadable(
-                    f"partition {partition}: the copy on {copy.node} went back from LWM {lwm} to"
-                    f" {answer.lwm} while it was read"
-                )
-            lwm = answer.lwm
-            yield list(answer.rows)
-            if answer.next is None:
-                break
-            after = answer.next
+        for rows, _ in rows_from(link, copy, zone, settings, None, copy.state.lwm, buckets):
+            yield rows
         check_same_copy(link, copy, zone)
+
+
+def rows_from(
+    link: AgentLink,
+    copy: CopySeen,
+    zone: str,
+    settings: Settings,
+    after: bytes | None,
+    lwm: int,
+    buckets: tuple[int, ...] = (),
+) -> Iterator[tuple[list[StoredRow], int]]:
+    """Yield the copy's rows with key > after, chunk by chunk, and the LWM that it then had.
+
+    Raises Unreadable if that is below the one before, of which `lwm` is the first.
+    """
+    partition = copy.state.partition
+    while True:
+        answer = _ask_rows(link, zone, partition, after, settings.chunk_bytes, buckets)
+        check_place(link, copy, zone, lwm, answer)
+        lwm = answer.lwm
+        yield list(answer.rows), lwm
+        if answer.next is None:
+            return
+        after = answer.next
 
 
 def read_key(
@@ -164,13 +182,7 @@ def _ask_rows(
 ) -> CopyRows:
     """Return one chunk, checked: of this partition, keys rising and beyond `after`."""
     answer = link.ask(AskRows(zone, partition, after, bytes_max, buckets), CopyRows)
-    if answer.problem:
-        raise Unreadable(f"partition {partition}: {link.name} cannot read it: {answer.problem}")
-    if (answer.zone_name, answer.partition) != (zone, partition):
-        raise Unreadable(
-            f"{link.name} was asked for {zone}/{partition} and answered"
-            f" {answer.zone_name}/{answer.partition}"
-        )
+    _check_answer(link, zone, partition, answer)
     last = after
     for row in answer.rows:
         if last is not None and row[0] <= last:
@@ -187,6 +199,31 @@ def _ask_rows(
             " last: it must rise"
         )
     return answer
+
+
+def _check_answer(
+    link: AgentLink, zone: str, partition: int, answer: CopyRows | CopyColumns
+) -> None:
+    if answer.problem:
+        raise Unreadable(f"partition {partition}: {link.name} cannot read it: {answer.problem}")
+    if (answer.zone_name, answer.partition) != (zone, partition):
+        raise Unreadable(
+            f"{link.name} was asked for {zone}/{partition} and answered"
+            f" {answer.zone_name}/{answer.partition}"
+        )
+
+
+def check_place(
+    link: AgentLink, copy: CopySeen, zone: str, lwm: int, answer: CopyRows | CopyColumns
+) -> None:
+    """Raise Unreadable unless the answer is of this copy, whose LWM did not go back."""
+    partition = copy.state.partition
+    _check_answer(link, zone, partition, answer)
+    if answer.lwm < lwm:
+        raise Unreadable(
+            f"partition {partition}: the copy on {copy.node} went back from LWM {lwm} to"
+            f" {answer.lwm} while it was read"
+        )
 
 
 def check_process(link: AgentLink, copy: CopySeen) -> None:

@@ -11,7 +11,7 @@ from types import EllipsisType
 import pytest
 
 from quorate.protocol.messages.message import Message
-from quorate.protocol.messages.tools import AskRows
+from quorate.protocol.messages.tools import AskColumns
 from quorate_cluster.processes import environment
 from quorate_cluster.waiting import wait_until
 from quorate_spark_fixtures.scripted_agent import Answer
@@ -52,7 +52,7 @@ def test_no_process_and_no_file_is_left(tmp_path: Path, moment: str) -> None:
         return [int(pid) for file in (children, *threads) for pid in file.read_text().split()]
 
     def answer(message: Message) -> Answer | EllipsisType:
-        if isinstance(message, AskRows):
+        if isinstance(message, AskColumns):
             asked.append(message)
             return b""  # for ever
         return ...

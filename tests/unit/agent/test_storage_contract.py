@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from quorate.protocol.copies.totals import CHANGED_MAX, row_digest
-from quorate.protocol.storage import Row, Storage
+from quorate.protocol.storage import ROW_HEAD, PackedRows, Row, Storage
 from quorate_lone_agent.storage_engine import Engine
 
 EVERYTHING = 1 << 30
@@ -152,6 +152,72 @@ def test_a_scan_is_bounded_by_rows_and_bytes_but_gives_one_row_at_least(engine: 
     assert len(space.scan(None, 3, EVERYTHING)) == 3
     assert len(space.scan(None, 100, 2500)) == 3
     assert len(space.scan(None, 100, 1)) == 1
+
+
+def unpacked(found: PackedRows) -> list[tuple[bytes, int, int, int, bytes | None]]:
+    heads = list(ROW_HEAD.iter_unpack(found.heads))
+    return [
+        (key, counter, term, expires_at, None if kind else value)
+        for key, (counter, term, expires_at, kind), value in zip(
+            found.keys, heads, found.values, strict=True
+        )
+    ]
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_rows_are_read_as_columns_of_a_range_of_keys(engine: Engine, is_committed: bool) -> None:
+    storage = engine.open()
+    space = storage.space(0, 1)
+    storage.space(0, 0).put(b"b", row(1))
+    storage.space(0, 2).put(b"b", row(1))
+    space.put(b"", row(1, b""))
+    space.put(b"a", row(2, b"first", expires_at=77, term=5))
+    space.put(b"b", row(3, None))
+    space.put(b"bb", row(4, bytes(600_000)))
+    space.put(b"c", row(5, b"last"))
+    storage.commit()
+    if not is_committed:
+        space.put(b"a", row(6, b"again"))
+        space.drop(b"c")
+
+    def read(first: bytes, before: bytes | None) -> list[tuple[bytes, int, int, int, bytes | None]]:
+        found = space.scan_packed(first, before, 100, EVERYTHING)
+        assert found.whole
+        return unpacked(found)
+
+    every = [
+        (key, found.counter, found.term, found.expires_at, found.value)
+        for key, found in space.scan(None, 100, EVERYTHING)
+    ]
+    assert read(b"", None) == every
+    assert read(b"a", b"bb") == every[1:3]
+    assert read(b"a\0", b"bb\0") == every[2:4]
+    assert read(b"bb\0", b"c") == read(b"c", b"a") == []
+    without = space.scan_packed(b"a", b"c", 100, EVERYTHING, values=False)
+    assert (without.keys, without.values) == ([b"a", b"b", b"bb"], [])
+    assert without.heads == space.scan_packed(b"a", b"c", 100, EVERYTHING).heads
+
+
+def test_columns_are_bounded_by_rows_and_bytes_and_say_whether_they_are_all(
+    engine: Engine,
+) -> None:
+    if engine.name == "simulated":
+        return  # it tells all at once
+    storage = engine.open()
+    space = storage.space(0, 0)
+    for number in range(10):
+        space.put(b"%d" % number, row(1, bytes(600_000 if number > 7 else 1000)))
+    storage.commit()
+
+    def read(first: bytes, rows_max: int, bytes_max: int) -> tuple[int, bool]:
+        found = space.scan_packed(first, None, rows_max, bytes_max)
+        return len(found.keys), found.whole
+
+    assert read(b"", 3, EVERYTHING) == (3, False)
+    assert read(b"", 100, 2500) == (3, False)
+    assert read(b"", 100, 1) == read(b"8", 100, 1) == (1, False)
+    assert read(b"8", 100, 600_001) == (1, False)
+    assert read(b"8", 100, EVERYTHING) == (2, True)
 
 
 def test_a_scan_in_chunks_meets_every_row_that_stays_while_others_come_and_go(

@@ -12,8 +12,10 @@ from quorate.protocol.messages.handshake import FORMAT_LOWEST, FORMAT_VERSION
 from quorate.protocol.messages.master import CopySummaries
 from quorate.protocol.messages.tools import (
     AskAside,
+    AskColumns,
     AskUpdates,
     AskValues,
+    CopyColumns,
     HandedOver,
     HandOver,
     KeyRepaired,
@@ -60,6 +62,8 @@ SINCE: Final[Mapping[type, int]] = {
     UpdatesTold: 6,
     RestoreRows: 6,
     RowsRestored: 6,
+    AskColumns: 7,
+    CopyColumns: 7,
 }
 """Message -> the format that introduced it.  Messages that are not listed exist since
 FORMAT_LOWEST.  A message is sent only to sides that speak its format."""

@@ -363,6 +363,44 @@ class RowsRestored(msgspec.Struct, frozen=True, array_like=True, tag=93):
     written: tuple[int, int] = (0, 0)
 
 
+class AskColumns(msgspec.Struct, frozen=True, array_like=True, tag=94):
+    """Reads a copy's rows with first <= key < before, tombstones included, as columns.
+
+    `before` None: to the end of the keys.  Without `values` the reply has none.
+    """
+
+    zone_name: str
+    partition: int
+    first: bytes
+    bytes_max: int
+    before: bytes | None = None
+    values: bool = True
+
+
+class CopyColumns(msgspec.Struct, frozen=True, array_like=True, tag=95):
+    """Reply to AskColumns: rows in key order, each column in one piece.
+
+    - `next`: go on with this key; None: these are the last ones of the range
+    - `rows`: how many there are
+    - `keys`, `key_sizes`; `values`, `value_sizes`: all of them one after the other; the length of
+      each, as unsigned little-endian integers of 32 bits
+    - `heads`: of each row counter, term and expires_at, as unsigned big-endian integers of 64 bits,
+      and a byte that is 1 for a tombstone, 0 for others (storage.ROW_HEAD)
+    """
+
+    zone_name: str
+    partition: int
+    next: bytes | None
+    lwm: int
+    rows: int
+    keys: bytes
+    key_sizes: bytes
+    heads: bytes
+    values: bytes
+    value_sizes: bytes
+    problem: str = ""
+
+
 FromTool = (
     AskCopies
     | AskRows
@@ -376,6 +414,7 @@ FromTool = (
     | HandOver
     | AskUpdates
     | RestoreRows
+    | AskColumns
 )
 ToTool = (
     Copies
@@ -390,4 +429,5 @@ ToTool = (
     | HandedOver
     | UpdatesTold
     | RowsRestored
+    | CopyColumns
 )
