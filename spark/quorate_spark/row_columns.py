@@ -22,6 +22,16 @@ _HEAD = np.dtype(
 )
 assert _HEAD.itemsize == ROW_HEAD.size
 
+BATCH_SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("counter", pa.int64()),
+        ("term", pa.int64()),
+        ("expires_at", pa.int64()),
+        ("value", pa.binary()),
+    ]
+)
+
 
 @dataclass(frozen=True, slots=True)
 class RowColumns:
@@ -95,6 +105,31 @@ class RowColumns:
             self.tombstones[places],
             None if self.values is None else self.values.take(found),
         )
+
+    @classmethod
+    def of_batch(cls, batch: Any) -> Self:
+        """Return what `to_batch` made."""
+        keys, counters, terms, expiries, values = batch.columns
+        return cls(
+            keys,
+            counters.to_numpy(),
+            terms.to_numpy(),
+            expiries.to_numpy(),
+            values.is_null().to_numpy(zero_copy_only=False),
+            values,
+        )
+
+    def to_batch(self) -> Any:
+        """Return the rows, which have values, as a record batch of BATCH_SCHEMA."""
+        numbers = (self.counters, self.terms, self.expiries)
+        columns = [self.keys, *map(pa.array, numbers), self.values]
+        return pa.RecordBatch.from_arrays(columns, schema=BATCH_SCHEMA)
+
+    @property
+    def size(self) -> int:
+        """How many bytes keys and values have."""
+        sizes = [pc.sum(pc.binary_length(column)).as_py() for column in (self.keys, self.values)]
+        return sum(size or 0 for size in sizes)
 
     def rows(self) -> list[tuple[bytes, int, int, int, bytes | None]]:
         """Return (key, counter, term, expires_at, value) of each row; they have values."""

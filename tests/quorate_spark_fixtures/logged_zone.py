@@ -1,5 +1,6 @@
 """A scripted zone whose copies keep their updates, and whose primaries restore rows."""
 
+import threading
 from collections.abc import Callable
 from functools import partial
 from types import EllipsisType
@@ -40,6 +41,7 @@ class LoggedZone(ScriptedZone):
         self.restored: list[RestoreRows] = []
         self.can_replace = True
         self._chunks = 0
+        self._lock = threading.RLock()  # copies are read by several threads at once
         self._waited: set[RestoreRows] = set()
         for agent in self.agents:
             agent.on_ask = partial(self._on_ask, agent)
@@ -50,22 +52,24 @@ class LoggedZone(ScriptedZone):
 
     def put_all(self, rows: list[tuple[bytes, bytes | None, int]], partition: int) -> int:
         """One update of keys of one partition."""
-        counter = self._next[partition]
-        self._next[partition] += 1
-        self.logs[partition].append(Update(counter, 3, tuple(rows)))
-        for agent in range(len(self.agents)):
-            copy = self.copy(agent, partition)
-            for key, value, expires_at in rows:
-                copy.rows[key] = (counter, copy.term, expires_at, value)
-            copy.advance(counter)
-        return counter
+        with self._lock:
+            counter = self._next[partition]
+            self._next[partition] += 1
+            self.logs[partition].append(Update(counter, 3, tuple(rows)))
+            for agent in range(len(self.agents)):
+                copy = self.copy(agent, partition)
+                for key, value, expires_at in rows:
+                    copy.rows[key] = (counter, copy.term, expires_at, value)
+                copy.advance(counter)
+            return counter
 
     def apply_flush(self, agent: int, counter: int, partition: int = 0) -> None:
         """As FLUSHALL does: the protocol's own rows stay."""
         rows = self.copy(agent, partition).rows
-        kept = {key: row for key, row in rows.items() if is_reserved(key)}
-        super().apply_flush(agent, counter, partition)
-        rows.update(kept)
+        with self._lock:
+            kept = {key: row for key, row in rows.items() if is_reserved(key)}
+            super().apply_flush(agent, counter, partition)
+            rows.update(kept)
         if agent == 0:
             self.logs[partition].append(Update(counter, 3, ((None, None, 0),)))
 
@@ -81,12 +85,14 @@ class LoggedZone(ScriptedZone):
     def _on_ask(self, agent: ScriptedAgent, message: Message) -> Answer | EllipsisType:
         match message:
             case AskRows():
-                rows = agent._rows(message)
+                with self._lock:
+                    rows = agent._rows(message)
                 self._chunks += 1
                 self.while_read(self._chunks)
                 return rows
             case AskColumns():
-                columns = agent._columns(message)
+                with self._lock:
+                    columns = agent._columns(message)
                 self._chunks += 1
                 self.while_read(self._chunks)
                 return columns

@@ -12,37 +12,35 @@
 """
 
 import tempfile
+import threading
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from operator import itemgetter
 from types import TracebackType
 from typing import Self
 
-import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from quorate.facts.keyspace import FIRST_UNRESERVED, is_reserved
-from quorate.protocol.copies.totals import rows_digest
+from quorate.facts.keyspace import FIRST_UNRESERVED, RESERVED, is_reserved
 from quorate.protocol.messages.replication import Update
 from quorate_spark.copies import CopySeen
+from quorate_spark.exports.row_digests import columns_digest
 from quorate_spark.reading.agent_link import Cluster, Unreadable
-from quorate_spark.reading.read_copies import (
-    StoredRow,
-    copies_of,
-    open_link,
-    read_rows,
-)
+from quorate_spark.reading.read_columns import read_columns
+from quorate_spark.reading.read_copies import StoredRow, copies_of, open_link
 from quorate_spark.reading.read_updates import LogTooShort, read_updates
+from quorate_spark.row_columns import BATCH_SCHEMA, Flags, RowColumns, joined
 from quorate_spark.settings import Settings
 from quorate_spark.work_folder import work_folder_named
 
 SPOOL_BYTES_MAX = 32 * 1024 * 1024
 """More rows of a scan than this are kept in a temporary file."""
 CHUNK_ROWS = 10_000
+CHUNK_BYTES = 8 * 1024 * 1024
+"""Rows that updates wrote are put together until they have so many bytes."""
 _MASK = (1 << 128) - 1
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode_rows = msgspec.msgpack.Decoder(list[StoredRow]).decode
 
 
 class Scan:
@@ -72,14 +70,14 @@ class Scan:
         with suppress(OSError):  # of a full disk, which was told by then
             self._spool.close()
 
-    def add(self, rows: list[StoredRow]) -> None:
+    def add(self, rows: RowColumns) -> None:
         """Keep a chunk of rows."""
-        data = _encode(rows)
+        data = rows.to_batch().serialize()
         with work_folder_named(self._folder):
             self._spool.write(len(data).to_bytes(8))
             self._spool.write(data)
 
-    def chunks(self) -> Iterator[list[StoredRow]]:
+    def chunks(self) -> Iterator[RowColumns]:
         """Yield all rows, in order of key."""
         with work_folder_named(self._folder):
             self._spool.seek(0)
@@ -89,7 +87,7 @@ class Scan:
                 data = self._spool.read(int.from_bytes(head))
             if not head:
                 return
-            yield _decode_rows(data)
+            yield RowColumns.of_batch(pa.ipc.read_record_batch(pa.py_buffer(data), BATCH_SCHEMA))
 
 
 class Changes:
@@ -111,42 +109,64 @@ class Changes:
             else:
                 self.rows[key] = (key, update.counter, update.term, expires_at, value)
 
-    def applied_to(self, chunks: Iterable[list[StoredRow]]) -> Iterator[list[StoredRow]]:
+    def applied_to(self, chunks: Iterable[RowColumns]) -> Iterator[RowColumns]:
         """Yield the rows after the updates, in order of key; tombstones may be among them."""
-        changed = self.rows
-        keys = sorted(changed)
+        keys = sorted(self.rows)
         at = 0
         for chunk in chunks:
-            start, at = at, bisect_right(keys, chunk[-1][0]) if chunk else at
-            if start == at and not self.flushed:
-                yield chunk
-                continue
-            kept = [row for row in chunk if row[0] not in changed and self._is_left(row)]
-            kept += [changed[key] for key in keys[start:at]]
-            kept.sort(key=itemgetter(0))
-            yield kept
-        while at < len(keys):
-            yield [changed[key] for key in keys[at : at + CHUNK_ROWS]]
-            at += CHUNK_ROWS
+            start, at = at, bisect_right(keys, chunk.key(len(chunk) - 1))
+            yield from self._applied(chunk, keys[start:at])
+        yield from in_chunks([self.rows[key] for key in keys[at:]])
 
-    def _is_left(self, row: StoredRow) -> bool:
-        """Return whether the row was not deleted with every key."""
-        return row[1] > self.flushed or is_reserved(row[0])
+    def _applied(self, chunk: RowColumns, keys: list[bytes]) -> Iterator[RowColumns]:
+        """Yield the rows of a chunk with those of `keys`, which were changed."""
+        if not keys and not self.flushed:
+            yield chunk
+            return
+        gone = pc.is_in(chunk.keys, value_set=pa.array(keys, pa.binary()))
+        left = ~gone.to_numpy(zero_copy_only=False)
+        if self.flushed:
+            left &= (chunk.counters > self.flushed) | are_reserved(chunk)
+        kept, changed = chunk.where(left), [self.rows[key] for key in keys]
+        if sum(len(row[4] or b"") for row in changed) > CHUNK_BYTES:
+            yield from in_chunks(sorted([*kept.rows(), *changed], key=itemgetter(0)))
+            return
+        together = joined([kept, RowColumns.of_rows(changed, values=True)])
+        yield together.at(pc.array_sort_indices(together.keys).to_numpy())
+
+
+def in_chunks(rows: Sequence[StoredRow]) -> Iterator[RowColumns]:
+    """Yield rows as columns, with limits of rows and bytes for each chunk."""
+    found, size = list[StoredRow](), 0
+    for row in rows:
+        found.append(row)
+        size += len(row[4] or b"")
+        if len(found) >= CHUNK_ROWS or size >= CHUNK_BYTES:
+            yield RowColumns.of_rows(found, values=True)
+            found, size = [], 0
+    if found:
+        yield RowColumns.of_rows(found, values=True)
+
+
+def are_reserved(rows: RowColumns) -> Flags:
+    """Return which rows are internal ones."""
+    found: Flags = pc.starts_with(rows.keys, RESERVED).to_numpy(zero_copy_only=False)
+    return found
 
 
 class DigestWatched:
     """Yields rows that clients see, and adds up the digest of all, as an agent does."""
 
-    def __init__(self, chunks: Iterable[list[StoredRow]]) -> None:
+    def __init__(self, chunks: Iterable[RowColumns]) -> None:
         self._chunks = chunks
         self._digest = 0
 
-    def __iter__(self) -> Iterator[list[StoredRow]]:
+    def __iter__(self) -> Iterator[RowColumns]:
         for chunk in self._chunks:
-            live = [row for row in chunk if row[4] is not None]
-            self._digest += rows_digest(live)
-            if live and live[0][0] < FIRST_UNRESERVED:
-                live = [row for row in live if not is_reserved(row[0])]
+            live = chunk.where(~chunk.tombstones) if chunk.tombstones.any() else chunk
+            self._digest += columns_digest(live)
+            if len(live) and live.key(0) < FIRST_UNRESERVED:
+                live = live.where(~are_reserved(live))
             yield live
 
     @property
@@ -156,17 +176,28 @@ class DigestWatched:
 
 
 def scan_copy(
-    copy: CopySeen, zone: str, cluster: Cluster, settings: Settings, work_dir: str | None
+    copy: CopySeen,
+    zone: str,
+    cluster: Cluster,
+    settings: Settings,
+    work_dir: str | None,
+    ended: threading.Event,
 ) -> Scan:
-    """Read all rows of a copy.  Raises Unreadable."""
+    """Read all rows of a copy, until `ended` is set.  Raises Unreadable."""
     scan = Scan(_now(copy, zone, cluster, settings), work_dir)
     try:
-        for rows in read_rows(scan.copy, zone, cluster, settings):
+        for rows in read_columns(scan.copy, zone, cluster, settings):
             scan.add(rows)
+            _check_wanted(scan, ended)
     except BaseException:
         scan.close()
         raise
     return scan
+
+
+def _check_wanted(scan: Scan, ended: threading.Event) -> None:
+    if ended.is_set():
+        raise Unreadable(f"partition {scan.copy.state.partition}: the export has ended")
 
 
 def read_changes(

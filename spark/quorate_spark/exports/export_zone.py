@@ -7,17 +7,18 @@ the same target, once its manifest is there: of several that run at once, only t
 manifest deletes files of others.
 """
 
+import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from secrets import token_hex
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quorate_spark.comparing.compare_digests import DigestsTold
 from quorate_spark.copies import CopySeen
-from quorate_spark.exports.cut import DigestWatched, Scan, read_changes, scan_copy
 from quorate_spark.exports.manifest import (
     FORMAT,
     MANIFEST,
@@ -35,9 +36,14 @@ from quorate_spark.reading.settle import ZoneCopies
 from quorate_spark.reading.watch_digests import watch_digests
 from quorate_spark.settings import Settings
 
+if TYPE_CHECKING:
+    from quorate_spark.exports.cut import Scan
+
 GROUP_PARTITIONS_MAX = 16
 GROUP_BYTES_MAX = 64 * 1024 * 1024
 """Partitions are read together until they have so many bytes: digests are then asked for once."""
+COPIES_AT_ONCE = 2
+"""Copies that are read at once, most often from different agents."""
 ATTEMPTS_MAX = 6
 """How often a partition is read, from one copy after the other."""
 
@@ -172,14 +178,19 @@ class _Export:
         failed: list[int] = []
         scans: dict[int, Scan] = {}
         with ExitStack() as stack:
+            chosen: dict[int, CopySeen] = {}
             for partition in partitions:
-                found = owned.get(partition, ())
                 try:
-                    copy = self._choose(partition, found, attempt)
-                    scans[partition] = stack.enter_context(self._scan(copy))
+                    chosen[partition] = self._choose(partition, owned.get(partition, ()), attempt)
                 except Unreadable as error:
                     problems[partition] = str(error)
                     failed.append(partition)
+            for partition, scan in zip(chosen, self._scan_all(chosen.values(), stack), strict=True):
+                if isinstance(scan, Unreadable):
+                    problems[partition] = str(scan)
+                    failed.append(partition)
+                else:
+                    scans[partition] = scan
             watched = {partition: owned[partition] for partition in scans}
             zone, cluster = self._copies.zone, self._copies.cluster
             told = watch_digests(watched, zone, cluster, self._settings)
@@ -200,12 +211,31 @@ class _Export:
         order = (*backups[start:], *backups[:start], copies[0])
         return order[attempt % len(order)]
 
-    def _scan(self, copy: CopySeen) -> Scan:
-        zone, cluster = self._copies.zone, self._copies.cluster
-        return scan_copy(copy, zone, cluster, self._settings, self._work_dir)
+    def _scan_all(self, copies: Iterable[CopySeen], stack: ExitStack) -> "list[Scan | Unreadable]":
+        """Read all rows of these copies, some copies at once; `stack` closes what was read."""
+        from quorate_spark.exports.cut import scan_copy
 
-    def _write(self, scan: Scan, copies: tuple[CopySeen, ...], told: DigestsTold | str) -> None:
+        ended = threading.Event()
+        zone, cluster = self._copies.zone, self._copies.cluster
+
+        def scan(copy: CopySeen) -> "Scan | Unreadable":
+            try:
+                found = scan_copy(copy, zone, cluster, self._settings, self._work_dir, ended)
+            except Unreadable as error:
+                return error
+            return stack.enter_context(found)
+
+        with ThreadPoolExecutor(COPIES_AT_ONCE, "scan") as threads:
+            try:
+                return list(threads.map(scan, copies))
+            except BaseException:
+                ended.set()
+                raise
+
+    def _write(self, scan: "Scan", copies: tuple[CopySeen, ...], told: DigestsTold | str) -> None:
         """Write the file of one partition.  Raises Unreadable if its rows are not proven."""
+        from quorate_spark.exports.cut import DigestWatched, read_changes
+
         if isinstance(told, str):
             raise Unreadable(told)
         copy = scan.copy

@@ -7,16 +7,20 @@ update that wrote the row, `expires_at` (wall milliseconds, 0 never).
 import re
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from quorate_spark.exports.manifest import Content, PartTold
 from quorate_spark.exports.target import Target, TargetRefused, TargetUnreadable
-from quorate_spark.reading.read_copies import StoredRow
+
+if TYPE_CHECKING:
+    from quorate_spark.row_columns import RowColumns
 
 GROUP_ROWS_MAX = 100_000
 GROUP_BYTES_MAX = 32 * 1024 * 1024
 READ_BYTES = 8 * 1024 * 1024
 """A row group ends with whichever comes first: it is held in memory."""
+_IN_DICTIONARIES = ["partition", "term", "expires_at"]
+"""The columns whose values recur."""
 _NAME = re.compile(r"partition-\d{5}-[0-9a-f]{8}\.parquet")
 
 
@@ -49,9 +53,11 @@ class PartWriter:
         self.content = Content()
         self._partition = partition
         self._schema = _schema()
-        self._writer = pq.ParquetWriter(file, self._schema, compression="zstd")
-        self._columns: tuple[list[Any], ...] = ([], [], [], [], [])
-        self._bytes = 0
+        self._writer = pq.ParquetWriter(
+            file, self._schema, compression="zstd", use_dictionary=_IN_DICTIONARIES
+        )
+        self._waiting: list[RowColumns] = []
+        self._rows = self._bytes = 0
 
     def __enter__(self) -> Self:
         return self
@@ -67,27 +73,39 @@ class PartWriter:
             self._write_group()
         self._writer.close()
 
-    def add(self, rows: list[StoredRow]) -> None:
+    def add(self, rows: "RowColumns") -> None:
         """Add rows with values; keys rise."""
-        if not rows:
+        from quorate_spark.exports.row_digests import columns_digest
+
+        if not len(rows):
             return
-        before = self.content.bytes
-        keys, counters, terms, expiries, values = zip(*rows, strict=True)
-        self.content.add(keys, values, expiries)
-        found = (keys, values, counters, terms, expiries)
-        for column, more in zip(self._columns, found, strict=True):
-            column += more
-        self._bytes += self.content.bytes - before
-        if len(self._columns[0]) >= GROUP_ROWS_MAX or self._bytes >= GROUP_BYTES_MAX:
+        size = rows.size
+        without_counters = columns_digest(rows, rows.counters * 0)
+        self.content.add_all(Content(len(rows), size, without_counters))
+        self._waiting.append(rows)
+        self._rows += len(rows)
+        self._bytes += size
+        if self._rows >= GROUP_ROWS_MAX or self._bytes >= GROUP_BYTES_MAX:
             self._write_group()
 
     def _write_group(self) -> None:
         import pyarrow as pa
 
-        columns = ([self._partition] * len(self._columns[0]), *self._columns)
-        arrays = [pa.array(column, f.type) for column, f in zip(columns, self._schema, strict=True)]
-        self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
-        self._columns, self._bytes = ([], [], [], [], []), 0
+        batches = [self._batch(rows) for rows in self._waiting]
+        table = pa.Table.from_batches(batches, self._schema)
+        self._writer.write_table(table, row_group_size=max(self._rows, 1))
+        self._waiting, self._rows, self._bytes = [], 0, 0
+
+    def _batch(self, rows: "RowColumns") -> Any:
+        import pyarrow as pa
+
+        columns = [
+            pa.repeat(pa.scalar(self._partition, pa.int32()), len(rows)),
+            rows.keys,
+            rows.values,
+            *map(pa.array, (rows.counters, rows.terms, rows.expiries)),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
 
 def read_part(target: Target, part: PartTold) -> Iterator[LiveRow]:

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from quorate.facts.keyspace import RESERVED, key_partition
+from quorate.protocol.messages.tools import AskColumns
+from quorate_spark.exports.cut import scan_copy
 from quorate_spark.exports.export_zone import _Export, export_zone
 from quorate_spark.exports.manifest import MANIFEST, Content, Manifest, read_manifest
 from quorate_spark.exports.target import Target, TargetRefused
@@ -409,3 +412,28 @@ def test_a_place_that_cannot_be_used_is_refused_without_its_secrets(text: str, w
 def test_a_folder_and_its_uri_are_the_same_place(zone: LoggedZone, tmp_path: Path) -> None:
     manifest = export(zone, Target(f"file://{tmp_path}/a/b"))
     assert read_manifest(Target(str(tmp_path / "a" / "b"))) == manifest
+
+
+def test_copies_that_are_read_at_once_are_given_up_together(zone: LoggedZone) -> None:
+    """The one that is read meanwhile asks for no more rows."""
+    reading = copies_of(zone).read(QUICK)
+    ended = threading.Event()
+    ended.set()
+
+    with pytest.raises(Unreadable, match="partition 0: the export has ended"):
+        scan_copy(reading.owned[0][1], "z", zone.cluster, QUICK, None, ended)
+
+    assert sum(isinstance(asked, AskColumns) for asked in zone.agents[1].asked) == 1
+
+
+def test_copies_of_several_partitions_are_read_at_once(zone: LoggedZone, target: Target) -> None:
+    met = threading.Barrier(2)
+
+    def meet(number: int) -> None:
+        if number <= 2:
+            met.wait(10)
+
+    zone.while_read = meet
+
+    assert export(zone, target).rows == 39
+    assert not met.broken
