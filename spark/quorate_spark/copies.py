@@ -34,12 +34,14 @@ class Reading(NamedTuple):
     """All copies at about one moment.
 
     `owned[partition]` is hottest first; `strays` are copies on nodes that do not own their
-    partition (filling, or about to be deleted); `nodes` all that answered.
+    partition (filling, or about to be deleted); `nodes` all that answered.  `partitions`: of the
+    zone; 0: no agent says.
     """
 
     owned: dict[int, tuple[CopySeen, ...]]
     strays: tuple[CopySeen, ...]
     nodes: tuple[str, ...]
+    partitions: int = 0
 
 
 def absence(reading: Reading, zone: str, partitions: int, replicas: int) -> str:

@@ -15,6 +15,10 @@ Options:
 - `zone`: the zone's name; `agents`: the peer ports of all agents; `cluster`: its name, which the
   agents compare with theirs; `secret_file`: the file of the cluster's secret, on the driver;
 - `partitions`: only these storage partitions, as in "0,3,7" (default: all);
+- `columns`: only these, as in "key,counter"; values travel only if they are among them;
+- `prefix`, `slots`: only keys that begin so, or that are in these slots, as in "0-99,5000";
+- `pushdown`: `on` lets filters of a query narrow what agents are asked for; Spark must allow it
+  (spark.sql.python.filterPushdown.enabled), and refuses it otherwise;
 - `values`: `full` (default), or `sha256` for digests in place of values;
 - `problems`: `raise` (default): a copy that cannot be read whole fails the query; or `rows`: adds a
   column, `problem`, and a last row per copy with a null key, whose problem is empty if the copy was
@@ -29,20 +33,23 @@ as an update.
 `df.write.format("quorate")` writes rows through the primaries (sources/row_writer.py).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 
+from quorate.facts.keyspace import key_slot
 from quorate_spark.comparing.compare_rows import digest
 from quorate_spark.copies import CopySeen
 from quorate_spark.reading.agent_link import Unreadable
 from quorate_spark.reading.read_columns import read_columns
 from quorate_spark.reading.read_copies import read_copies
 from quorate_spark.row_columns import RowColumns
-from quorate_spark.sources.columns import COLUMNS, PROBLEM_COLUMN, batch_of
-from quorate_spark.sources.options import choice, partition_numbers, source_of
+from quorate_spark.sources.columns import columns_of, has_problem_rows
+from quorate_spark.sources.narrowing import Ranges, wanted_of
+from quorate_spark.sources.options import Options, choice, source_of
 from quorate_spark.sources.row_writer import RowSink, RowWriter, StreamRowWriter
 from quorate_spark.sources.update_stream import UpdateReader
 
@@ -53,11 +60,13 @@ FORMAT = "quorate"
 
 
 class CopyPartition(InputPartition):
-    """One copy to read."""
+    """One copy to read, of these ranges of keys; `slots`: only rows of these, None: all."""
 
-    def __init__(self, copy: CopySeen) -> None:
+    def __init__(self, copy: CopySeen, ranges: Ranges, slots: frozenset[int] | None) -> None:
         super().__init__((copy.state.partition, copy.node))
         self.copy = copy
+        self.ranges = ranges
+        self.slots = slots
 
 
 class QuorateDataSource(DataSource):
@@ -70,11 +79,13 @@ class QuorateDataSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns above, with `problem` if it was asked for."""
-        return ", ".join(f"`{name}` {kind}" for name, kind, _ in self._columns())
+        return ", ".join(f"`{name}` {kind}" for name, kind, _ in columns_of(dict(self.options)))
 
     def reader(self, schema: "StructType") -> "CopyReader":
         """Return a reader over all copies."""
-        return CopyReader(dict(self.options), self._problems_as_rows())
+        options = dict(self.options)
+        is_pushed = choice(options, "pushdown", ("off", "on")) == "on"
+        return (FilteredCopyReader if is_pushed else CopyReader)(options)
 
     def streamReader(self, schema: "StructType") -> UpdateReader:  # noqa: N802  # as Spark calls it
         """Return a reader of updates as they are made."""
@@ -90,41 +101,41 @@ class QuorateDataSource(DataSource):
         """Return a writer of the rows of a stream; `overwrite`: output mode complete."""
         return StreamRowWriter(RowSink(dict(self.options), schema, overwrites=overwrite))
 
-    def _columns(self) -> tuple[tuple[str, str, pa.DataType], ...]:
-        return (*COLUMNS, PROBLEM_COLUMN) if self._problems_as_rows() else COLUMNS
-
-    def _problems_as_rows(self) -> bool:
-        return choice(dict(self.options), "problems", ("raise", "rows")) == "rows"
-
 
 class CopyReader(DataSourceReader):
     """Lists the copies, and reads one of them at a time.  Pickled to the workers."""
 
-    def __init__(self, options: dict[str, str], problems_as_rows: bool) -> None:
+    def __init__(self, options: Options) -> None:
         source = source_of(options)
         self._zone, self._agents = source.zone, source.agents
         self._cluster, self._settings = source.cluster, source.settings
-        self._only = partition_numbers(options)
+        self._wanted = wanted_of(options)
+        self._columns = columns_of(options)
         self._digests = choice(options, "values", ("full", "sha256")) == "sha256"
-        self._problems_as_rows = problems_as_rows
+        self._problems_as_rows = has_problem_rows(options)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return one partition per storage partition and copy, in that order."""
         reading = read_copies(self._zone, self._agents, self._cluster, self._settings)
+        wanted, count = self._wanted, reading.partitions
         return [
-            CopyPartition(copy)
-            for partition, copies in reading.owned.items()
-            if self._only is None or partition in self._only
+            CopyPartition(copy, ranges, wanted.slots_left(copy, count))
+            for copies in reading.owned.values()
             for copy in copies
+            if (ranges := wanted.ranges_of(copy, count))
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the copy's rows."""
         assert isinstance(partition, CopyPartition)
-        copy = partition.copy
+        copy, ranges, slots = partition.copy, partition.ranges, partition.slots
+        values = any(name == "value" for name, _, _ in self._columns)
+        zone, cluster, settings = self._zone, self._cluster, self._settings
         try:
-            for rows in read_columns(copy, self._zone, self._cluster, self._settings):
-                yield self._batch(copy, rows)
+            for rows in read_columns(copy, zone, cluster, settings, ranges, values=values):
+                found = rows if slots is None else in_slots(rows, slots)
+                if len(found):
+                    yield self._batch(copy, found)
         except Unreadable as error:
             if not self._problems_as_rows:
                 raise
@@ -134,31 +145,65 @@ class CopyReader(DataSourceReader):
                 yield self._last_row(copy, "")
 
     def _batch(self, copy: CopySeen, rows: RowColumns) -> pa.RecordBatch:
-        values = rows.values
-        if self._digests:
+        values, count = rows.values, len(rows)
+        if self._digests and values is not None:
             found = [None if value is None else digest(value) for value in values.to_pylist()]
             values = pa.array(found, pa.binary())
-        columns = {
+        state = copy.state
+        every = {
             "key": rows.keys,
             "value": values,
-            "counter": pa.array(rows.counters),
-            "term": pa.array(rows.terms),
-            "expires_at": pa.array(rows.expiries),
-            "replica_index": repeated(copy.state.replica_index, pa.int32(), len(rows)),
-            "node": repeated(copy.node, pa.string(), len(rows)),
-            "partition": repeated(copy.state.partition, pa.int32(), len(rows)),
-            "tombstone": pa.array(rows.tombstones),
+            "counter": rows.counters,
+            "term": rows.terms,
+            "expires_at": rows.expiries,
+            "tombstone": rows.tombstones,
         }
-        if self._problems_as_rows:
-            columns["problem"] = pa.nulls(len(rows), pa.string())
-        return pa.RecordBatch.from_pydict(columns)
+        same = {
+            "replica_index": state.replica_index,
+            "node": copy.node,
+            "partition": state.partition,
+            "problem": None,
+        }
+        arrays = [
+            pa.repeat(pa.scalar(same[name], kind), count)
+            if name in same
+            else pa.array(every[name], kind)
+            for name, _, kind in self._columns
+        ]
+        return pa.RecordBatch.from_arrays(arrays, names=[name for name, _, _ in self._columns])
 
     def _last_row(self, copy: CopySeen, problem: str) -> pa.RecordBatch:
         state = copy.state
-        row = [None, None, 0, 0, 0, state.replica_index, copy.node, state.partition, False, problem]
-        return batch_of([[field] for field in row])
+        row = {
+            "key": None,
+            "value": None,
+            "replica_index": state.replica_index,
+            "node": copy.node,
+            "partition": state.partition,
+            "tombstone": False,
+            "problem": problem,
+        }
+        columns = self._columns
+        return pa.RecordBatch.from_arrays(
+            [pa.array([row.get(name, 0)], kind) for name, _, kind in columns],
+            names=[name for name, _, _ in columns],
+        )
 
 
-def repeated(value: object, kind: pa.DataType, count: int) -> pa.Array:
-    """Return an array that has the value so often."""
-    return pa.repeat(pa.scalar(value, kind), count)
+class FilteredCopyReader(CopyReader):
+    """A reader to which Spark hands the filters of a query.
+
+    Spark refuses this method where its setting does not allow filters to be handed over.
+    """
+
+    def pushFilters(  # noqa: N802  # as Spark calls it
+        self, filters: list[Filter]
+    ) -> Iterable[Filter]:
+        """Ask agents only for what may pass these filters; Spark applies all of them again."""
+        self._wanted = self._wanted.narrowed(filters)
+        return filters
+
+
+def in_slots(rows: RowColumns, slots: frozenset[int]) -> RowColumns:
+    """Return the rows whose keys are in these slots."""
+    return rows.where(np.array([key_slot(key) in slots for key in rows.keys.to_pylist()], np.bool_))

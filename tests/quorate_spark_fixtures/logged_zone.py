@@ -45,6 +45,7 @@ class LoggedZone(ScriptedZone):
         self._waited: set[RestoreRows] = set()
         for agent in self.agents:
             agent.on_ask = partial(self._on_ask, agent)
+            agent.partitions = partitions
 
     def put(self, key: bytes, value: bytes | None, expires_at: int = 0) -> int:
         """One update of one key, in its partition."""

@@ -144,6 +144,7 @@ class ScriptedAgent:
         self.formats = SPOKEN
         self.secret = draw_secret()
         self.copies: dict[int, ScriptedCopy] = {}
+        self.partitions = 0  # as an agent of an earlier version tells it
         self.asked: list[Message] = []
         self.on_ask: Callable[[Message], Answer | EllipsisType] | None = None
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -242,7 +243,7 @@ class ScriptedAgent:
                 states = tuple(
                     c.state(p) for p, c in sorted(self.copies.items()) if only in (None, p)
                 )
-                return Copies(zone, self.name, states)
+                return Copies(zone, self.name, states, "", self.partitions)
             case AskRows():
                 return self._rows(message)
             case AskColumns():

@@ -70,7 +70,8 @@ def answer_tool(
                 if zone is not None
                 else ()
             )
-            return Copies(message.zone_name, node, copies, problem)
+            partitions = zone.record.partitions if zone is not None else 0
+            return Copies(message.zone_name, node, copies, problem, partitions)
         case AskRows():
             return _rows(message, node, zone, problem)
         case AskColumns():

@@ -36,6 +36,7 @@ def read_copies(zone: str, agents: Sequence[str], cluster: Cluster, settings: Se
     owned: dict[int, list[CopySeen]] = {}
     strays: list[CopySeen] = []
     address_of: dict[str, str] = {}
+    partitions = set[int]()
     for address in agents:
         with open_link(address, cluster, settings) as link:
             node = link.agent.node
@@ -45,7 +46,9 @@ def read_copies(zone: str, agents: Sequence[str], cluster: Cluster, settings: Se
                     " once"
                 )
             address_of[node] = address
-            for copy in copies_of(link, address, zone):
+            answer = _ask_copies(link, zone, None)
+            partitions.add(answer.partitions)
+            for copy in _seen(link, address, answer):
                 if copy.state.replica_index < 0:
                     strays.append(copy)
                 else:
@@ -54,7 +57,7 @@ def read_copies(zone: str, agents: Sequence[str], cluster: Cluster, settings: Se
         partition: tuple(sorted(copies, key=lambda c: (c.state.replica_index, c.node)))
         for partition, copies in sorted(owned.items())
     }
-    return Reading(by_index, tuple(strays), tuple(sorted(address_of)))
+    return Reading(by_index, tuple(strays), tuple(sorted(address_of)), _one(partitions))
 
 
 def read_answering(
@@ -84,7 +87,14 @@ def read_answering(
         },
         tuple(stray for reading in readings for stray in reading.strays),
         tuple(sorted({node for reading in readings for node in reading.nodes})),
+        _one({reading.partitions for reading in readings}),
     )
+
+
+def _one(partitions: set[int]) -> int:
+    """Return what agents say, if they do and all say the same; else 0."""
+    told = partitions - {0}
+    return told.pop() if len(told) == 1 else 0
 
 
 def read_rows(
@@ -162,11 +172,19 @@ def copies_of(
     link: AgentLink, address: str, zone: str, partition: int | None = None
 ) -> Iterator[CopySeen]:
     """Yield the agent's copies, of all partitions or of one.  Raises Unreadable."""
+    yield from _seen(link, address, _ask_copies(link, zone, partition))
+
+
+def _ask_copies(link: AgentLink, zone: str, partition: int | None) -> Copies:
     answer = link.ask(AskCopies(zone, partition), Copies)
     if answer.problem:
         raise Unreadable(f"{link.name} has no zone {zone}: {answer.problem}")
     if answer.zone_name != zone:
         raise Unreadable(f"{link.name} was asked for zone {zone} and answered {answer.zone_name}")
+    return answer
+
+
+def _seen(link: AgentLink, address: str, answer: Copies) -> Iterator[CopySeen]:
     agent = link.agent
     for state in answer.copies:
         yield CopySeen(address, agent.node, agent.store, agent.incarnation, state)

@@ -67,6 +67,12 @@ class UpdateReader(DataSourceStreamReader):
         self._only = partition_numbers(options)
         self._digests = choice(options, "values", ("full", "sha256")) == "sha256"
         self._wait_s = number(options, "wait_s", WAIT_S)
+        for name in ("columns", "prefix", "slots"):
+            if options.get(name):
+                raise Unreadable(
+                    f"option {name} is {options[name]!r}: a stream has all updates; leave the"
+                    " option out, and use where or select"
+                )
         if options.get("problems", "raise") != "raise":
             raise Unreadable(
                 f"option problems is {options['problems']!r}: a stream has no rows for problems,"

@@ -98,6 +98,50 @@ def test_only_the_partitions_asked_for_are_read(spark: "SparkSession", zone: Scr
     assert {row.partition for row in rows.select("partition").collect()} == {1}
 
 
+def columns_asked(zone: ScriptedZone) -> list[tuple[str, int, bytes, bytes | None, bool]]:
+    return [
+        (agent.name, each.partition, each.first, each.before, each.values)
+        for agent in zone.agents
+        for each in agent.asked
+        if isinstance(each, AskColumns)
+    ]
+
+
+def test_only_the_columns_asked_for_travel(spark: "SparkSession", zone: ScriptedZone) -> None:
+    rows = reader(spark, zone, {"columns": "key,node"}).load()
+
+    assert rows.dtypes == [("key", "binary"), ("node", "string")]
+    assert rows.where("key = 'key-07'").groupBy("node").count().count() == 3
+    assert not any(values for *_, values in columns_asked(zone))
+
+
+def test_filters_of_a_query_narrow_what_agents_are_asked_for(
+    spark: "SparkSession", zone: ScriptedZone
+) -> None:
+    rows = reader(spark, zone, {"pushdown": "on"}).load()
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        found = rows.where("key in ('key-03', 'key-05', 'no') and node = 'agent-1'").collect()
+        between = rows.where("key >= 'key-17' and replica_index = 2 and counter > 9").collect()
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+    assert sorted(bytes(row.key) for row in found) == [b"key-03", b"key-05"]
+    assert sorted(bytes(row.key) for row in between) == [b"key-18", b"key-19"]
+    asked = columns_asked(zone)
+    assert {agent for agent, *_ in asked} == {"agent-1", "agent-2"}
+    assert {each[2:4] for each in asked if each[0] == "agent-1"} == {
+        (key, key + b"\0") for key in (b"key-03", b"key-05", b"no")
+    }
+    assert {each[2:4] for each in asked if each[0] == "agent-2"} == {(b"key-17", None)}
+
+
+def test_filters_that_spark_does_not_hand_over_are_refused_with_the_way_out(
+    spark: "SparkSession", zone: ScriptedZone
+) -> None:
+    assert "spark.sql.python.filterPushdown.enabled" in failure(spark, zone, {"pushdown": "on"})
+
+
 def test_a_copy_that_cannot_be_read_fails_the_query_with_the_reason(
     spark: "SparkSession", zone: ScriptedZone
 ) -> None:

@@ -7,7 +7,7 @@ from quorate.facts.topology import Holder
 from quorate.facts.zone import StorageKind, ZoneRecord
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.leases import Leases
-from quorate.protocol.messages.tools import AskColumns, CopyColumns
+from quorate.protocol.messages.tools import AskColumns, AskCopies, Copies, CopyColumns
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import ROW_HEAD, Row
 from quorate_agent.process import tools
@@ -76,3 +76,10 @@ def test_an_answer_that_is_full_says_where_to_go_on(zone: Replicas) -> None:
 def test_a_copy_that_is_not_here_is_named(zone: Replicas) -> None:
     assert ask(zone, AskColumns("z", 1, b"", 1)).problem == "partition 1: no copy on agent a"
     assert "zone y: not on agent a" in ask(zone, AskColumns("y", 0, b"", 1)).problem
+
+
+def test_who_asks_for_copies_hears_how_many_partitions_the_zone_has(zone: Replicas) -> None:
+    answer = tools.answer_tool(AskCopies("z"), "a", [zone], debug_commands=False, now=Now(0, 0))
+
+    assert isinstance(answer, Copies)
+    assert (answer.partitions, len(answer.copies)) == (2, 1)

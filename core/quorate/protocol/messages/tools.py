@@ -42,12 +42,16 @@ class CopyState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Copies(msgspec.Struct, frozen=True, array_like=True, tag=61):
-    """Reply to AskCopies.  `problem` is empty if the zone is here."""
+    """Reply to AskCopies.  `problem` is empty if the zone is here.
+
+    `partitions`: of the zone; 0: an agent of an earlier version does not say.
+    """
 
     zone_name: str
     node: str
     copies: tuple[CopyState, ...]
     problem: str = ""
+    partitions: int = 0
 
 
 class AskRows(msgspec.Struct, frozen=True, array_like=True, tag=62):
