@@ -20,8 +20,8 @@ All kinds are of the group `quorate.io`, version `v1alpha1`, and live in a names
 `kubectl explain zone.spec` shows the same texts. Users declare [StorageCluster](#storagecluster)
 and [Zone](#zone), decide by a [ZoneRecovery](#zonerecovery) where a zone does not help itself, and
 compare the copies of a zone by a [DataValidation](#datavalidation), export it by a
-[ZoneBackup](#zonebackup) and import it by a [ZoneRestore](#zonerestore); the operator writes the
-others.
+[ZoneBackup](#zonebackup), import it by a [ZoneRestore](#zonerestore) and give keys that differ the
+same row again by a [ZoneRepair](#zonerepair); the operator writes the others.
 A field without a default that is not *required* may be left out.
 """
 _LIMITS = {

@@ -11,6 +11,8 @@ be told.  No other end has the code 0 or 1.
 plan, with the exit code of the validation.  `… --execute FILE` executes a plan: 0 if every key of
 it is repaired, 1 if not, 2 if it could not begin.
 
+`… repair-run ZONE` is what the pod of a ZoneRepair does: see repair_run.
+
 `… export ZONE`, `… verify TARGET` and `… import ZONE`: see export_commands.
 """
 
@@ -32,13 +34,20 @@ from rich.console import Console
 
 from quorate.facts.errors import QuorateError
 from quorate.wire.jobs.validation_result import encode_result
-from quorate_spark import export_commands
+from quorate_spark import export_commands, repair_run
 from quorate_spark.command_line import print_json, settings_of
 from quorate_spark.pages.folder import Report, earlier_runs, report_of
 from quorate_spark.pages.page import page_of
 from quorate_spark.progress import Progress
 from quorate_spark.reading.agent_link import parse_addresses, read_cluster
-from quorate_spark.repair import Zone, execute_plan, make_plan, why_incomplete
+from quorate_spark.repair import (
+    KEYS_MAX,
+    WAIT_S,
+    Zone,
+    execute_plan,
+    make_plan,
+    why_incomplete,
+)
 from quorate_spark.repairing.decide import Strategy
 from quorate_spark.repairing.plan import PlanRefused
 from quorate_spark.repairing.tell import print_executed, print_plan
@@ -47,12 +56,7 @@ from quorate_spark.settings import Settings
 from quorate_spark.tell_progress import progress_bar, progress_port
 from quorate_spark.validate import run_validation
 from quorate_spark.verdict import Level, Outcome, Verdict, could_not_tell, with_hashed_keys
-from quorate_spark.work_folder import work_folder
-
-KEYS_MAX = 10_000
-"""Keys in one plan: each is read again on every copy to be confirmed."""
-WAIT_S = 60.0
-"""How long one key may take to be repaired; a primary may have to be handed over."""
+from quorate_spark.work_folder import quiet_work_folder
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -60,6 +64,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     if options.command == "repair":
         return _repair(options)
+    if options.command == repair_run.NAME:
+        return _repair_run(options)
     if options.command in export_commands.NAMES:
         return _export(options)
     if options.command == "keep":
@@ -152,6 +158,22 @@ def _export(options: argparse.Namespace) -> int:
         return export_commands.end_by_itself(options, _by_itself(options.command, error))
 
 
+def _repair_run(options: argparse.Namespace) -> int:
+    """Do the work of a ZoneRepair's pod; return the exit code."""
+    run = repair_run.RepairRun(options)
+    try:
+        run.do()
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except QuorateError as error:
+        run.end_by(error)
+    except Exception as error:
+        run.end_by_itself(_by_itself("repair", error))
+    if _asked_to_end:  # as with a validation, nothing that was raised says anything
+        return 128 + _asked_to_end[0]
+    return run.tell()
+
+
 def _repair(options: argparse.Namespace) -> int:
     """Make a plan or execute one; return the exit code."""
     try:
@@ -170,7 +192,7 @@ def _plan(options: argparse.Namespace) -> int:
         raise PlanRefused(f"write --strategy and one of {', '.join(Strategy)}")
     if problem := _unwritable_file(options.plan):
         raise PlanRefused(f"--plan {options.plan}: {problem}")
-    with _work_folder(options.work_dir, "repair-") as folder:
+    with quiet_work_folder(options.work_dir, "repair-") as folder:
         dry_run = make_plan(
             _zone(options),
             parse_addresses(options.agents),
@@ -210,20 +232,6 @@ def _execute(options: argparse.Namespace) -> int:
 
 def _zone(options: argparse.Namespace) -> Zone:
     return Zone(options.zone, options.zone_uid, options.partitions, options.replicas)
-
-
-@contextlib.contextmanager
-def _work_folder(parent: Path | None, prefix: str) -> Iterator[Path]:
-    """Make a folder for temporary files, and hide what Spark's Python side prints meanwhile.
-
-    It prints about connections that Java dropped.
-    """
-    with (
-        work_folder(parent, prefix) as folder,
-        (folder / "stderr.log").open("w") as log,
-        contextlib.redirect_stderr(log),
-    ):
-        yield folder
 
 
 def _by_itself(what: str, error: Exception) -> str:
@@ -286,7 +294,7 @@ def _unwritable_file(report: Path) -> str:
 
 def _validate(options: argparse.Namespace, level: Level) -> Verdict:
     cluster = read_cluster(options.cluster, options.secret_file)
-    with _progress(options) as progress, _work_folder(options.work_dir, "validate-") as folder:
+    with _progress(options) as progress, quiet_work_folder(options.work_dir, "validate-") as folder:
         return run_validation(
             options.zone,
             parse_addresses(options.agents),
@@ -361,6 +369,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--settle-seconds", type=float, default=settle_s)
         command.add_argument("--answer-seconds", type=float, default=answer_s)
     export_commands.add_commands(commands)
+    repair_run.add_command(commands)
     return parser
 
 

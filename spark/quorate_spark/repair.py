@@ -4,13 +4,14 @@ The plan is made of what a validation of level rows (or digest) has confirmed.  
 written: a key that was not confirmed, or that was overwritten since, is not touched.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
+from quorate_spark.progress import Progress
 from quorate_spark.reading.agent_link import Cluster, parse_addresses
 from quorate_spark.reading.settle import ZoneCopies
 from quorate_spark.repairing.decide import Action, Strategy
@@ -26,6 +27,11 @@ from quorate_spark.repairing.plan import (
 from quorate_spark.settings import Settings
 from quorate_spark.validate import run_validation
 from quorate_spark.verdict import Level, Outcome, Verdict
+
+KEYS_MAX = 10_000
+"""Keys in one plan: each is read again on every copy to be confirmed."""
+WAIT_S = 60.0
+"""How long one key may take to be repaired; a primary may have to be handed over."""
 
 
 class Zone(msgspec.Struct, frozen=True):
@@ -83,6 +89,34 @@ def make_plan(
     """
     if path.exists():
         raise PlanRefused(f"{path} is there already: name another file with --plan")
+    dry_run = find_keys(
+        zone,
+        agents,
+        level,
+        strategy,
+        work_dir=work_dir,
+        cluster=cluster,
+        settings=settings,
+        keys_max=keys_max,
+    )
+    if dry_run.keys:
+        write_plan(path, dry_run.keys)
+    return dry_run
+
+
+def find_keys(
+    zone: Zone,
+    agents: Sequence[str],
+    level: Level,
+    strategy: Strategy,
+    *,
+    work_dir: Path,
+    cluster: Cluster,
+    settings: Settings,
+    keys_max: int,
+    progress: Progress | None = None,
+) -> DryRun:
+    """Validate the zone and plan its keys that differ; no file is written."""
     verdict = run_validation(
         zone.name,
         agents,
@@ -92,13 +126,11 @@ def make_plan(
         partitions=zone.partitions,
         replicas=zone.replicas,
         settings=replace(settings, rechecks_max=keys_max, differences_max=keys_max),
+        progress=progress,
     )
     planned_at = datetime.now(UTC).isoformat(timespec="seconds")
     common = Planned(zone.name, zone.uid, cluster.name, strategy, planned_at)
-    keys = plan_keys(verdict.key_differences, common)
-    if keys:
-        write_plan(path, keys)
-    return DryRun(verdict, tuple(keys))
+    return DryRun(verdict, tuple(plan_keys(verdict.key_differences, common)))
 
 
 def execute_plan(
@@ -113,6 +145,15 @@ def execute_plan(
 ) -> Executed:
     """Execute the plan in the file.  Raises PlanRefused if it is not of this zone."""
     keys = read_plan(path)
+    check_plan(keys, str(path), zone, cluster)
+    done = execute_keys(
+        keys, zone, agents, cluster=cluster, settings=settings, wait_s=wait_s, told=told
+    )
+    return Executed(zone.name, tuple(done))
+
+
+def check_plan(keys: Sequence[PlannedKey], path: str, zone: Zone, cluster: Cluster) -> None:
+    """Raise PlanRefused if a plan, which is at `path`, is not of this zone."""
     for key in keys:
         if (key.zone, key.cluster) != (zone.name, cluster.name):
             raise PlanRefused(
@@ -124,6 +165,19 @@ def execute_plan(
                 f"{path} was made for an earlier zone {zone.name}: it was deleted and created"
                 " again since; make another plan"
             )
+
+
+def execute_keys(
+    keys: Sequence[PlannedKey],
+    zone: Zone,
+    agents: Sequence[str],
+    *,
+    cluster: Cluster,
+    settings: Settings,
+    wait_s: float,
+    told: Callable[[str], None],
+) -> Iterator[KeyDone]:
+    """Execute a plan that was checked; yield what became of each key."""
     copies = ZoneCopies(
         zone.name,
         parse_addresses(",".join(agents)),
@@ -131,7 +185,7 @@ def execute_plan(
         zone.partitions,
         zone.replicas,
     )
-    return Executed(zone.name, tuple(execute(keys, copies, settings, wait_s, told)))
+    return execute(keys, copies, settings, wait_s, told)
 
 
 def why_incomplete(dry_run: DryRun) -> list[str]:

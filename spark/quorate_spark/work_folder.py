@@ -26,6 +26,20 @@ def work_folder(parent: Path | None, prefix: str) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
+def quiet_work_folder(parent: Path | None, prefix: str) -> Iterator[Path]:
+    """Make such a folder, and hide what Spark's Python side prints meanwhile.
+
+    It prints about connections that Java dropped.
+    """
+    with (
+        work_folder(parent, prefix) as folder,
+        (folder / "stderr.log").open("w") as log,
+        contextlib.redirect_stderr(log),
+    ):
+        yield folder
+
+
+@contextlib.contextmanager
 def work_folder_named(folder: object) -> Iterator[None]:
     """Turn OSError of temporary files in `folder` into WorkFolderFailed."""
     try:

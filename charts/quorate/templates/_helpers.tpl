@@ -22,7 +22,7 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* Pods of DataValidations, ZoneBackups and ZoneRestores. */}}
+{{- /* Pods of DataValidations, ZoneBackups, ZoneRestores and ZoneRepairs. */}}
 {{- define "quorate.jobSelector" -}}
 matchLabels:
   app.kubernetes.io/name: quorate

@@ -39,7 +39,7 @@
   resources: [scheduleddatavalidations]
   verbs: [list, watch]
 - apiGroups: [quorate.io]
-  resources: [zonebackups, zonerestores]
+  resources: [zonebackups, zonerestores, zonerepairs]
   verbs: [list, watch]
 - apiGroups: [""]
   resources: [namespaces]
@@ -54,7 +54,7 @@
 
 {{- define "quorate.rules.leading" -}}
 - apiGroups: [quorate.io]
-  resources: [storageclusters/status, zones/status, zonerecoveries/status, datavalidations/status, scheduleddatavalidations/status, zonebackups/status, zonerestores/status]
+  resources: [storageclusters/status, zones/status, zonerecoveries/status, datavalidations/status, scheduleddatavalidations/status, zonebackups/status, zonerestores/status, zonerepairs/status]
   verbs: [patch]
 - apiGroups: [quorate.io]
   resources: [partitiontables, storagenodes]

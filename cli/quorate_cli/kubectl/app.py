@@ -23,9 +23,11 @@ from quorate_cli.commands import top as embedded_top
 from quorate_cli.commands.cli import SETTINGS
 from quorate_cli.commands.events import until_nobody_reads
 from quorate_cli.commands.plan import print_plan
+from quorate_cli.commands.repair import RepairLevel, Strategy
 from quorate_cli.commands.top import INTERVAL_S, IntervalOption, OnceOption, watch
 from quorate_cli.copies.aside_view import print_list
 from quorate_cli.kubectl import exec_client, objects, told_events
+from quorate_cli.kubectl import repair as repairing
 from quorate_cli.kubectl import validate as validation
 from quorate_cli.kubectl.declared_state import Found, cluster_state, state_json
 from quorate_cli.kubectl.drain import declare_drain, follow_drain
@@ -250,6 +252,47 @@ def validate(
     """
     place = Place(kubeconfig, context, namespace, operator_namespace)
     raise typer.Exit(validation.validate(zone, level, keys, report, place, as_json, console))
+
+
+@app.command()
+def repair(
+    zone: ZoneArgument,
+    strategy: Annotated[
+        Strategy | None, typer.Option(help="Rule by which the row of each key is chosen.")
+    ] = None,
+    destination: Annotated[
+        str, typer.Option(help="Place of the new plan: CLAIM:FOLDER or s3://BUCKET/FOLDER.")
+    ] = "",
+    execute: Annotated[
+        str, typer.Option(metavar="NAME", help="ZoneRepair whose plan was read: execute that.")
+    ] = "",
+    without_review: Annotated[
+        bool, typer.Option("--without-review", help="Execute the new plan at once, unread.")
+    ] = False,
+    level: Annotated[
+        RepairLevel, typer.Option(help="How deeply copies are compared for the plan.")
+    ] = RepairLevel.ROWS,
+    endpoint: Annotated[str, typer.Option(help="Address of another store than AWS.")] = "",
+    region: Annotated[str, typer.Option(help="Region of the bucket.")] = "",
+    credentials_secret: Annotated[
+        str, typer.Option(help="Secret with the keys of the bucket.")
+    ] = "",
+    kubeconfig: KubeconfigOption = "",
+    context: ContextOption = "",
+    namespace: NamespaceOption = "",
+    operator_namespace: OperatorOption = "",
+    as_json: JsonOption = False,
+) -> NoReturn:
+    """Give all copies of keys that differ the same row again, by a ZoneRepair.
+
+    With --strategy it plans and changes nothing. With --execute it executes that plan. The exit
+    code is 0 if all was done, 1 if keys are not repaired, 2 otherwise. Ctrl-C leaves it running.
+    """
+    place = Place(kubeconfig, context, namespace, operator_namespace)
+    wanted = repairing.Wanted(strategy, execute, without_review, level)
+    bucket = {"endpoint": endpoint, "region": region}
+    at = repairing.place_of(destination, bucket, credentials_secret)
+    raise typer.Exit(repairing.repair(zone, wanted, at, place, as_json, console))
 
 
 @app.command()

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import typer
@@ -22,7 +22,7 @@ from quorate.wire.jobs.data_validation import (
     DataValidation,
     DataValidationStatus,
 )
-from quorate.wire.jobs.job_run import RunPhase
+from quorate.wire.jobs.job_run import JobStatus, RunPhase
 from quorate.wire.jobs.validation_result import DifferenceClass, ValidationVerdict
 from quorate.wire.resource import API_VERSION, NAME_LENGTH_MAX
 from quorate_cli.guard import INTERRUPT_EXIT_CODE
@@ -62,21 +62,28 @@ _PARTITIONS = (
     DifferenceClass.SKIPPED,
 )
 
-Shown = Callable[[DataValidationStatus], None]
+Shown = Callable[[JobStatus], None]
+Status = TypeVar("Status", bound=JobStatus)
 
 
 class Run(NamedTuple):
-    """A DataValidation, and the options of kubectl that name its place."""
+    """An object that is run, and the options of kubectl that name its place."""
 
     name: str
     options: str
+    kind: str = "datavalidation"
+
+    @property
+    def about(self) -> str:
+        """The object as messages name it."""
+        return f"{self.kind} {self.name}"
 
     @property
     def how_to_look(self) -> str:
         """Commands that look at it."""
         return (
-            f"kubectl get datavalidation {self.name}{self.options}; end it with `kubectl delete"
-            f" datavalidation {self.name}{self.options}`"
+            f"kubectl get {self.about}{self.options}; end it with `kubectl delete"
+            f" {self.about}{self.options}`"
         )
 
 
@@ -98,10 +105,13 @@ def validate(
         namespace = place.namespace or api.namespace
         run = _create(api, zone, level, keys, namespace, place)
         try:
-            with _shown(run, console) as show:
-                status = _follow(api, run, namespace, show)
+            path = objects_path(DataValidation.plural, namespace, run.name)
+            with shown(run, console) as show:
+                status = follow(
+                    api, run, path, lambda whole: resources.validation(whole).status, show
+                )
         except KeyboardInterrupt:
-            typer.echo(f"datavalidation {run.name} goes on: {run.how_to_look}", err=True)
+            typer.echo(f"{run.about} goes on: {run.how_to_look}", err=True)
             return INTERRUPT_EXIT_CODE
     except QuorateError as problem:
         raise Problem(str(problem), COULD_NOT_TELL) from problem
@@ -141,20 +151,19 @@ def _create(
     return Run(resources.validation(made).metadata.name, "".join(f" {each}" for each in options))
 
 
-def _follow(api: KubeApi, run: Run, namespace: str, show: Shown) -> DataValidationStatus:
-    """Return the status of the run when it has ended."""
-    path = objects_path(DataValidation.plural, namespace, run.name)
+def follow(
+    api: KubeApi, run: Run, path: str, parse: Callable[[Any], Status], show: Shown
+) -> Status:
+    """Return the status of the run, whose object is at `path`, when it has ended."""
     reached = time.monotonic()
     while True:
         try:
-            status = resources.validation(api.get(path)).status
+            status = parse(api.get(path))
         except NotThere as gone:
-            raise Problem(f"datavalidation {run.name} was deleted before its end") from gone
+            raise Problem(f"{run.about} was deleted before its end") from gone
         except Unreached as unreached:
             if time.monotonic() - reached > UNREACHED_S:
-                raise Problem(
-                    f"{unreached}; datavalidation {run.name} goes on: {run.how_to_look}"
-                ) from unreached
+                raise Problem(f"{unreached}; {run.about} goes on: {run.how_to_look}") from unreached
         else:
             reached = time.monotonic()
             if status.phase is not None and status.phase.is_final:
@@ -188,7 +197,7 @@ def _began(pod: Any) -> str:
 
 
 @contextmanager
-def _shown(run: Run, console: Console) -> Iterator[Shown]:
+def shown(run: Run, console: Console) -> Iterator[Shown]:
     """Yield what shows how far the run is: a bar on a terminal, elsewhere a line for each phase."""
     if not sys.stderr.isatty():
         yield _Lines(run)
@@ -203,7 +212,7 @@ def _shown(run: Run, console: Console) -> Iterator[Shown]:
     ) as bar:
         task = bar.add_task(run.name, total=None)
 
-        def show(status: DataValidationStatus) -> None:
+        def show(status: JobStatus) -> None:
             about = Text(f"{run.name}: {_state(status)}").markup
             if status.percent is None:
                 bar.update(task, description=about)
@@ -220,14 +229,14 @@ class _Lines:
         self._run = run
         self._last = ""
 
-    def __call__(self, status: DataValidationStatus) -> None:
-        line = f"datavalidation {self._run.name}: {_state(status)}"
+    def __call__(self, status: JobStatus) -> None:
+        line = f"{self._run.about}: {_state(status)}"
         if line != self._last:
             typer.echo(line, err=True)
             self._last = line
 
 
-def _state(status: DataValidationStatus) -> str:
+def _state(status: JobStatus) -> str:
     if status.phase is None:
         return "the operator has not looked at it"
     if status.phase is RunPhase.WAITING:

@@ -10,6 +10,7 @@ import msgspec
 import pydantic
 
 from quorate.wire.jobs.data_validation import DataValidation
+from quorate.wire.jobs.zone_repair import ZoneRepair
 from quorate.wire.resource import Resource
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.unknown_fields import without_unknown
@@ -97,6 +98,11 @@ def recovery(whole: Whole) -> ZoneRecovery:
 def validation(whole: Whole) -> DataValidation:
     """Parse a DataValidation with its result."""
     return _understood(DataValidation, whole)
+
+
+def repair(whole: Whole) -> ZoneRepair:
+    """Parse a ZoneRepair with its result."""
+    return _understood(ZoneRepair, whole)
 
 
 M = TypeVar("M", bound=Resource)

@@ -10,6 +10,7 @@ from typing import Any
 from quorate.wire.jobs.data_validation import DataValidation
 from quorate.wire.jobs.scheduled_data_validation import ScheduledDataValidation
 from quorate.wire.jobs.zone_backup import ZoneBackup
+from quorate.wire.jobs.zone_repair import ZoneRepair
 from quorate.wire.jobs.zone_restore import ZoneRestore
 from quorate.wire.master_term import MasterTerm
 from quorate.wire.partition_table import PartitionTable
@@ -27,6 +28,7 @@ KINDS: tuple[type[Resource], ...] = (
     ScheduledDataValidation,
     ZoneBackup,
     ZoneRestore,
+    ZoneRepair,
     PartitionTable,
     StorageNode,
     MasterTerm,

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from quorate.wire.jobs.data_validation import DataValidation
 from quorate.wire.jobs.scheduled_data_validation import ScheduledDataValidation
 from quorate.wire.jobs.zone_backup import ZoneBackup
+from quorate.wire.jobs.zone_repair import ZoneRepair
 from quorate.wire.jobs.zone_restore import ZoneRestore
 from quorate.wire.zone_recovery import ZoneRecovery
 
@@ -20,6 +21,7 @@ class Kind(enum.StrEnum):
     SCHEDULE = "scheduleddatavalidation"
     BACKUP = "zonebackup"
     RESTORE = "zonerestore"
+    REPAIR = "zonerepair"
     EVENTS = "events"
     """The Events about a cluster and its zones; the key has the cluster's name."""
 
@@ -30,6 +32,7 @@ RUNS = {
     ScheduledDataValidation.plural: Kind.SCHEDULE,
     ZoneBackup.plural: Kind.BACKUP,
     ZoneRestore.plural: Kind.RESTORE,
+    ZoneRepair.plural: Kind.REPAIR,
 }
 """Plural -> kind, of objects of which each is a run or a schedule."""
 

@@ -44,6 +44,7 @@ class Done(enum.StrEnum):
     REPAIRED = "repaired"
     CHANGED = "changed"
     FAILED = "failed"
+    UNKNOWN = "unknown"
     IRREPARABLE = "irreparable"
 
 
@@ -89,6 +90,7 @@ class _Partition:
 
     `_owners`: its copies as last read, by node.  `_off`: the agents that are to hand over -> when
     each was last asked.  `_row`: the planned value of the present key, and its expiry.
+    `_is_asked`: a primary was asked to write that.
     """
 
     def __init__(
@@ -109,6 +111,7 @@ class _Partition:
         self._owners: dict[str, CopySeen] = {}
         self._off: dict[str, float] = {}
         self._row: tuple[bytes | None, int] | None = None
+        self._is_asked = False
 
     def run(self, keys: list[PlannedKey]) -> Iterator[KeyDone]:
         """Repair them; first those for which nothing is handed over."""
@@ -128,13 +131,15 @@ class _Partition:
         if key.action is Action.IRREPARABLE:
             raise _Ended(Done.IRREPARABLE, key.reason)
         self._off = {node: asked for node, asked in self._off.items() if _is_wrong(key, node)}
-        self._row = None
+        self._row, self._is_asked = None, False
         deadline = time.monotonic() + self._wait_s
         pause_s = FIRST_POLL_S
         while waits_for := self._step(key):
             if time.monotonic() > deadline:
                 raise _Ended(
-                    Done.FAILED, f"not within {self._wait_s:g} s: it waits for {waits_for}"
+                    # A primary that was asked may have written it, and answers late or never.
+                    Done.UNKNOWN if self._is_asked else Done.FAILED,
+                    f"not within {self._wait_s:g} s: it waits for {waits_for}",
                 )
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, POLL_S_MAX)
@@ -171,6 +176,7 @@ class _Partition:
             *expected,
             *self._row,
         )
+        was_asked, self._is_asked = self._is_asked, True
         answer = self._ask(primary, wanted, KeyRepaired)
         if answer is None:
             self._find_owners()
@@ -178,7 +184,8 @@ class _Partition:
         if answer.changed:
             raise _Ended(Done.CHANGED, f"not as it was when planned: {answer.changed}")
         if answer.problem:
-            raise _Ended(Done.FAILED, f"{primary.node}: {answer.problem}")
+            end = Done.UNKNOWN if was_asked else Done.FAILED
+            raise _Ended(end, f"{primary.node}: {answer.problem}")
         if answer.waits_for:
             self._find_owners()
         return "" if answer.done else answer.waits_for

@@ -82,6 +82,17 @@ class Planned(msgspec.Struct, frozen=True):
     planned_at: str
 
 
+class PlanOrigin(msgspec.Struct, frozen=True):
+    """The run that made a plan, by name, and why another plan may be needed after it."""
+
+    run: str
+    reasons: tuple[str, ...] = ()
+
+
+_ORIGIN = b"quorate.origin"
+"""Where the file has it, beside the schema."""
+
+
 def plan_keys(differences: Sequence[KeyDifference], planned: Planned) -> list[PlannedKey]:
     """Return the plan, in order of partition and key."""
     ordered = sorted(differences, key=lambda each: (each.partition, bytes.fromhex(each.key_hex)))
@@ -118,15 +129,25 @@ def _planned(difference: KeyDifference, planned: Planned) -> PlannedKey:
     return msgspec.structs.replace(key, primary_counter=counter, primary_term=term)
 
 
-def write_plan(path: Path, keys: Sequence[PlannedKey]) -> None:
-    """Write a plan.  Raises PlanRefused if the file is there already or cannot be written."""
+def encode_plan(keys: Sequence[PlannedKey], origin: PlanOrigin | None = None) -> bytes:
+    """Return the contents of a plan's file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pa.Table.from_pylist([msgspec.to_builtins(key) for key in keys], _schema())
+    schema = _schema()
+    if origin is not None:
+        schema = schema.with_metadata({_ORIGIN: msgspec.json.encode(origin)})
+    file = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist([msgspec.to_builtins(key) for key in keys], schema), file)
+    return bytes(file.getvalue())
+
+
+def write_plan(path: Path, keys: Sequence[PlannedKey]) -> None:
+    """Write a plan.  Raises PlanRefused if the file is there already or cannot be written."""
+    data = encode_plan(keys)
     try:
         with path.open("xb") as file:
-            pq.write_table(table, file)
+            file.write(data)
     except FileExistsError:
         raise PlanRefused(f"{path} is there already: name another file with --plan") from None
     except OSError as error:
@@ -135,15 +156,16 @@ def write_plan(path: Path, keys: Sequence[PlannedKey]) -> None:
 
 def read_plan(path: Path) -> list[PlannedKey]:
     """Return the keys of a plan.  Raises PlanRefused."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
-        read = pq.read_table(path).to_pylist()
+        data = path.read_bytes()
     except OSError as error:
         raise PlanRefused(f"{path} cannot be read: {error.strerror or error}") from error
-    except pa.ArrowException as error:
-        raise PlanRefused(f"{path} is no Parquet file: {error}") from error
+    return decode_plan(data, str(path))
+
+
+def decode_plan(data: bytes, path: str) -> list[PlannedKey]:
+    """Return the keys in the contents of a plan's file; `path` names it.  Raises PlanRefused."""
+    read = _table(data, path).to_pylist()
     try:
         keys = msgspec.convert(read, list[PlannedKey])
         for key in keys:
@@ -155,6 +177,28 @@ def read_plan(path: Path) -> list[PlannedKey]:
     if len({(key.partition, key.key_hex) for key in keys}) < len(keys):
         raise PlanRefused(f"{path} has a key twice")
     return keys
+
+
+def origin_of(data: bytes, path: str) -> PlanOrigin | None:
+    """Return the origin of a plan that a ZoneRepair has made; None: it is another one's.
+
+    Raises PlanRefused if it is no Parquet file.
+    """
+    told = (_table(data, path).schema.metadata or {}).get(_ORIGIN)
+    try:
+        return msgspec.json.decode(told, type=PlanOrigin) if told is not None else None
+    except msgspec.DecodeError:
+        return None
+
+
+def _table(data: bytes, path: str) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_table(pa.BufferReader(data))
+    except (OSError, pa.ArrowException) as error:
+        raise PlanRefused(f"{path} is no Parquet file: {error}") from error
 
 
 def _common(key: PlannedKey) -> tuple[str, ...]:

@@ -19,12 +19,14 @@ STYLES = {
     Done.REPAIRED: "green",
     Done.CHANGED: "yellow",
     Done.FAILED: "red",
+    Done.UNKNOWN: "red",
     Done.IRREPARABLE: "yellow",
 }
 EXPLAINED = {
     Done.REPAIRED: "a quorum of the copies has the planned row",
     Done.CHANGED: "written since the plan: left alone",
-    Done.FAILED: "not repaired: see below",
+    Done.FAILED: "not written: see below",
+    Done.UNKNOWN: "perhaps written, by no quorum that is known: see below",
     Done.IRREPARABLE: "the strategy decides nothing",
 }
 

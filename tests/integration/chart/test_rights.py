@@ -100,6 +100,10 @@ def _live_with_external_agents(released: Released) -> None:
     wait_until(lambda: road.status("zonebackup", "monday").get("phase") == "Running", "a backup")
     wait_until(lambda: road.status("zonerestore", "monday").get("phase") == "Running", "a restore")
     road.kubectl("delete", "zonerestore", "monday")
+    spec = {"zoneRef": {"name": "kept"}, "strategy": "LWW", "destination": claim}
+    road.apply("ZoneRepair", "monday", **spec)
+    wait_until(lambda: road.status("zonerepair", "monday").get("phase") == "Running", "a repair")
+    road.kubectl("delete", "zonerepair", "monday")
     road.kubectl("delete", "zonebackup", "monday")
     road.kubectl("delete", "datavalidation", "nightly")
     road.kubectl("delete", "zone", "kept")
@@ -201,6 +205,7 @@ EDITED = (
     "scheduleddatavalidations",
     "zonebackups",
     "zonerestores",
+    "zonerepairs",
 )
 READ = ("get", "list", "watch")
 WRITTEN = ("create", "update", "patch", "delete")

@@ -352,7 +352,14 @@ def test_a_forbidden_change_is_refused_with_a_readable_reason(
 
     assert reason in apply(kubectl, namespace, after, check=False)
 
-    if before["kind"] in ("Zone", "ZoneRecovery", "DataValidation", "ZoneBackup", "ZoneRestore"):
+    if before["kind"] in (
+        "Zone",
+        "ZoneRecovery",
+        "DataValidation",
+        "ZoneBackup",
+        "ZoneRestore",
+        "ZoneRepair",
+    ):
         kind = model(before)
         with pytest.raises(WireError, match=reason):
             kind.parse(after, kind.parse(before))

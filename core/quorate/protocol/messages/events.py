@@ -53,6 +53,11 @@ class Reason(enum.StrEnum):
     IMPORTED = "Imported"
     IMPORT_FAILED = "ImportFailed"
     IMPORT_UNKNOWN = "ImportUnknown"
+    REPAIR_PLANNED = "RepairPlanned"
+    REPAIRED = "Repaired"
+    REPAIR_INCOMPLETE = "RepairIncomplete"
+    REPAIR_FAILED = "RepairFailed"
+    REPAIR_UNKNOWN = "RepairUnknown"
     MIGRATION_STARTED = "MigrationStarted"
     MIGRATION_CAUGHT_UP = "MigrationCaughtUp"
     MIGRATION_SWITCHED = "MigrationSwitched"
@@ -99,6 +104,11 @@ MEANINGS: Mapping[Reason, str] = {
     Reason.IMPORTED: "a ZoneRestore has ended: the zone has every row of the export",
     Reason.IMPORT_FAILED: "a ZoneRestore has ended: nothing, or a part, was imported (and why)",
     Reason.IMPORT_UNKNOWN: "a ZoneRestore has ended, and its pods have told nothing",
+    Reason.REPAIR_PLANNED: "a dry run of a ZoneRepair has ended: nothing is changed",
+    Reason.REPAIRED: "a ZoneRepair has ended: every key of its plan is repaired",
+    Reason.REPAIR_INCOMPLETE: "a ZoneRepair has ended, and keys of its plan are not repaired",
+    Reason.REPAIR_FAILED: "a ZoneRepair has ended, and has changed nothing (and why)",
+    Reason.REPAIR_UNKNOWN: "a ZoneRepair has ended, and its pods have told nothing",
     Reason.MIGRATION_STARTED: "a migration is active in the partition's row",
     Reason.MIGRATION_CAUGHT_UP: "the destination has every acknowledged write",
     Reason.MIGRATION_SWITCHED: "the row after the migration is committed: owners have changed",

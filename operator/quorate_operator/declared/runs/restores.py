@@ -7,20 +7,16 @@
             --the Zone is another one, or gone--> Finished: Failed
 
 Each step can be done again by another operator: the note has the object's uid, the Jobs its name.
-Both Jobs have the uid of the Zone that the check was made for.  One ZoneRestore of a zone runs at a
-time, so that the check of one is not from before the import of another.
+Both Jobs have the uid of the Zone that the check was made for.  Of one zone one run that writes
+runs at a time (writers), so that the check of one is not from before the import of another.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from quorate.protocol.messages.events import Reason
 from quorate.wire.jobs.export_result import ExportResult, RunOutcome
-from quorate.wire.jobs.job_run import RunPhase
 from quorate.wire.jobs.zone_restore import ZoneRestore, ZoneRestoreStatus
-from quorate.wire.zone import Zone
-from quorate_operator import names
 from quorate_operator.declared.runs.finished_export import finished_export
 from quorate_operator.declared.runs.job_runs import JobRefused, JobRuns, zone_of
 from quorate_operator.declared.runs.noted_import import (
@@ -29,7 +25,8 @@ from quorate_operator.declared.runs.noted_import import (
     prove_note,
     sentence,
 )
-from quorate_operator.declared.runs.recoveries import LedZone, NoZone
+from quorate_operator.declared.runs.recoveries import LedZone
+from quorate_operator.declared.runs.writers import NotOfThisZone, Writers
 from quorate_operator.jobs.export_end import export_result, unknown
 from quorate_operator.jobs.job import Copies, JobOwner, Work
 from quorate_operator.jobs.restore_job import (
@@ -40,8 +37,7 @@ from quorate_operator.jobs.restore_job import (
     import_work,
     note_of,
 )
-from quorate_operator.kube.api import KubeApi, find, path_of
-from quorate_operator.owned.apply import is_owned
+from quorate_operator.kube.api import KubeApi
 
 Body = Mapping[str, Any]
 
@@ -53,56 +49,30 @@ _REASONS = {
 _GIVE_UP = "delete the zone with its data (deletionPolicy: Delete)"
 
 
-class _NotOfThisZone(Exception):
-    """The Zone that the Job was made for is not there any more."""
-
-
 class Restores(JobRuns[ZoneRestoreStatus]):
-    """The ZoneRestores of one namespace."""
+    """The ZoneRestores of one namespace.  `writers`: it and its siblings that write."""
 
     kind = ZoneRestore
     work = CHECK
 
     def __init__(
-        self, api: KubeApi, namespace: str, find: Callable[[str], LedZone | str], image: str
+        self,
+        api: KubeApi,
+        namespace: str,
+        find: Callable[[str], LedZone | str],
+        image: str,
+        writers: Writers,
     ) -> None:
         super().__init__(ZoneRestoreStatus, api, namespace, find, image)
-        self._beginning = asyncio.Lock()
-        """Held from the look at the others of a zone until a Job is made."""
+        self._writers = writers
 
     async def _begin(self, run: JobOwner, led: LedZone) -> str:
-        async with self._beginning:
-            waits = await self._waits_for(run, led)
+        async with self._writers.beginning:
+            waits = await self._writers.waits_for(run, led)
             if waits:
                 return waits
             await prove_note(self._api, self._namespace, led)
             return await super()._begin(run, led)
-
-    async def _waits_for(self, run: JobOwner, led: LedZone) -> str:
-        """Return the other restore of the zone that is waited for; empty: none."""
-        path, zone = path_of(self._namespace, ZoneRestore.plural), run.spec.zone_ref.name
-        async for body in self._api.list(path):
-            name, uid = body["metadata"]["name"], body["metadata"]["uid"]
-            if zone_of(body) != zone or uid == run.metadata.uid:
-                continue
-            phase = self._status_of(body).phase
-            if phase is RunPhase.RUNNING or (
-                not (phase is not None and phase.is_final) and await self._has_check(name, uid)
-            ):
-                return f"ZoneRestore {name} of the same zone is waited for"
-        # Those of deleted objects may take a while to end.
-        chosen = f"{names.LABEL_ZONE_UID}={led.body['metadata']['uid']}"
-        async for pod in self._api.list(f"/api/v1/namespaces/{self._namespace}/pods", chosen):
-            is_over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-            of = pod["metadata"].get("labels", {}).get(names.LABEL_RESTORE)
-            if not is_over and of != run.metadata.name:
-                return f"pod {pod['metadata']['name']} of another ZoneRestore is waited for"
-        return ""
-
-    async def _has_check(self, name: str, uid: str) -> bool:
-        """Return whether a ZoneRestore has its first Job, which its status does not say yet."""
-        job = await find(self._api, f"{self._jobs()}/{CHECK.job_name(name)}")
-        return job is not None and is_owned(job, uid)
 
     def _work_of(self, run: ZoneRestore, copies: Copies, led: LedZone) -> Work:
         begun, zone = noted_import(led.body), run.spec.zone_ref.name
@@ -130,8 +100,8 @@ class Restores(JobRuns[ZoneRestoreStatus]):
         if is_check and result.outcome is not RunOutcome.COMPLETE:
             return _not_begun(body, status, result.reason)
         try:
-            led = await self._zone_of(body, job)
-        except _NotOfThisZone as gone:
+            led = await self._writers.zone_of_job(zone_of(body), job)
+        except NotOfThisZone as gone:
             if is_check:
                 return _not_begun(body, status, str(gone))
             return _not_here(body, status, str(gone))
@@ -140,26 +110,6 @@ class Restores(JobRuns[ZoneRestoreStatus]):
         if is_check:
             return await self._may_begin(body, status, job, result, led)
         return await self._imported(body, status, result, led)
-
-    async def _zone_of(self, body: Body, job: Body) -> LedZone | str:
-        """Return the zone that the Job was made for, or what is waited for.
-
-        Raises _NotOfThisZone.
-        """
-        name = zone_of(body)
-        led = self._find(name)
-        if isinstance(led, NoZone) and not await self._is_there(name):
-            raise _NotOfThisZone(f"Zone {name} was deleted meanwhile")
-        if isinstance(led, LedZone):
-            labels = job["metadata"].get("labels") or {}
-            if led.body["metadata"]["uid"] != labels.get(names.LABEL_ZONE_UID):
-                raise _NotOfThisZone(f"Zone {name} was replaced by another one meanwhile")
-        return led
-
-    async def _is_there(self, zone: str) -> bool:
-        """Return whether there is a Zone of this name, whatever the watch has shown."""
-        zones = self._api.list(path_of(self._namespace, Zone.plural))
-        return zone in [each["metadata"]["name"] async for each in zones]
 
     async def _may_begin(
         self, body: Body, status: ZoneRestoreStatus, job: Body, result: ExportResult, led: LedZone

@@ -6,10 +6,14 @@ from typing import Any
 from quorate_operator.declared.kinds import Kind
 from quorate_operator.declared.runs.backups import Backups
 from quorate_operator.declared.runs.recoveries import LedZone, Recoveries
+from quorate_operator.declared.runs.repairs import Repairs
 from quorate_operator.declared.runs.restores import Restores
 from quorate_operator.declared.runs.schedules import Schedules
 from quorate_operator.declared.runs.validations import Validations
+from quorate_operator.declared.runs.writers import Writers
 from quorate_operator.kube.api import KubeApi
+
+_OneKind = Recoveries | Validations | Schedules | Backups | Restores | Repairs
 
 
 class Runs:
@@ -29,12 +33,14 @@ class Runs:
         on_result: Callable[[str], None],
     ) -> None:
         self.validations = Validations(api, namespace, find, image, on_result)
-        self._of: dict[Kind, Recoveries | Validations | Schedules | Backups | Restores] = {
+        writers = Writers(api, namespace, find)
+        self._of: dict[Kind, _OneKind] = {
             Kind.RECOVERY: Recoveries(api, namespace, find),
             Kind.VALIDATION: self.validations,
             Kind.SCHEDULE: Schedules(api, namespace, self.validations),
             Kind.BACKUP: Backups(api, namespace, find, image),
-            Kind.RESTORE: Restores(api, namespace, find, image),
+            Kind.RESTORE: Restores(api, namespace, find, image, writers),
+            Kind.REPAIR: Repairs(api, namespace, find, image, writers),
         }
 
     def __bool__(self) -> bool:

@@ -1,0 +1,45 @@
+"""Judges the end of a repair's Job: what its pods told, or why there is nothing."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from quorate.wire.jobs.repair_result import RepairOutcome, RepairResult, decode_repair_result
+from quorate_operator.jobs.job_end import result_of_job, told
+from quorate_operator.jobs.repair_job import REPAIR
+
+Json = Mapping[str, Any]
+
+
+def repair_result(
+    job: Json, pods: Sequence[Json], writes: bool, not_started: str = ""
+) -> RepairResult:
+    """Return the result of a Job that has ended.  `pods`: those of it that are still there.
+
+    All that any pod has done is done, whatever another one told.  That nothing was changed is only
+    known if each pod of a run that writes says so.
+    """
+    found = result_of_job(job, pods, REPAIR.component, decode_repair_result, _is_good, not_started)
+    if isinstance(found, str):
+        return unknown(found)
+    if not writes or found.outcome is not RepairOutcome.FAILED:
+        return found
+    results = told(pods, REPAIR.component, decode_repair_result)
+    failed = int((job.get("status") or {}).get("failed") or 0)
+    if failed <= len(results) and all(each is not None and _is_nothing(each) for each in results):
+        return found
+    return msgspec.structs.replace(found, outcome=RepairOutcome.UNKNOWN)
+
+
+def _is_good(result: RepairResult) -> bool:
+    return result.outcome.is_good
+
+
+def _is_nothing(result: RepairResult) -> bool:
+    return result.outcome is RepairOutcome.FAILED
+
+
+def unknown(reason: str) -> RepairResult:
+    """Return the result of a run that has told none."""
+    return RepairResult(RepairOutcome.UNKNOWN, reasons=(reason,))
