@@ -43,6 +43,24 @@ def run_pod(
     `volumes`: folders of this machine by where the pod mounts them.
     """
     (container,) = pod["spec"]["containers"]
+    with start_pod(road, pod, folder, volumes) as process:
+        try:
+            code = process.wait(120)
+        finally:
+            process.kill()
+    said, told_at_end = (folder / "log").read_text(), (folder / "termination-log").read_text()
+    assert told_at_end, said
+    for each in container.get("env", ()):
+        if "valueFrom" in each and (secret := _value(road, each)):
+            assert secret not in said + told_at_end, f"{each['name']} is told"
+    return code, told_at_end
+
+
+def start_pod(
+    road: Road, pod: Json, folder: Path, volumes: Mapping[str, Path] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start the program as the pod has it, as run_pod does.  The caller ends it."""
+    (container,) = pod["spec"]["containers"]
     folder.mkdir(exist_ok=True)
     message = folder / "termination-log"
     message.touch()
@@ -65,22 +83,8 @@ def run_pod(
     arguments = expanded(container["args"], own)
     command = python("quorate_spark", *(as_here(each) for each in arguments))
     env = {**environment(), **own}
-    log = folder / "log"
-    with log.open("wb") as printed:
-        done = subprocess.run(
-            command,
-            env=env,
-            stdout=printed,
-            stderr=subprocess.STDOUT,
-            timeout=120,
-            check=False,
-        )
-    said, told_at_end = log.read_text(), message.read_text()
-    assert told_at_end, said
-    for each in container.get("env", ()):
-        if "valueFrom" in each and (secret := own.get(each["name"])):
-            assert secret not in said + told_at_end, f"{each['name']} is told"
-    return done.returncode, told_at_end
+    with (folder / "log").open("wb") as printed:
+        return subprocess.Popen(command, env=env, stdout=printed, stderr=subprocess.STDOUT)
 
 
 def _value(road: Road, variable: Json) -> str | None:

@@ -33,6 +33,7 @@ UNKNOWN = (
     "spread_violations",
     "placed",
     "intents",
+    "importing",
 )
 """Fields of a ZoneStatus that no custom resource has; conditions tell some of them in words."""
 TOLD_WHEN_TRUE = (

@@ -97,6 +97,9 @@ class ZoneRecord(msgspec.Struct, frozen=True, array_like=True):
       waited for, `write_mode`, and `isolation_ms`: how long a primary serves without contact to the
       master, and the partition waits at least for voters whose stores are not gone for good.
 
+    - `importing`: the import into the zone that has begun and has not ended well: the uid of the
+      Zone at which it is noted, a blank, and the note (wire/zone.py); empty: none.
+
     Agents are not told `data_nodes`: only the master needs them.
     """
 
@@ -124,6 +127,7 @@ class ZoneRecord(msgspec.Struct, frozen=True, array_like=True):
     reset_ms: int = RESET_MS
     write_mode: WriteMode = WriteMode.FULL_SYNC
     isolation_ms: int = NEVER_MS
+    importing: str = ""
 
     @property
     def acknowledges_by_all(self) -> bool:

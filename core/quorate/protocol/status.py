@@ -121,6 +121,9 @@ class ZoneStatus(msgspec.Struct, frozen=True):
     data_loss: str = ""
     """Which partitions narrowed to one voter, where all their copies are not back yet; empty:
     none."""
+    importing: str = ""
+    """The import that has begun and has not ended well, as the zone's record has it; empty:
+    none."""
     misfits: str = ""
     """Why copies are on agents that the zone's filter or storage profile excludes; empty: they are
     not, or move away."""

@@ -248,6 +248,9 @@ class AcceptedZone(Part):
     isolation_seconds: Natural = NEVER_MS // 1000
     """HIGH_AVAILABILITY: how long a primary serves without contact to the operator.  Never:
     9007199254740."""
+    importing: Text = ""
+    """The import of an export that has begun and has not ended well: the uid of the Zone that it is
+    noted at, and the note; empty: none."""
 
 
 class ZoneRef(Part):
@@ -374,6 +377,7 @@ def accepted_zone(record: ZoneRecord) -> AcceptedZone:
         reset_seconds=record.reset_ms // 1000,
         write_mode=record.write_mode,
         isolation_seconds=record.isolation_ms // 1000,
+        importing=record.importing,
     )
 
 
@@ -403,6 +407,7 @@ def zone_record(zone: ZoneRef, accepted: AcceptedZone) -> ZoneRecord:
         reset_ms=_timer_ms(accepted.reset_seconds),
         write_mode=accepted.write_mode,
         isolation_ms=_timer_ms(accepted.isolation_seconds),
+        importing=accepted.importing,
     )
 
 

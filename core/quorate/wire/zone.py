@@ -163,6 +163,11 @@ class Restoring(NamedTuple):
         return f"{self.place}#{self.export_id}.{self.run}{_NON_EMPTY * self.into_non_empty}"
 
 
+def import_in_record(importing: str) -> Restoring | None:
+    """Return the import that a ZoneRecord says has begun, at whatever Zone."""
+    return Restoring.parse(importing.partition(" ")[2])
+
+
 class ObjectName(Part):
     """The name of another object in the same namespace."""
 
@@ -472,6 +477,18 @@ def to_record(zone: Zone, ports: dict[str, int] | None = None) -> ZoneRecord:
         write_mode=spec.write_mode or WriteMode.FULL_SYNC,
         isolation_ms=timer_ms(spec.isolation_timeout_seconds or NEVER),
     )
+
+
+def importing_of(zone: Zone, known: str) -> str:
+    """Return `importing` of the record of a zone that is declared.
+
+    `known`: that of its record now.  It stays if it is of an earlier Zone, whose note went with it;
+    if it is of this one, the note was removed, because all rows are there or a person said so.
+    """
+    uid, text = zone.metadata.uid, zone.metadata.annotations.get(RESTORING, "")
+    if text:
+        return f"{uid} {text}"
+    return "" if known.startswith(f"{uid} ") else known
 
 
 def _reset_ms(spec: ZoneSpec) -> int:

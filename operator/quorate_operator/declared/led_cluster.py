@@ -17,7 +17,7 @@ from quorate.facts.zone import ZoneRecord
 from quorate.protocol.status import ClusterStatus
 from quorate.protocol.status import ZoneStatus as Observed
 from quorate.wire.storage_cluster import StorageCluster, StorageClusterStatus
-from quorate.wire.zone import Zone, ZoneStatus
+from quorate.wire.zone import Zone, ZoneStatus, importing_of
 from quorate_operator import names
 from quorate_operator.declared.acceptance import Acceptance, accept, paused_acceptance
 from quorate_operator.declared.drains import DeclaredDrains, DrainView
@@ -79,7 +79,9 @@ class LedCluster:
         if pause:
             return paused_acceptance(acceptance, known, pause)
         if acceptance.record is not None and self.has_data(zone, acceptance):
-            self.runner.set_zone(msgspec.structs.replace(acceptance.record, uid=uid))
+            importing = importing_of(zone, known.importing if known is not None else "")
+            record = msgspec.structs.replace(acceptance.record, uid=uid, importing=importing)
+            self.runner.set_zone(record)
         return acceptance
 
     def has_data(self, zone: Zone, acceptance: Acceptance) -> bool:

@@ -28,6 +28,7 @@ from quorate.wire.zone import (
     ZonePartitions,
     ZoneStatus,
     ZoneTimer,
+    import_in_record,
 )
 from quorate_operator import names
 from quorate_operator.declared.acceptance import Acceptance
@@ -142,12 +143,36 @@ def zone_status(
 def _phase(zone: Zone, observed: Observed, lacks_name: bool) -> str:
     if observed.phase != "Available":
         return observed.phase
-    return "Pending" if lacks_name else "Restoring" if _restoring(zone) else "Available"
+    return "Pending" if lacks_name else "Restoring" if _restoring(zone, observed) else "Available"
 
 
-def _restoring(zone: Zone) -> Restoring | None:
-    """Return what is being imported into the zone."""
+def _restoring(zone: Zone, observed: Observed) -> Restoring | None:
+    """Return what is being imported into the zone, or was into an earlier one with its data."""
+    return _noted(zone) or import_in_record(observed.importing)
+
+
+def _noted(zone: Zone) -> Restoring | None:
     return Restoring.parse(zone.metadata.annotations.get(RESTORING, ""))
+
+
+def _not_whole(zone: Zone, begun: Restoring) -> str:
+    """Return why a zone is not Available that may have only a part of the rows."""
+    name = zone.metadata.name
+    if _noted(zone) is not None:
+        return (
+            f"rows of {begun.place} are being imported, and the zone has not all of them; after"
+            f" an interruption {_import_again(begun, name)}"
+        )
+    again = f"run `quorate import {quote(begun.place)} {name} --into-non-empty`"
+    by = "`quorate import`"
+    if begun.is_of_restore:
+        again = f"create a ZoneRestore of {begun.place}"
+        by = f"the ZoneRestore with the uid {begun.run}"
+    return (
+        f"its data is of an earlier Zone {name}, into which {by} was importing {begun.place}, and"
+        f" has perhaps only a part of the rows: {again}, or delete the zone with its data"
+        " (deletionPolicy: Delete)"
+    )
 
 
 def _import_again(begun: Restoring, zone: str) -> str:
@@ -414,18 +439,12 @@ def _zone_facts(
 ) -> list[_Fact]:
     is_kept = observed.phase != "Deleting"
     serves = is_kept and observed.available + observed.degraded == observed.partitions
-    begun = _restoring(zone)
+    begun = _restoring(zone, observed)
     available = serves and not lacks_name and begun is None
     if available:
         why, sentence = "AllServing", "every partition has a serving primary"
     elif serves and begun is not None:
-        why, sentence = (
-            "Restoring",
-            (
-                f"rows of {begun.place} are being imported, and the zone has not all of them; after"
-                f" an interruption {_import_again(begun, zone.metadata.name)}"
-            ),
-        )
+        why, sentence = "Restoring", _not_whole(zone, begun)
     elif serves:
         why, service = "ServiceMissing", client_service_name(zone.metadata.name)
         sentence = f"every partition serves; Service {service} is not created yet"

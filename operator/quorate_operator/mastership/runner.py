@@ -209,6 +209,11 @@ class Runner:
         zone = self.master.zones.get(uid) if self.master is not None else None
         return zone.record if zone is not None else None
 
+    def written_import(self, uid: str) -> str:
+        """Return `importing` of the zone's record as the metastore holds it."""
+        zone = self.master.zones.get(uid) if self.master is not None else None
+        return zone.importing_written if zone is not None else ""
+
     async def drain(self, node: str, draining: bool) -> str:
         """Move everything off a node, or stop that; return "" once it is written, or why it is
         refused.

@@ -204,3 +204,42 @@ def test_a_zone_is_restored_and_never_available_before_it_is_whole(
     assert told["outcome"] == "Complete", told
     assert (told["rows"], told["digest"]) == (exported["rows"], exported["digest"])
     wait_until(lambda: "Imported" in road.told_of_zones(), "its Event", 60)
+
+
+def test_a_zone_deleted_during_an_import_is_not_available_when_it_is_declared_again(
+    road: Road, tmp_path: Path
+) -> None:
+    """Its data was kept; another ZoneRestore of the same source ends it."""
+    volumes = {"/exports": tmp_path / "volume"}
+    of_main = {"clusterRef": {"name": "main"}, "partitions": 4, "replicas": 2}
+    _declare(road, "monday", "monday")
+    pod = waiting_pod(road, LABEL, "monday")
+    tell_end(road, pod, *run_pod(road, pod, tmp_path / "backup", volumes))
+    _wait(road, "monday", "Finished")
+    road.apply("Zone", "shelves", **of_main, deletionPolicy="Retain")
+    wait_until(lambda: _available(road, "shelves") == "True", "the other zone", 60)
+    source = {"persistentVolumeClaim": {"claimName": "backups", "path": "monday"}}
+    road.apply("ZoneRestore", "back", zoneRef={"name": "shelves"}, source=source)
+    check = waiting_pod(road, RESTORED, "back")
+    tell_end(road, check, *run_pod(road, check, tmp_path / "check", volumes))
+    tell_end(road, waiting_pod(road, RESTORED, "back"), 137, "Killed")
+    road.kubectl("delete", "zone", "shelves", "--timeout=60s")
+    road.kubectl("delete", "zonerestore", "back", "--timeout=60s")
+    road.apply("Zone", "shelves", **of_main)
+    wait_until(lambda: _available(road, "shelves") == "False", "it says so", 60, road.logs)
+    conditions = road.status("zone", "shelves")["conditions"]
+    said = next(each for each in conditions if each["type"] == "Available")
+    assert said["reason"] == "Restoring", said
+    assert "create a ZoneRestore of backups:monday" in said["message"]
+
+    road.apply("ZoneRestore", "again", zoneRef={"name": "shelves"}, source=source)
+    for folder in ("look", "import"):
+        pod = waiting_pod(road, RESTORED, "again")
+        code, message = run_pod(road, pod, tmp_path / folder, volumes)
+        assert code == 0, message
+        assert _available(road, "shelves") == "False"
+        tell_end(road, pod, code, message)
+    wait_until(lambda: _available(road, "shelves") == "True", "it is whole", 60, road.logs)
+    wait_until(
+        lambda: road.status("zonerestore", "again").get("outcome") == "Complete", "its end", 60
+    )

@@ -58,6 +58,8 @@ class Zone:
         self._cluster = cluster
         self.port_written = 0
         """The client port in the stored record."""
+        self.importing_written = ""
+        """`importing` in the stored record."""
         self.nodes = ZoneNodes(cluster.agents, record.uid, record.persistent)
         self.fitting = FittingNodes()
         self.parts = Parts()

@@ -544,7 +544,7 @@ class ZoneMaster(Zone):
             return
         self._stored = True
         self._placement.stored = record.placed
-        self.port_written = record.port
+        self.port_written, self.importing_written = record.port, record.importing
         if self.parts and not record.deleting:
             self._publisher.publish_record(self.told)
 
@@ -557,6 +557,7 @@ class ZoneMaster(Zone):
         else:
             self._stored = True
             self.port_written = self.record.port
+            self.importing_written = self.record.importing
 
     # --- deletion --------------------------------------------------------------------------------
 

@@ -7,9 +7,10 @@ from quorate.protocol.messages.events import Reason
 from quorate.wire.jobs.export_result import ExportResult, RunOutcome
 from quorate.wire.jobs.zone_backup import ZoneBackup, ZoneBackupStatus
 from quorate_operator.declared.runs.finished_export import finished_export
-from quorate_operator.declared.runs.job_runs import JobRuns
-from quorate_operator.declared.runs.noted_import import prove_note, sentence
+from quorate_operator.declared.runs.job_runs import JobRuns, zone_of
+from quorate_operator.declared.runs.noted_import import noted_import, prove_note, sentence
 from quorate_operator.declared.runs.recoveries import LedZone
+from quorate_operator.declared.runs.writers import Writers
 from quorate_operator.jobs.backup_job import BACKUP, backup_work
 from quorate_operator.jobs.export_end import export_result, unknown
 from quorate_operator.jobs.job import Copies, JobOwner, Work
@@ -28,22 +29,29 @@ _AGAIN = "with the same place if that has no manifest.json, else with another on
 
 
 class Backups(JobRuns[ZoneBackupStatus]):
-    """The ZoneBackups of one namespace."""
+    """The ZoneBackups of one namespace.  `writers`: the runs beside which none is to run."""
 
     kind = ZoneBackup
     work = BACKUP
 
     def __init__(
-        self, api: KubeApi, namespace: str, find: Callable[[str], LedZone | str], image: str
+        self,
+        api: KubeApi,
+        namespace: str,
+        find: Callable[[str], LedZone | str],
+        image: str,
+        writers: Writers,
     ) -> None:
         super().__init__(ZoneBackupStatus, api, namespace, find, image)
+        self._writers = writers
 
     async def _begin(self, run: JobOwner, led: LedZone) -> str:
         """Make the Job, unless rows are being imported: an export would have a part of them."""
-        begun = await prove_note(self._api, self._namespace, led)
-        if begun is not None:
-            return sentence(run.spec.zone_ref.name, begun)
-        return await super()._begin(run, led)
+        async with self._writers.beginning:
+            begun = await prove_note(self._api, self._namespace, led)
+            if begun is not None:
+                return sentence(run.spec.zone_ref.name, begun)
+            return await super()._begin(run, led)
 
     def _work_of(self, run: ZoneBackup, copies: Copies, led: LedZone) -> Work:
         return backup_work(run, copies)
@@ -57,7 +65,16 @@ class Backups(JobRuns[ZoneBackupStatus]):
     async def _ended(
         self, body: Body, status: ZoneBackupStatus, job: Body, pods: list[Body], not_started: str
     ) -> ZoneBackupStatus:
-        return _finished(status, body, export_result(job, pods, BACKUP.component, not_started))
+        result = export_result(job, pods, BACKUP.component, not_started)
+        led = self._find(zone_of(body))
+        begun = noted_import(led) if isinstance(led, LedZone) else None
+        if result.outcome is RunOutcome.COMPLETE and begun is not None:
+            # A person has noted it, or an earlier operator: ours waits for ZoneBackups.
+            reason = (
+                f"while it ran, {sentence(zone_of(body), begun)}: it may have a part of the rows"
+            )
+            result = ExportResult(RunOutcome.FAILED, reason=reason)
+        return _finished(status, body, result)
 
     async def _lost(self, body: Body, status: ZoneBackupStatus, why: str) -> ZoneBackupStatus:
         return _finished(status, body, unknown(why))

@@ -1,5 +1,8 @@
 """The note at a Zone of the import that has begun: the annotation, and what it is compared with.
 
+The zone's record has it, too, from the note until its removal.  So a Zone that was deleted
+meanwhile and declared again, whose data was kept, still has an import that has begun.
+
 The watch may show a Zone late.  A write of what it shows, with its revision, is refused with a
 conflict if the Zone has changed: so a decision is only made from what is still there.
 """
@@ -7,13 +10,32 @@ conflict if the Zone has changed: so a decision is only made from what is still 
 from collections.abc import Mapping
 from typing import Any
 
-from quorate.wire.zone import RESTORING, Restoring, Zone
+from quorate.wire.zone import RESTORING, Restoring, Zone, import_in_record
 from quorate_operator.declared.runs.recoveries import LedZone
 from quorate_operator.kube.api import KubeApi, path_of
 
 
-def noted_import(body: Mapping[str, Any]) -> Restoring | None:
-    """Return the import that has begun at this Zone, as the watch shows it."""
+def noted_import(led: LedZone) -> Restoring | None:
+    """Return the import that has begun at this Zone, or at an earlier one with its data."""
+    return annotated_import(led.body) or import_in_record(_importing(led))
+
+
+def is_in_record(led: LedZone, note: Restoring) -> bool:
+    """Return whether the stored record of the zone says that this import has begun here."""
+    wanted = f"{led.body['metadata']['uid']} {note.text}"
+    return led.runner.written_import(led.uid) == wanted
+
+
+def _importing(led: LedZone) -> str:
+    """Return `importing` of the zone's record, unless it is of a note that this Zone had."""
+    record, uid = led.runner.known_zone(led.uid), led.body["metadata"]["uid"]
+    if record is None or record.importing.startswith(f"{uid} "):
+        return ""
+    return record.importing
+
+
+def annotated_import(body: Mapping[str, Any]) -> Restoring | None:
+    """Return the import that is noted at this Zone, as the watch shows it."""
     annotations = body["metadata"].get("annotations") or {}
     return Restoring.parse(annotations.get(RESTORING, ""))
 
@@ -40,4 +62,4 @@ async def prove_note(api: KubeApi, namespace: str, led: LedZone) -> Restoring | 
     """
     annotations = led.body["metadata"].get("annotations") or {}
     await note_import(api, namespace, led, annotations.get(RESTORING))
-    return noted_import(led.body)
+    return noted_import(led)

@@ -1,6 +1,7 @@
 """The ZoneRestores of one namespace: how each is run, in two Jobs, and its result in a sentence.
 
-    Waiting --check made--> Running --it may begin--> noted at the Zone --import made--> Running
+    Waiting --check made--> Running --it may begin--> noted at the Zone, and in the zone's record
+            --no ZoneBackup runs--> import made: Running
                                     --it may not--> Finished: Failed, nothing is written
     Running --import complete--> the note is removed --> Finished: Complete
             --another end--> Finished: Failed, Unknown; the note stays: the zone is not Available
@@ -20,6 +21,8 @@ from quorate.wire.jobs.zone_restore import ZoneRestore, ZoneRestoreStatus
 from quorate_operator.declared.runs.finished_export import finished_export
 from quorate_operator.declared.runs.job_runs import JobRefused, JobRuns, zone_of
 from quorate_operator.declared.runs.noted_import import (
+    annotated_import,
+    is_in_record,
     note_import,
     noted_import,
     prove_note,
@@ -75,7 +78,7 @@ class Restores(JobRuns[ZoneRestoreStatus]):
             return await super()._begin(run, led)
 
     def _work_of(self, run: ZoneRestore, copies: Copies, led: LedZone) -> Work:
-        begun, zone = noted_import(led.body), run.spec.zone_ref.name
+        begun, zone = noted_import(led), run.spec.zone_ref.name
         if begun is not None and begun.place != run.spec.source.text:
             raise JobRefused(
                 f"{sentence(zone, begun)}: create a ZoneRestore of that place until it is, or"
@@ -108,7 +111,8 @@ class Restores(JobRuns[ZoneRestoreStatus]):
         if isinstance(led, str):
             return _waiting(status, led)
         if is_check:
-            return await self._may_begin(body, status, job, result, led)
+            async with self._writers.beginning:
+                return await self._may_begin(body, status, job, result, led)
         return await self._imported(body, status, result, led)
 
     async def _may_begin(
@@ -119,19 +123,23 @@ class Restores(JobRuns[ZoneRestoreStatus]):
         if copies is None:
             return _waiting(status, f"no agent of StorageCluster {led.cluster} is online")
         restore = ZoneRestore.parse_stored(body)
-        begun = noted_import(led.body)
+        begun = noted_import(led)
         mine = note_of(restore, result.export_id, begun)
         why_not = ""
         if begun is not None and (begun.place, begun.export_id or mine.export_id) != mine[:2]:
             why_not = f"an import of another export, of {begun.place}, has begun meanwhile"
         elif begun is None and _continues(job):
             why_not = "another import has ended well meanwhile"
-        if why_not or begun == mine:
+        if why_not or annotated_import(led.body) == mine:
             await prove_note(self._api, self._namespace, led)
         else:
             await note_import(self._api, self._namespace, led, mine.text)
         if why_not:
             return _not_begun(body, status, why_not)
+        if not is_in_record(led, mine):
+            return _waiting(status, "the import is being noted in the record of the zone")
+        if waits := await self._writers.waits_for_backup(zone_of(body)):
+            return _waiting(status, waits)
         try:
             waits = await self._make(restore, led, import_work(restore, copies, mine))
         except JobRefused as refused:
@@ -154,7 +162,7 @@ class Restores(JobRuns[ZoneRestoreStatus]):
         self, body: Body, status: ZoneRestoreStatus, result: ExportResult, led: LedZone
     ) -> ZoneRestoreStatus:
         """Return the status after the import; remove the note if the zone is whole."""
-        begun = noted_import(led.body)
+        begun = annotated_import(led.body)
         mine = note_of(ZoneRestore.parse_stored(body), status.export_id, begun)
         if result.outcome is RunOutcome.COMPLETE and begun == mine:
             await note_import(self._api, self._namespace, led, None)
@@ -172,7 +180,7 @@ class Restores(JobRuns[ZoneRestoreStatus]):
         if _is_check(status):
             return _not_begun(body, status, why)
         led = self._find(zone_of(body))
-        is_noted = isinstance(led, str) or noted_import(led.body) is not None
+        is_noted = isinstance(led, str) or annotated_import(led.body) is not None
         return _part(body, status, unknown(why), is_noted)
 
     def _reason(self, status: ZoneRestoreStatus) -> tuple[Reason, str]:

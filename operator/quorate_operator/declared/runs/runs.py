@@ -38,7 +38,7 @@ class Runs:
             Kind.RECOVERY: Recoveries(api, namespace, find),
             Kind.VALIDATION: self.validations,
             Kind.SCHEDULE: Schedules(api, namespace, self.validations),
-            Kind.BACKUP: Backups(api, namespace, find, image),
+            Kind.BACKUP: Backups(api, namespace, find, image, writers),
             Kind.RESTORE: Restores(api, namespace, find, image, writers),
             Kind.REPAIR: Repairs(api, namespace, find, image, writers),
         }

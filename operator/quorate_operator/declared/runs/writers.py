@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from quorate.wire.jobs.job_run import RunPhase
+from quorate.wire.jobs.zone_backup import ZoneBackup
 from quorate.wire.jobs.zone_repair import ZoneRepair
 from quorate.wire.jobs.zone_restore import ZoneRestore
 from quorate.wire.resource import Resource
@@ -16,6 +17,7 @@ from quorate.wire.zone import Zone
 from quorate_operator import names
 from quorate_operator.declared.runs.job_runs import zone_of
 from quorate_operator.declared.runs.recoveries import LedZone, NoZone
+from quorate_operator.jobs.backup_job import BACKUP
 from quorate_operator.jobs.job import JobOwner, Work
 from quorate_operator.jobs.repair_job import REPAIR
 from quorate_operator.jobs.restore_job import CHECK
@@ -36,7 +38,8 @@ class NotOfThisZone(Exception):
 class Writers:
     """The runs of one namespace that write.
 
-    `beginning` is held from the look at the others of a zone until a Job is made.  `find`: returns
+    `beginning` is held from the look at the others of a zone until a Job is made, also that of a
+    ZoneBackup, which is not to run beside an import.  `find`: returns
     the led zone of that name, or a sentence on what is waited for.
     """
 
@@ -51,13 +54,11 @@ class Writers:
         zone = run.spec.zone_ref.name
         for kind, first in _KINDS:
             async for body in self._bodies(kind):
-                name, uid = body["metadata"]["name"], body["metadata"]["uid"]
-                if zone_of(body) != zone or uid == run.metadata.uid or not _writes(kind, body):
+                is_me = body["metadata"]["uid"] == run.metadata.uid
+                if zone_of(body) != zone or is_me or not _writes(kind, body):
                     continue
-                phase = (body.get("status") or {}).get("phase")
-                if phase == RunPhase.RUNNING or (
-                    phase not in _FINAL and await self._has_job(first.job_name(name), uid)
-                ):
+                if await self._has_begun(first, body):
+                    name = body["metadata"]["name"]
                     return f"{kind.kind_name()} {name} of the same zone is waited for"
         # Those of deleted objects may take a while to end.
         chosen = f"{names.LABEL_ZONE_UID}={led.body['metadata']['uid']}"
@@ -70,6 +71,13 @@ class Writers:
                 if of is not None and not is_over and not is_mine:
                     about = f"pod {pod['metadata']['name']} of another {kind.kind_name()}"
                     return f"{about} is waited for"
+        return ""
+
+    async def waits_for_backup(self, zone: str) -> str:
+        """Return the ZoneBackup of the zone that an import waits for; empty: none."""
+        async for body in self._bodies(ZoneBackup):
+            if zone_of(body) == zone and await self._has_begun(BACKUP, body):
+                return f"ZoneBackup {body['metadata']['name']} of the same zone is waited for"
         return ""
 
     async def zone_of_job(self, zone: str, job: Body) -> LedZone | str:
@@ -95,11 +103,14 @@ class Writers:
             if refused.status not in (403, 404):
                 raise
 
-    async def _has_job(self, name: str, uid: str) -> bool:
-        """Return whether an object has its first Job, which its status does not say yet."""
-        path = f"/apis/batch/v1/namespaces/{self._namespace}/jobs/{name}"
-        job = await find(self._api, path)
-        return job is not None and is_owned(job, uid)
+    async def _has_begun(self, first: Work, body: Body) -> bool:
+        """Return whether an object runs, or has its first Job, which its status says later."""
+        metadata, phase = body["metadata"], str((body.get("status") or {}).get("phase"))
+        if phase == RunPhase.RUNNING or phase in _FINAL:
+            return phase == RunPhase.RUNNING
+        name = first.job_name(metadata["name"])
+        job = await find(self._api, f"/apis/batch/v1/namespaces/{self._namespace}/jobs/{name}")
+        return job is not None and is_owned(job, metadata["uid"])
 
     async def _is_there(self, zone: str) -> bool:
         """Return whether there is a Zone of this name, whatever the watch has shown."""

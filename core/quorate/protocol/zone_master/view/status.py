@@ -155,6 +155,7 @@ class ZoneView:
             full=self._storages.full(),
             aside=self._storages.aside(),
             placed=record.placed,
+            importing=record.importing,
             rebuilding=record.recovering,
             ownership=ownership,
             timers=self._timers.running + self._resets.running,
