@@ -27,7 +27,7 @@
 matchLabels:
   app.kubernetes.io/name: quorate
 matchExpressions:
-  - {key: app.kubernetes.io/component, operator: In, values: [validation, backup, restore]}
+  - {key: app.kubernetes.io/component, operator: In, values: [validation, backup, restore, repair]}
 {{- end -}}
 
 {{- /* What the operator's pods are known by: it never changes, for a Deployment's selector cannot. */}}

@@ -135,6 +135,20 @@ def restore(**spec: Any) -> Manifest:
     }
 
 
+def repair(**spec: Any) -> Manifest:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ZoneRepair",
+        "metadata": {"name": "first"},
+        "spec": {"zoneRef": {"name": "books"}, **spec},
+    }
+
+
+PLAN_PLACE = {"persistentVolumeClaim": {"claimName": "backups", "path": "books/repair"}}
+NEW_PLAN = {"strategy": "LWW", "destination": PLAN_PLACE}
+READ_PLAN = {"source": PLAN_PLACE, "digest": "0a" * 32}
+
+
 def without(manifest: Manifest, field: str) -> Manifest:
     kept = {key: value for key, value in manifest["spec"].items() if key != field}
     return {**manifest, "spec": kept}
@@ -245,6 +259,23 @@ BAD = {
         backup(destination={"s3": {"url": "s3://bucket/books", "endpoint": "minio:9000"}}),
         "write https://HOST:PORT",
     ),
+    "repair of nothing": (repair(), "write destination, for a new plan, or plan"),
+    "repair with two plans": (repair(**NEW_PLAN, plan=READ_PLAN), "one of them"),
+    "repair without a strategy": (repair(destination=PLAN_PLACE), "write strategy"),
+    "repair by a plan that is not said": (repair(plan=READ_PLAN), "with plan write dryRun: false"),
+    "repair unread": (repair(**NEW_PLAN, dryRun=False), "write withoutReview: true"),
+    "repair read and unread": (
+        repair(plan=READ_PLAN, dryRun=False, withoutReview=True),
+        "and never else",
+    ),
+    "repair that only checks": (
+        repair(destination=PLAN_PLACE, strategy="CHECK_ONLY", dryRun=False, withoutReview=True),
+        "CHECK_ONLY changes nothing",
+    ),
+    "repair by another digest": (
+        repair(plan={**READ_PLAN, "digest": "0A"}, dryRun=False),
+        "digest",
+    ),
     "schedule of nothing": (without(schedule(), "template"), "template"),
     "schedule with a long name": (schedule("a" * 40), "at most 39 characters"),
     "schedule with another policy": (schedule(concurrencyPolicy="Queue"), "Forbid"),
@@ -288,6 +319,7 @@ CHANGES = {
     "validation": (validation(), validation(level="Digest"), "spec cannot be changed"),
     "restore": (restore(), restore(intoNonEmpty=True), "spec cannot be changed"),
     "backup": (backup(), backup(deadlineSeconds=60), "spec cannot be changed"),
+    "repair": (repair(**NEW_PLAN), repair(**NEW_PLAN, level="Digest"), "spec cannot be changed"),
     "mastership": (master_term(7), master_term(6), "master terms never decrease"),
 }
 
@@ -370,6 +402,7 @@ def test_a_change_that_is_allowed_is_taken(kubectl: Kubectl, namespace: str) -> 
     apply(kubectl, namespace, zone(replicas=5, dataNodesAutoAdjustScaleDownSeconds=300))
     apply(kubectl, namespace, zone(dataNodesFilter="a=b, x.io/c in (d,e),!f", storageProfile="b"))
     apply(kubectl, namespace, zone(dataNodesFilter="$[?(@.region == 'EU' && @.size > 5)]"))
+    apply(kubectl, namespace, repair(plan=READ_PLAN, dryRun=False))
     apply(kubectl, namespace, schedule())
     apply(kubectl, namespace, schedule(suspend=True, timeZone="Europe/Berlin"))
     apply(kubectl, namespace, cluster())
@@ -428,7 +461,7 @@ def test_memory_may_be_written_as_a_number_or_a_quantity(
 
 def test_short_names_category_and_columns_work(kubectl: Kubectl, namespace: str) -> None:
     here = f"--namespace={namespace}"
-    runs = (recovery(), validation(), schedule(), backup(), restore())
+    runs = (recovery(), validation(), schedule(), backup(), restore(), repair(**NEW_PLAN))
     for manifest in (zone(), cluster(), table(), node(), *runs):
         apply(kubectl, namespace, manifest)
 
@@ -443,6 +476,7 @@ def test_short_names_category_and_columns_work(kubectl: Kubectl, namespace: str)
         "sdv": "NAME ZONE SCHEDULE TIME ZONE SUSPEND LAST AGE",
         "zb": "NAME ZONE PHASE PERCENT OUTCOME ROWS PLACE FINISHED AGE",
         "zr": "NAME ZONE PHASE PERCENT OUTCOME ROWS PLACE FINISHED AGE",
+        "zrp": "NAME ZONE STRATEGY DRY RUN PHASE PERCENT OUTCOME PLACE FINISHED AGE",
         "pt": "NAME ZONE SHARD AGE",
         "sn": "NAME CLUSTER NODE HOST PORT INCARNATION LEFT ENDED DRAINING AGE",
     }.items():

@@ -60,6 +60,12 @@ RESTORE = End(
     "storage",
     {"app.kubernetes.io/name": "quorate", "app.kubernetes.io/component": "restore"},
 )
+REPAIR = End(
+    "a repair",
+    "10.0.0.19",
+    "storage",
+    {"app.kubernetes.io/name": "quorate", "app.kubernetes.io/component": "repair"},
+)
 PROMETHEUS = End("prometheus", "10.0.0.15", "monitoring", {"app": "prometheus"})
 
 
@@ -99,9 +105,11 @@ def test_what_belongs_to_the_system_is_allowed(rendered: str) -> None:
         (VALIDATION, ONE, PEER_PORT),
         (BACKUP, ONE, PEER_PORT),
         (RESTORE, ONE, PEER_PORT),
+        (REPAIR, ONE, PEER_PORT),
         (its.operator, VALIDATION, PROGRESS_PORT),
         (its.operator, BACKUP, PROGRESS_PORT),
         (its.operator, RESTORE, PROGRESS_PORT),
+        (its.operator, REPAIR, PROGRESS_PORT),
         (its.operator, API_SERVER, API_PORT),
         (ONE, TWO, PEER_PORT),
         (ONE, AGENT_OUTSIDE, PEER_PORT),

@@ -213,3 +213,15 @@ def test_a_primary_without_a_copy_in_the_plan_needs_another_plan(zone: RepairedZ
 
     assert done.done is Done.FAILED
     assert "make another plan" in done.detail
+
+
+def test_a_key_that_was_perhaps_written_is_not_called_unwritten(zone: RepairedZone) -> None:
+    """Its primary was asked, and answers nothing any more."""
+    damage(zone, 1, KEYS[1])
+    plan = planned(zone, Strategy.RELATIVE_MAJORITY)
+    zone.agents[0].on_ask = lambda m: None if isinstance(m, RepairKey) else ...
+
+    (done,) = executed(zone, plan).values()
+
+    assert done.done is Done.UNKNOWN
+    assert "it waits for an answer of agent-0" in done.detail
