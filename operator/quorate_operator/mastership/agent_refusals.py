@@ -30,6 +30,17 @@ def judge(hello: Hello, links: Mapping[str, Link], master: Master | None) -> Ref
     return refused
 
 
+def recovery_waits(unreached: Collection[str]) -> str:
+    """Return what a recovery waits for, as a sentence; `unreached`: the addresses of its agents."""
+    sentence = "nothing is stored of this cluster: agents are being asked which zones they have"
+    if not unreached:
+        return sentence
+    return (
+        f"{sentence}; not reached yet: {', '.join(sorted(unreached))}: start these with their data"
+        " folders, or remove those that will never come back from the StorageCluster"
+    )
+
+
 class AgentRefusals:
     """The last refusal at each address of one cluster, by either side."""
 

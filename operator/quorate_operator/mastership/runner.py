@@ -44,7 +44,7 @@ from quorate.protocol.status import ClusterStatus, ZoneStatus
 from quorate_link import ClusterSecret, Endpoint, SecretRefused
 from quorate_operator.mastership.agent_handler import AgentHandler
 from quorate_operator.mastership.agent_links import AgentLinks
-from quorate_operator.mastership.agent_refusals import AgentRefusals
+from quorate_operator.mastership.agent_refusals import AgentRefusals, recovery_waits
 from quorate_operator.mastership.decisions import gather, summary
 from quorate_operator.mastership.dialing import Dialing
 from quorate_operator.mastership.event_log import EventLog, states
@@ -327,16 +327,7 @@ class Runner:
     @property
     def recovery(self) -> str:
         """Which agents a recovery waits for, as a sentence; empty if there is none."""
-        if not self._recovering:
-            return ""
-        sentence = "nothing is stored of this cluster: agents are being asked which zones they have"
-        unreached = ", ".join(sorted(self.unreached()))
-        if not unreached:
-            return sentence
-        return (
-            f"{sentence}; not reached yet: {unreached}: start these with their data folders, or "
-            "remove those that will never come back from the StorageCluster"
-        )
+        return recovery_waits(self.unreached()) if self._recovering else ""
 
     def keepers(self, uid: str) -> list[str]:
         """Return the agents that have reported data of the zone."""
