@@ -133,8 +133,9 @@ def _alike(copies: Sequence[RowColumns]) -> list[Numbers]:
         alike &= first.expiries == there.expiries
         alike &= first.tombstones == there.tombstones
         if not first.values.equals(there.values):
-            equal = pc.fill_null(pc.equal(first.values, there.values), False)
-            alike &= equal.to_numpy(zero_copy_only=False) | first.tombstones
+            # Null beside a value is seen above: one of them is a tombstone.
+            equal = pc.fill_null(pc.equal(first.values, there.values), True)
+            alike &= equal.to_numpy(zero_copy_only=False)
         places.append(places[0] if at is None else at)
     return [each[alike] for each in places]
 

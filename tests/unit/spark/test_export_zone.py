@@ -431,7 +431,7 @@ def test_copies_of_several_partitions_are_read_at_once(zone: LoggedZone, target:
 
     def meet(number: int) -> None:
         if number <= 2:
-            met.wait(10)
+            met.wait(1)
 
     zone.while_read = meet
 

@@ -68,6 +68,15 @@ def test_only_the_ranges_that_are_asked_for_are_read(formats: Formats | None) ->
         )
 
 
+def test_an_agent_of_before_is_asked_for_no_rows_behind_a_range() -> None:
+    with listening(filled()) as zone:
+        zone.agents[0].formats = BEFORE
+        read_all(zone, (KeyRange(b"key-03", b"key-05"),))
+
+        asked = [each for each in zone.agents[0].asked if isinstance(each, AskRows)]
+        assert max(each.after or b"" for each in asked) < b"key-09"
+
+
 @of_both
 def test_values_that_are_not_asked_for_are_absent(formats: Formats | None) -> None:
     with listening(filled()) as zone:
