@@ -27,8 +27,8 @@ from quorate.facts.keyspace import FIRST_UNRESERVED, RESERVED, is_reserved
 from quorate.protocol.messages.replication import Update
 from quorate_spark.copies import CopySeen
 from quorate_spark.exports.row_digests import columns_digest
-from quorate_spark.reading.agent_link import Cluster, Unreadable
-from quorate_spark.reading.read_columns import read_columns
+from quorate_spark.reading.agent_link import AgentLink, Cluster, Unreadable
+from quorate_spark.reading.read_columns import columns_from
 from quorate_spark.reading.read_copies import StoredRow, copies_of, open_link
 from quorate_spark.reading.read_updates import LogTooShort, read_updates
 from quorate_spark.row_columns import BATCH_SCHEMA, Flags, RowColumns, joined
@@ -184,14 +184,15 @@ def scan_copy(
     ended: threading.Event,
 ) -> Scan:
     """Read all rows of a copy, until `ended` is set.  Raises Unreadable."""
-    scan = Scan(_now(copy, zone, cluster, settings), work_dir)
-    try:
-        for rows in read_columns(scan.copy, zone, cluster, settings):
-            scan.add(rows)
-            _check_wanted(scan, ended)
-    except BaseException:
-        scan.close()
-        raise
+    with open_link(copy.address, cluster, settings) as link:
+        scan = Scan(_now(link, copy, zone), work_dir)
+        try:
+            for rows in columns_from(link, scan.copy, zone, settings):
+                scan.add(rows)
+                _check_wanted(scan, ended)
+        except BaseException:
+            scan.close()
+            raise
     return scan
 
 
@@ -208,6 +209,8 @@ def read_changes(
     Raises Unreadable if the log does not reach back so far, or the copy is another one.
     """
     changes = Changes()
+    if upto == copy.state.lwm:
+        return changes
     try:
         for updates, _ in read_updates(copy, copy.state.lwm, upto, zone, cluster, settings):
             for update in updates:
@@ -217,11 +220,10 @@ def read_changes(
     return changes
 
 
-def _now(copy: CopySeen, zone: str, cluster: Cluster, settings: Settings) -> CopySeen:
+def _now(link: AgentLink, copy: CopySeen, zone: str) -> CopySeen:
     """Return the copy as it is now."""
     partition = copy.state.partition
-    with open_link(copy.address, cluster, settings) as link:
-        for found in copies_of(link, copy.address, zone, partition):
-            if found.state.partition == partition and found.state.adopted:
-                return found
+    for found in copies_of(link, copy.address, zone, partition):
+        if found.state.partition == partition and found.state.adopted:
+            return found
     raise Unreadable(f"partition {partition}: {copy.node} has no copy that may be read now")

@@ -47,14 +47,27 @@ def read_columns(
     """
     with open_link(copy.address, cluster, settings) as link:
         check_process(link, copy)
-        lwm = copy.state.lwm
-        asked = _asked if link.knows(AskColumns) else _asked_for_rows
-        for wanted in ranges:
-            for found, reached in asked(link, copy, zone, settings, wanted, lwm, values):
-                lwm = reached
-                if len(found):
-                    yield found
-        check_same_copy(link, copy, zone)
+        yield from columns_from(link, copy, zone, settings, ranges, values=values)
+
+
+def columns_from(
+    link: AgentLink,
+    copy: CopySeen,
+    zone: str,
+    settings: Settings,
+    ranges: tuple[KeyRange, ...] = EVERY_KEY,
+    *,
+    values: bool = True,
+) -> Iterator[RowColumns]:
+    """Do the same over a link to the process that answered for the copy."""
+    lwm = copy.state.lwm
+    asked = _asked if link.knows(AskColumns) else _asked_for_rows
+    for wanted in ranges:
+        for found, reached in asked(link, copy, zone, settings, wanted, lwm, values):
+            lwm = reached
+            if len(found):
+                yield found
+    check_same_copy(link, copy, zone)
 
 
 def _asked(

@@ -117,10 +117,10 @@ def test_no_copy_is_read_ahead_of_the_others_by_more_than_a_chunk() -> None:
 def test_of_unsettled_keys_the_one_with_the_highest_counter_term_and_key_is_kept() -> None:
     new = SETTLED + 1
     a: list[StoredRow] = [(b"a", new, 2, 0, b"v"), (b"b", new, 1, 0, b"v"), (b"c", 1, 3, 0, b"v")]
-    b: list[StoredRow] = [(b"a", new, 2, 0, b"v"), (b"b", new, 2, 0, None), (b"d", new, 1, 0, b"")]
+    b: list[StoredRow] = [(b"a", new, 2, 0, b"v"), (b"b", new, 1, 0, None), (b"d", new, 1, 0, b"")]
     streams = {"A": chunks(a, 9), "B": chunks(b, 9)}
 
     tally = compare_copies(streams, Baseline(0, ("A", "B"), SETTLED), CANDIDATES_MAX)
 
-    assert tally.highest == Candidate(0, b"b", (new, 2))
+    assert tally.highest == Candidate(0, b"a", (new, 2))
     assert (tally.unsettled, tally.differing) == (3, 1)
