@@ -10,7 +10,7 @@ import os
 import socket
 import struct
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -99,6 +99,13 @@ class SeenConnections:
 
     def _listens(self, at: Address) -> bool:
         return at in self._listening or ("0.0.0.0", at[1]) in self._listening
+
+
+def parse_table(table: str) -> Iterator[tuple[Address, Address, str]]:
+    """The rows of a table of the kernel's: local and remote address, and the state."""
+    for line in table.splitlines()[1:]:
+        words = line.split()
+        yield _address(words[1]), _address(words[2]), words[3]
 
 
 def _sockets(pid: int) -> list[str]:
