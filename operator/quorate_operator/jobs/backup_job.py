@@ -3,7 +3,9 @@
 A pod after the first one finds by `--run` that the export is there already, and only reads it back.
 An exit code of 1 says that it is not as it was written: another run finds the same.
 
-Credentials are environment variables from a Secret, which only the kubelet reads.
+Credentials are environment variables from a Secret, which only the kubelet reads.  With them the
+pod does not ask the machine for its role: the library would connect to the cloud's metadata service
+although it has everything, and wait where nothing answers there.
 """
 
 import msgspec
@@ -22,6 +24,8 @@ CREDENTIALS = (
     ("AWS_SESSION_TOKEN", True),
 )
 """Keys of the Secret, which are the names of the variables, and whether it may lack them."""
+NOT_OF_THE_MACHINE: Json = {"name": "AWS_EC2_METADATA_DISABLED", "value": "true"}
+"""Keeps the library from the metadata service, 169.254.169.254."""
 
 
 def backup_work(backup: ZoneBackup, copies: Copies) -> Work:
@@ -53,7 +57,8 @@ def at_place(work: Work, place: ExportPlace, read_only: bool = False) -> Work:
     if s3 is None or s3.credentials_secret_ref is None:
         return work
     secret = s3.credentials_secret_ref.name
-    return work._replace(env=tuple(_variable(secret, *each) for each in CREDENTIALS))
+    variables = (_variable(secret, *each) for each in CREDENTIALS)
+    return work._replace(env=(*variables, NOT_OF_THE_MACHINE))
 
 
 def _variable(secret: str, name: str, may_lack: bool) -> Json:

@@ -71,11 +71,21 @@ def test_credentials_come_from_the_secret_and_stand_nowhere() -> None:
     [container] = pod(S3, podTemplate=more)["containers"]
 
     env = {each["name"]: each for each in container["env"]}
-    assert len(env) == len(container["env"]) == 4
+    assert len(env) == len(container["env"]) == 5
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         assert env[name]["valueFrom"]["secretKeyRef"] == {"name": "keys-of-minio", "key": name}
     assert env["AWS_SESSION_TOKEN"]["valueFrom"]["secretKeyRef"]["optional"] is True
     assert not any("keys-of-minio" in each for each in container["args"])
+
+
+def test_a_pod_with_credentials_does_not_ask_the_machine_for_its_role() -> None:
+    """The library of S3 would, also where it has credentials and a region."""
+    without = {"s3": {"url": "s3://backups/monday"}}
+    [with_keys], [of_machine] = (pod(place)["containers"] for place in (S3, without))
+
+    disabled = {"name": "AWS_EC2_METADATA_DISABLED", "value": "true"}
+    assert disabled in with_keys["env"]
+    assert "env" not in of_machine
 
 
 def test_no_variable_gets_into_an_argument() -> None:
