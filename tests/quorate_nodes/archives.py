@@ -27,9 +27,14 @@ def image_archive(storage_name: str, name: str) -> Path:
             old.unlink(missing_ok=True)
 
     def push(archive: Path) -> None:
-        buildah("push", "--quiet", storage_name, f"docker-archive:{archive}:{name}")
+        write_archive(storage_name, name, archive)
 
     return keep(folder / f"{repository}-{version}.tar", push)
+
+
+def write_archive(storage_name: str, name: str, archive: Path) -> None:
+    """Write an image of the storage to the file `archive`, in which it is called `name`."""
+    buildah("push", "--quiet", storage_name, f"docker-archive:{archive}:{name}")
 
 
 def program_archive(program: Path, name: str, archive: Path) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import shutil
 import subprocess
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ from quorate_control_plane.components import Component
 from quorate_control_plane.control_plane import ControlPlane, ForNodes
 from quorate_control_plane.kept_folder import KeptFolder
 from quorate_nodes import configuration
-from quorate_nodes.archives import image_archive, program_archive
+from quorate_nodes.archives import image_archive, program_archive, write_archive
 from quorate_nodes.network import Network, run_ip
 from quorate_nodes.node import Node
 
@@ -103,6 +104,18 @@ class NodeCluster:
     def load_image(self, storage_name: str, name: str) -> None:
         """Put an image of the storage of buildah on every node, as `name`."""
         self._load(image_archive(storage_name, name))
+
+    def load_large_image(self, storage_name: str, name: str, node: Node) -> None:
+        """The same on one node, without keeping the archive.
+
+        A node's disk has an image twice, as it came and unpacked, in memory.  Writing the archive
+        again takes seconds, and the cache would have one for each state of the sources."""
+        archive = self.work_folder(f"image-{node.name}") / "image.tar"
+        try:
+            write_archive(storage_name, name, archive)
+            node.load_image(archive)
+        finally:
+            shutil.rmtree(archive.parent)
 
     def log_tails(self) -> str:
         """The last lines of what every program of the nodes said."""

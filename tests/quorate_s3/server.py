@@ -32,10 +32,10 @@ def install() -> Path:
 
 
 @contextmanager
-def s3_server() -> Iterator[str]:
+def s3_server(host: str = "127.0.0.1") -> Iterator[str]:
     """host:port of a server without buckets; any credentials are good."""
-    port = next(free_ports("127.0.0.1"))
-    command = [sys.executable, "-S", "-P", "-m", "moto.server", "--host", "127.0.0.1"]
+    port = next(free_ports(host))
+    command = [sys.executable, "-S", "-P", "-m", "moto.server", "--host", host]
     with subprocess.Popen(
         [*command, "--port", str(port)],
         env={"PYTHONPATH": str(_folder())},
@@ -43,15 +43,15 @@ def s3_server() -> Iterator[str]:
         stderr=subprocess.DEVNULL,
     ) as server:
         try:
-            wait_until(lambda: _answers(port), "an answer of moto's server", START_S)
-            yield f"127.0.0.1:{port}"
+            wait_until(lambda: _answers(host, port), "an answer of moto's server", START_S)
+            yield f"{host}:{port}"
         finally:
             server.kill()
 
 
-def _answers(port: int) -> bool:
+def _answers(host: str, port: int) -> bool:
     try:
-        create_connection(("127.0.0.1", port), 1).close()
+        create_connection((host, port), 1).close()
     except OSError:
         return False
     return True

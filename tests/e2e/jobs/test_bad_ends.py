@@ -1,0 +1,86 @@
+"""Runs on real nodes without enough memory, time or an image; and an export to a volume."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from quorate_cluster.fixtures import Measured
+from quorate_nodes.cluster import Json
+from quorate_nodes.installed import CLUSTER, ZONE, Installed
+from quorate_nodes.jobs import Jobs
+from quorate_nodes.volumes import clean
+
+pytestmark = [pytest.mark.e2e, pytest.mark.deep, pytest.mark.timeout(900)]
+
+CLAIM, PATH = "backups", "library/monday"
+PLACE = {"persistentVolumeClaim": {"claimName": CLAIM, "path": PATH}}
+DEADLINE_S = 15
+"""Spark takes longer until it has compared anything."""
+
+
+def test_runs_without_memory_time_or_image_say_what_they_lack(
+    first_day: Installed, jobs: Jobs
+) -> None:
+    elsewhere = {"kubernetes.io/hostname": first_day.nodes.nodes[1].name}
+    small = {"limits": {"memory": "300Mi"}}
+    runs = {
+        "no-memory": {"resources": small},
+        "no-time": {"deadlineSeconds": DEADLINE_S},
+        "no-image": {"nodeSelector": elsewhere, "deadlineSeconds": 4 * DEADLINE_S},
+    }
+    with jobs.upgraded(), jobs.deleted_in_the_end("datavalidations"):
+        for name, more in runs.items():
+            run = {"zoneRef": {"name": ZONE}, "level": "Rows", **jobs.place, **more}
+            jobs.declare("DataValidation", name, **run)
+        ends = {name: jobs.wait_end("datavalidation", name) for name in runs}
+    assert {each["verdict"] for each in ends.values()} == {"CouldNotTell"}, ends
+    assert "memory" in ends["no-memory"]["message"], ends
+    assert f"deadlineSeconds ({DEADLINE_S})" in ends["no-time"]["message"], ends
+    assert "image" in ends["no-image"]["message"], ends
+
+
+def test_a_zone_is_exported_to_a_volume_and_imported_from_it(
+    first_day: Installed, jobs: Jobs, measured: Measured
+) -> None:
+    client = first_day.client(ZONE)
+    client.set("kept", "in a volume")
+    shelves = {"clusterRef": {"name": CLUSTER}, "partitions": 4, "deletionPolicy": "Delete"}
+    with (
+        jobs.upgraded(),
+        _claim(first_day),
+        jobs.deleted_in_the_end("zonebackups,zonerestores"),
+        first_day.zone_made("shelves", shelves),
+    ):
+        jobs.declare("ZoneBackup", "monday", **_of(ZONE), **jobs.place, destination=PLACE)
+        exported = jobs.wait_end("zonebackup", "monday")
+        assert exported["outcome"] == "Complete", exported
+        jobs.declare("ZoneRestore", "back", **_of("shelves"), **jobs.place, source=PLACE)
+        restored = jobs.wait_end("zonerestore", "back")
+        assert restored["outcome"] == "Complete", restored
+        assert (restored["rows"], restored["digest"]) == (exported["rows"], exported["digest"])
+        assert first_day.client("shelves").get("kept") == b"in a volume"
+
+
+def _of(zone: str) -> Json:
+    return {"zoneRef": {"name": zone}}
+
+
+@contextmanager
+def _claim(installed: Installed) -> Iterator[None]:
+    """A claim for exports; in the end its volume is free again."""
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": CLAIM},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    installed.kubectl("apply", "--filename=-", stdin=json.dumps(claim))
+    try:
+        yield
+    finally:
+        volume = installed.get("pvc", CLAIM)["spec"].get("volumeName", "")
+        installed.kubectl("delete", "pvc", CLAIM)
+        if volume:
+            clean(installed, volume)
