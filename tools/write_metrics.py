@@ -153,6 +153,7 @@ def operator_metrics() -> list[Described]:
     metrics.observe_vitals(none, none, dict, none)
     metrics.observe(list)
     metrics.observe_verdicts(list)
+    metrics.observe_exports(list)
     return described(metrics.registry)
 
 

@@ -21,7 +21,9 @@ All kinds are of the group `quorate.io`, version `v1alpha1`, and live in a names
 and [Zone](#zone), decide by a [ZoneRecovery](#zonerecovery) where a zone does not help itself, and
 compare the copies of a zone by a [DataValidation](#datavalidation), export it by a
 [ZoneBackup](#zonebackup), import it by a [ZoneRestore](#zonerestore) and give keys that differ the
-same row again by a [ZoneRepair](#zonerepair); the operator writes the others.
+same row again by a [ZoneRepair](#zonerepair). Schedules create such runs:
+[ScheduledDataValidation](#scheduleddatavalidation) and [ScheduledZoneBackup](#scheduledzonebackup).
+The operator writes the others.
 A field without a default that is not *required* may be left out.
 """
 _LIMITS = {

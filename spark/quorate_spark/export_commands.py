@@ -39,6 +39,7 @@ from quorate_spark.exports.import_zone import (
     import_zone,
 )
 from quorate_spark.exports.manifest import MANIFEST, Manifest, read_manifest
+from quorate_spark.exports.old_exports import delete_old
 from quorate_spark.exports.target import Target, TargetRefused, TargetUnreadable
 from quorate_spark.exports.verify import verify
 from quorate_spark.progress import Progress
@@ -126,6 +127,14 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     exporting.add_argument("--verify", action="store_true", help="read the export back")
     exporting.add_argument(
         "--run", default="", help="a name: an export of this name that is there already is kept"
+    )
+    exporting.add_argument("--series", default="", help="the id of the schedule that makes it")
+    exporting.add_argument(
+        "--delete",
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="beside the target, an older export of the series: deleted after --verify",
     )
     importing = commands.add_parser(
         "import", parents=[of_zone, of_all], help="write the rows of an export into a zone"
@@ -240,6 +249,7 @@ def _export(options: argparse.Namespace, bar: _Bar) -> int:
                 str(folder),
                 lambda done, total: bar.tell("export", done, total),
                 options.run,
+                options.series,
             )
     if options.verify:
         return _verify(options, bar)
@@ -269,16 +279,18 @@ def _verify(options: argparse.Namespace, bar: _Bar) -> int:
         print(f"{options.target} is not as it was exported: {error}", file=sys.stderr)
         return 1
     bar.end()
-    _tell_result(
-        options,
-        ExportResult(
-            RunOutcome.COMPLETE,
-            manifest.export_id,
-            manifest.rows,
-            manifest.bytes,
-            manifest.digest,
-        ),
+    result = ExportResult(
+        RunOutcome.COMPLETE, manifest.export_id, manifest.rows, manifest.bytes, manifest.digest
     )
+    _tell_result(options, result)
+    if old := getattr(options, "delete", ()):
+        deleted = delete_old(target, manifest, old)
+        _tell_result(
+            options,
+            msgspec.structs.replace(result, deleted=deleted.folders, undeleted=deleted.problem),
+        )
+        if deleted.problem:
+            print(deleted.problem, file=sys.stderr)
     _tell_manifest(options, manifest, f"{options.target} is as it was exported")
     return 0
 

@@ -41,6 +41,7 @@ def zone() -> Page:
     _moves(page)
     _copies(page)
     _validations(page)
+    _backups(page)
     return page
 
 
@@ -305,4 +306,38 @@ def _validations(page: Page) -> None:
         "How many partitions or keys differ, and how? docs/metrics.md explains the classes.",
         Query(greatest("quorate_operator_validation_differences", _OF, "class"), "{{class}}"),
         width=10,
+    )
+
+
+def _backups(page: Page) -> None:
+    page.row("Could it be restored? (last verified ZoneBackup, on Kubernetes)")
+    for title, question, metric in (
+        (
+            "Age of the last backup",
+            "How old is what the last verified backup has? No data: there is none.",
+            "quorate_operator_backup_timestamp_seconds",
+        ),
+        (
+            "Time since the last restore",
+            "How long ago did the last restore into this zone end? No data: there was none.",
+            "quorate_operator_restore_end_timestamp_seconds",
+        ),
+    ):
+        page.stat(
+            title,
+            question,
+            Query(f"time() - {greatest(metric, _OF, ZONE)}", ""),
+            unit="s",
+            width=4,
+        )
+    backup = greatest("quorate_operator_backup_timestamp_seconds", _OF, ZONE)
+    due = greatest("quorate_operator_backup_due_timestamp_seconds", _OF, ZONE)
+    page.lines(
+        "Age of the last backup, and what the schedule allows",
+        "Is the last backup older than the last but one time of the schedule? Then two runs in"
+        " succession have failed.",
+        Query(f"time() - {backup}", "age"),
+        Query(f"time() - {due}", "allowed"),
+        unit="s",
+        width=16,
     )

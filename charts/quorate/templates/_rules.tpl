@@ -39,7 +39,10 @@
   resources: [scheduleddatavalidations]
   verbs: [list, watch]
 - apiGroups: [quorate.io]
-  resources: [zonebackups, zonerestores, zonerepairs]
+  resources: [zonebackups]
+  verbs: [list, watch, create, delete]
+- apiGroups: [quorate.io]
+  resources: [scheduledzonebackups, zonerestores, zonerepairs]
   verbs: [list, watch]
 - apiGroups: [""]
   resources: [namespaces]
@@ -54,7 +57,7 @@
 
 {{- define "quorate.rules.leading" -}}
 - apiGroups: [quorate.io]
-  resources: [storageclusters/status, zones/status, zonerecoveries/status, datavalidations/status, scheduleddatavalidations/status, zonebackups/status, zonerestores/status, zonerepairs/status]
+  resources: [storageclusters/status, zones/status, zonerecoveries/status, datavalidations/status, scheduleddatavalidations/status, zonebackups/status, scheduledzonebackups/status, zonerestores/status, zonerepairs/status]
   verbs: [patch]
 - apiGroups: [quorate.io]
   resources: [partitiontables, storagenodes]

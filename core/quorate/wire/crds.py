@@ -9,6 +9,7 @@ from typing import Any
 
 from quorate.wire.jobs.data_validation import DataValidation
 from quorate.wire.jobs.scheduled_data_validation import ScheduledDataValidation
+from quorate.wire.jobs.scheduled_zone_backup import ScheduledZoneBackup
 from quorate.wire.jobs.zone_backup import ZoneBackup
 from quorate.wire.jobs.zone_repair import ZoneRepair
 from quorate.wire.jobs.zone_restore import ZoneRestore
@@ -27,6 +28,7 @@ KINDS: tuple[type[Resource], ...] = (
     DataValidation,
     ScheduledDataValidation,
     ZoneBackup,
+    ScheduledZoneBackup,
     ZoneRestore,
     ZoneRepair,
     PartitionTable,

@@ -392,6 +392,18 @@ class ZoneTimer(Part):
     """When it fires, RFC 3339; empty: never, by the zone's spec."""
 
 
+class ZoneExport(Part):
+    """A ZoneBackup or ZoneRestore of the zone that was Complete."""
+
+    time: Text
+    """RFC 3339.  Of a backup: when its Job was made; what was acknowledged before is in it.  Of a
+    restore: when it ended."""
+    run: Text
+    """The name of the object, which may be gone."""
+    place: Text
+    """The place of the export: CLAIM:FOLDER, or an s3:// URL."""
+
+
 class ZoneStatus(Part):
     """What the operator observes.  Ownership itself is in the PartitionTables, never here."""
 
@@ -422,6 +434,10 @@ class ZoneStatus(Part):
     """The timers that run, and what they will do."""
     set_aside: dict[str, Integer] = Field(default_factory=dict)
     """Agent -> of how many copies it has rows set aside, which a reset left."""
+    last_backup: ZoneExport | None = None
+    """The last ZoneBackup whose export was read back."""
+    last_restore: ZoneExport | None = None
+    """The last ZoneRestore that was complete and compared."""
     placed_uid: Text = ""
     """The uid of this object once all its partitions have had owners.  After that it is never
     placed anew, even if its PartitionTables are lost."""

@@ -31,6 +31,7 @@ from quorate_operator.declared.led_cluster import LedClusters
 from quorate_operator.declared.object_status import Seen, refused_zone_status, zone_status
 from quorate_operator.declared.pause import pause_of
 from quorate_operator.declared.release import Release
+from quorate_operator.declared.runs.last_exports import ExportTimes
 from quorate_operator.declared.runs.recoveries import LedZone, NoZone
 from quorate_operator.declared.runs.runs import Runs
 from quorate_operator.declared.runs.validations import ZoneVerdict
@@ -179,6 +180,13 @@ class Controller:
             (self._namespace, zone.cluster, name, verdict)
             for name, zone in sorted(self._zones.items())
             if (verdict := self._runs.validations.verdict(zone)) is not None
+        ]
+
+    def export_times(self) -> list[tuple[str, str, str, ExportTimes]]:
+        """Return namespace, cluster and name of every zone, and when it was backed up last."""
+        return [
+            (self._namespace, zone.cluster, name, self._runs.export_times(zone))
+            for name, zone in sorted(self._zones.items())
         ]
 
     def problems(self) -> list[str]:
@@ -507,7 +515,7 @@ class Controller:
                 return
             self._queue.add_later(Key(Kind.ZONE, name), RELEASE_S)
         status = self._led_status(declared_zone, led, pause)
-        status = self._runs.validations.completed(declared_zone, status)
+        status = self._runs.completed(declared_zone, status)
         if led is not None and not led.is_seen:
             return  # until the first look the previous status stays
         wait_s = declared_zone.wait_s(status)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from quorate.wire.jobs.data_validation import DataValidation
 from quorate.wire.jobs.scheduled_data_validation import ScheduledDataValidation
+from quorate.wire.jobs.scheduled_zone_backup import ScheduledZoneBackup
 from quorate.wire.jobs.zone_backup import ZoneBackup
 from quorate.wire.jobs.zone_repair import ZoneRepair
 from quorate.wire.jobs.zone_restore import ZoneRestore
@@ -20,6 +21,7 @@ class Kind(enum.StrEnum):
     VALIDATION = "datavalidation"
     SCHEDULE = "scheduleddatavalidation"
     BACKUP = "zonebackup"
+    BACKUP_SCHEDULE = "scheduledzonebackup"
     RESTORE = "zonerestore"
     REPAIR = "zonerepair"
     EVENTS = "events"
@@ -31,6 +33,7 @@ RUNS = {
     DataValidation.plural: Kind.VALIDATION,
     ScheduledDataValidation.plural: Kind.SCHEDULE,
     ZoneBackup.plural: Kind.BACKUP,
+    ScheduledZoneBackup.plural: Kind.BACKUP_SCHEDULE,
     ZoneRestore.plural: Kind.RESTORE,
     ZoneRepair.plural: Kind.REPAIR,
 }

@@ -16,6 +16,7 @@ from quorate.wire.resource import API_VERSION
 from quorate.wire.storage_cluster import StorageCluster
 from quorate_operator.declared.controller import Controller
 from quorate_operator.declared.kinds import Kind
+from quorate_operator.declared.runs.last_exports import ExportTimes
 from quorate_operator.declared.runs.validations import ZoneVerdict
 from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, MandateLost, path_of
 from quorate_operator.kube.scope import Scope, place_text
@@ -58,6 +59,7 @@ class ServedNamespaces:
         self._tasks: list[asyncio.Task[None]] = []
         metrics.observe_queue(lambda: sum(each.queued for each in self._controllers.values()))
         metrics.observe_verdicts(self.verdicts)
+        metrics.observe_exports(self.export_times)
 
     def start(self) -> None:
         """Start listing clusters and closing idle controllers."""
@@ -88,6 +90,11 @@ class ServedNamespaces:
     def verdicts(self) -> list[tuple[str, str, str, ZoneVerdict]]:
         """Return namespace, cluster, zone and latest verdict of every zone that was validated."""
         return [each for _, known in sorted(self._controllers.items()) for each in known.verdicts()]
+
+    def export_times(self) -> list[tuple[str, str, str, ExportTimes]]:
+        """Return namespace, cluster and name of every zone, and when it was backed up last."""
+        controllers = [known for _, known in sorted(self._controllers.items())]
+        return [each for known in controllers for each in known.export_times()]
 
     def problems(self) -> list[str]:
         """Return a sentence for each place not listed, cluster not led and object not processed."""

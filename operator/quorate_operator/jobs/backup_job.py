@@ -8,6 +8,8 @@ pod does not ask the machine for its role: the library would connect to the clou
 although it has everything, and wait where nothing answers there.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 
 from quorate.wire.jobs.export_place import VOLUME, ExportPlace
@@ -28,8 +30,14 @@ NOT_OF_THE_MACHINE: Json = {"name": "AWS_EC2_METADATA_DISABLED", "value": "true"
 """Keeps the library from the metadata service, 169.254.169.254."""
 
 
-def backup_work(backup: ZoneBackup, copies: Copies) -> Work:
-    """Return the work of its pod."""
+def backup_work(
+    backup: ZoneBackup, copies: Copies, schedule: str = "", old: Sequence[str] = ()
+) -> Work:
+    """Return the work of its pod.
+
+    `schedule`: uid of the schedule that created it.  `old`: folders beside its own with earlier
+    exports of this schedule, which the pod deletes once its own export is verified.
+    """
     spec = backup.spec
     options = (
         f"--target={spec.destination.target}",
@@ -37,6 +45,8 @@ def backup_work(backup: ZoneBackup, copies: Copies) -> Work:
         f"--zone-uid={copies.uid}",
         f"--zone-spec={msgspec.json.encode(copies.spec).decode()}",
         "--verify",
+        *((f"--series={schedule}",) if schedule else ()),
+        *(f"--delete={each}" for each in old),
     )
     arguments = zone_arguments("export", spec.zone_ref.name, copies)
     return at_place(BACKUP._replace(arguments=(*arguments, *options)), spec.destination)

@@ -39,6 +39,26 @@ class Verdict(Protocol):
 Verdicts = Callable[[], Iterable[tuple[str, str, str, Verdict]]]
 """Namespace, cluster and name of each zone that was validated, and its result."""
 
+
+class Exports(Protocol):
+    """When a zone was backed up and restored, RFC 3339; empty: it was not."""
+
+    @property
+    def backup(self) -> str:
+        """When the last verified backup began."""
+
+    @property
+    def restore(self) -> str:
+        """When the last verified restore ended."""
+
+    @property
+    def due(self) -> str:
+        """The last but one time at which a schedule was to make a backup."""
+
+
+ExportTimes = Callable[[], Iterable[tuple[str, str, str, Exports]]]
+"""Namespace, cluster and name of each zone, and when it was backed up."""
+
 _VERDICT_LABELS = {
     ValidationVerdict.AGREE: "agree",
     ValidationVerdict.DIFFER: "differ",
@@ -135,6 +155,10 @@ class Metrics:
         """Export the latest result of each zone's validations, as of the scrape."""
         self.registry.register(_Verdicts(verdicts))
 
+    def observe_exports(self, times: ExportTimes) -> None:
+        """Export when each zone was backed up and restored last, as of the scrape."""
+        self.registry.register(_Exports(times))
+
     def observe_vitals(
         self,
         lease_age_s: Callable[[], float],
@@ -202,6 +226,47 @@ class _Verdicts(Collector):
             for of in DifferenceClass:
                 differences.add_metric([*place, of.value], verdict.classes.get(of.value, 0))
         return [ended, verdicts, differences]
+
+
+class _Exports(Collector):
+    def __init__(self, times: ExportTimes) -> None:
+        self._times = times
+
+    def describe(self) -> Iterable[Metric]:
+        """Return nothing: there are no zones yet when this is registered."""
+        return []
+
+    def collect(self) -> Iterable[Metric]:
+        """Return one sample per zone of each time that there is."""
+        in_zone = ["namespace", "cluster", "zone"]
+        backup = GaugeMetricFamily(
+            names.METRIC_BACKUP_TIME,
+            "When the last verified ZoneBackup of the zone began, in seconds since 1970: what was"
+            " acknowledged before is in it",
+            labels=in_zone,
+        )
+        due = GaugeMetricFamily(
+            names.METRIC_BACKUP_DUE,
+            "The last but one time of the zone's ScheduledZoneBackups, in seconds since 1970;"
+            " absent while there is no schedule, or it is suspended",
+            labels=in_zone,
+        )
+        restore = GaugeMetricFamily(
+            names.METRIC_RESTORE_END,
+            "When the last ZoneRestore of the zone ended that was complete and compared, in seconds"
+            " since 1970",
+            labels=in_zone,
+        )
+        for namespace, cluster, zone, times in self._times():
+            for family, time in (
+                (backup, times.backup),
+                (due, times.due),
+                (restore, times.restore),
+            ):
+                if time:
+                    seconds = datetime.fromisoformat(time).timestamp()
+                    family.add_metric([namespace, cluster, zone], seconds)
+        return [backup, due, restore]
 
 
 class _WatchAges(Collector):

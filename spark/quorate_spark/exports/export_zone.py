@@ -68,12 +68,14 @@ def export_zone(
     work_dir: str | None,
     progress: Progress = lambda done, total: None,
     run: str = "",
+    series: str = "",
 ) -> Manifest:
     """Export the zone into `target`.  Raises Unreadable or TargetRefused: then there is none.
 
     `run`: a name that the manifest gets, to find out later whether this export is there.
+    `series`: the id of the schedule that makes it.
     """
-    return _Export(target, copies, settings, work_dir, progress).run(uid, spec, run)
+    return _Export(target, copies, settings, work_dir, progress).run(uid, spec, run, series)
 
 
 def _check_free(target: Target) -> None:
@@ -83,13 +85,13 @@ def _check_free(target: Target) -> None:
         raise TargetRefused(
             f"{target.text} has an export already: name another place, or delete that one first"
         )
-    if others := [name for name in found if not _may_be_left(name)]:
+    if others := [name for name in found if not may_be_left(name)]:
         raise TargetRefused(
             f"{target.text} has {others[0]}, which is of no export: name an empty or a new place"
         )
 
 
-def _may_be_left(name: str) -> bool:
+def may_be_left(name: str) -> bool:
     """Return whether an export without an end can have left a file of this name."""
     return is_file_name(name) or (name.startswith(f"{MANIFEST}.") and name.endswith(HALF))
 
@@ -114,7 +116,7 @@ class _Export:
         self._parts: dict[int, PartTold] = {}
         self._rows_done = self._rows_total = 0
 
-    def run(self, uid: str, spec: Mapping[str, Any], run: str) -> Manifest:
+    def run(self, uid: str, spec: Mapping[str, Any], run: str, series: str) -> Manifest:
         started_at = _now()
         _check_free(self._target)
         reading = self._copies.read_answering(self._settings)
@@ -143,6 +145,7 @@ class _Export:
                 whole.hex,
                 tuple(part for _, part in sorted(self._parts.items())),
                 run,
+                series,
             )
             write_manifest(self._target, manifest)
             self._check_export()
@@ -290,7 +293,7 @@ class _Export:
             found = [each.name for each in self._target.files()]
             if is_manifest_of(self._target, self._id):
                 self._target.delete(
-                    [name for name in found if name not in mine and _may_be_left(name)]
+                    [name for name in found if name not in mine and may_be_left(name)]
                 )
 
     def _check_export(self) -> None:

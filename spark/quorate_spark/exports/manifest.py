@@ -56,7 +56,7 @@ class Manifest(msgspec.Struct, frozen=True):
     """A whole export; times are RFC 3339.
 
     `digest`: the sum of those of its partitions.  `run`: the name that its maker gave this export,
-    to find it again; empty: none.
+    to find it again; empty: none.  `series`: the id of the schedule that made it; empty: none.
     """
 
     format: int
@@ -69,6 +69,7 @@ class Manifest(msgspec.Struct, frozen=True):
     digest: str
     partitions: tuple[PartTold, ...]
     run: str = ""
+    series: str = ""
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -147,8 +148,11 @@ def read_manifest(target: Target) -> Manifest:
         raise TargetRefused(f"{target.text}: {MANIFEST} is not as an export has it: {error}") from (
             error
         )
-    if not _EXPORT_ID.fullmatch(manifest.export_id) or not _RUN.fullmatch(manifest.run):
-        raise TargetRefused(f"{target.text}: {MANIFEST} has an export_id or run that is none")
+    names = (manifest.run, manifest.series)
+    if not _EXPORT_ID.fullmatch(manifest.export_id) or not all(map(_RUN.fullmatch, names)):
+        raise TargetRefused(
+            f"{target.text}: {MANIFEST} has an export_id, run or series that is none"
+        )
     if manifest.format > FORMAT:
         raise TargetRefused(
             f"{target.text} has format {manifest.format}, this version reads {FORMAT}: use the"

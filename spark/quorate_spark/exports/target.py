@@ -49,6 +49,21 @@ class Target:
         self.text = text
         self._fs, self._path = _opened(text)
 
+    def beside(self, name: str) -> "Target":
+        """Return the folder of this name beside this one."""
+        path, mark, options = self.text.partition("?")
+        return Target(f"{path.rstrip('/').rpartition('/')[0]}/{name}{mark}{options}")
+
+    def remove(self) -> None:
+        """Remove the folder, if it is there.  Raises TargetRefused if it has files."""
+        if self.files():
+            raise TargetRefused(f"{self.text} cannot be removed: it has files again")
+        with self._named("cannot be removed"), suppress(FileNotFoundError):
+            if self._is_local:
+                os.rmdir(self._path)
+            else:  # the mark of a folder, where there is one
+                self._fs.delete_dir(self._path)
+
     def files(self) -> list[FileThere]:
         """Return all files, sorted by name; a folder in it counts as a file named with a slash."""
         from pyarrow.fs import FileSelector, FileType

@@ -33,10 +33,16 @@ pytestmark = [
 _BY_SCHEDULE = (
     "by a schedule, at the next minute: tests/integration/operator/test_data_validation.py"
 )
+_BY_BACKUP_SCHEDULE = (
+    "by a schedule, at the next minute: tests/integration/operator/test_scheduled_backup.py"
+)
 UNUSED_IN_THIS_LIFE: dict[Right, str] = {
     Right("create", "quorate.io", "datavalidations"): _BY_SCHEDULE,
     Right("delete", "quorate.io", "datavalidations"): _BY_SCHEDULE,
     Right("patch", "quorate.io", "scheduleddatavalidations/status"): _BY_SCHEDULE,
+    Right("create", "quorate.io", "zonebackups"): _BY_BACKUP_SCHEDULE,
+    Right("delete", "quorate.io", "zonebackups"): _BY_BACKUP_SCHEDULE,
+    Right("patch", "quorate.io", "scheduledzonebackups/status"): _BY_BACKUP_SCHEDULE,
 }
 """Rights that are granted though the life below does not use them -> why."""
 
@@ -204,6 +210,7 @@ EDITED = (
     "datavalidations",
     "scheduleddatavalidations",
     "zonebackups",
+    "scheduledzonebackups",
     "zonerestores",
     "zonerepairs",
 )

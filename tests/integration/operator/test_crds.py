@@ -125,6 +125,17 @@ def backup(**spec: Any) -> Manifest:
     }
 
 
+def backup_schedule(name: str = "nightly", path: str = "books", **spec: Any) -> Manifest:
+    claim = {"claimName": "backups", "path": path}
+    run = {"zoneRef": {"name": "books"}, "destination": {"persistentVolumeClaim": claim}}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ScheduledZoneBackup",
+        "metadata": {"name": name},
+        "spec": {"schedule": "0 3 * * *", "template": {"spec": run}, **spec},
+    }
+
+
 def restore(**spec: Any) -> Manifest:
     claim = {"claimName": "backups", "path": "books/monday"}
     return {
@@ -279,6 +290,19 @@ BAD = {
     "schedule of nothing": (without(schedule(), "template"), "template"),
     "schedule with a long name": (schedule("a" * 40), "at most 39 characters"),
     "schedule with another policy": (schedule(concurrencyPolicy="Queue"), "Forbid"),
+    "backup schedule that keeps nothing": (
+        backup_schedule(retention={"keepLast": 0}),
+        "greater than or equal to 1",
+    ),
+    "backup schedule that keeps by age alone": (
+        backup_schedule(retention={"maxAgeDays": 7}),
+        "keepLast",
+    ),
+    "backup schedule without room for folders": (
+        backup_schedule(path="b" * 401),
+        "at most 400 characters",
+    ),
+    "backup schedule with a long name": (backup_schedule("a" * 40), "at most 39 characters"),
     "restart without an agent": (recovery(action="Restart"), "write the agent whose copies"),
     "erase without a restart": (recovery(erase=True), "only Restart can erase a copy"),
 }
@@ -405,6 +429,8 @@ def test_a_change_that_is_allowed_is_taken(kubectl: Kubectl, namespace: str) -> 
     apply(kubectl, namespace, repair(plan=READ_PLAN, dryRun=False))
     apply(kubectl, namespace, schedule())
     apply(kubectl, namespace, schedule(suspend=True, timeZone="Europe/Berlin"))
+    apply(kubectl, namespace, backup_schedule())
+    apply(kubectl, namespace, backup_schedule(path="elsewhere", retention={"keepLast": 7}))
     apply(kubectl, namespace, cluster())
     everywhere = ["127.0.0.1:7100", "[::1]:7101", "a.example:1"]
     apply(kubectl, namespace, cluster(**external(everywhere)))
@@ -461,7 +487,8 @@ def test_memory_may_be_written_as_a_number_or_a_quantity(
 
 def test_short_names_category_and_columns_work(kubectl: Kubectl, namespace: str) -> None:
     here = f"--namespace={namespace}"
-    runs = (recovery(), validation(), schedule(), backup(), restore(), repair(**NEW_PLAN))
+    exports = (backup(), backup_schedule(), restore())
+    runs = (recovery(), validation(), schedule(), *exports, repair(**NEW_PLAN))
     for manifest in (zone(), cluster(), table(), node(), *runs):
         apply(kubectl, namespace, manifest)
 
@@ -475,6 +502,7 @@ def test_short_names_category_and_columns_work(kubectl: Kubectl, namespace: str)
         "dv": "NAME ZONE LEVEL PHASE PERCENT VERDICT FINISHED AGE",
         "sdv": "NAME ZONE SCHEDULE TIME ZONE SUSPEND LAST AGE",
         "zb": "NAME ZONE PHASE PERCENT OUTCOME ROWS PLACE FINISHED AGE",
+        "szb": "NAME ZONE SCHEDULE TIME ZONE SUSPEND LAST SUCCESSFUL AGE",
         "zr": "NAME ZONE PHASE PERCENT OUTCOME ROWS PLACE FINISHED AGE",
         "zrp": "NAME ZONE STRATEGY DRY RUN PHASE PERCENT OUTCOME PLACE FINISHED AGE",
         "pt": "NAME ZONE SHARD AGE",

@@ -168,6 +168,7 @@ class _Operator:
         self.metrics = Metrics()
         self.metrics.observe_queue(lambda: 3)
         self.metrics.observe_verdicts(list)
+        self.metrics.observe_exports(list)
         ages_s = {("ns", "zones"): 5.0, ("", "nodes"): 50.0}
         self.metrics.observe_vitals(lambda: 1.0, lambda: 0.1, lambda: ages_s, lambda: 40)
         self.zone = status_of_zone(data_loss="8 partitions", refusals=(("agent-1", "no port"),))

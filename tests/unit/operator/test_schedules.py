@@ -5,14 +5,16 @@ from typing import Any
 
 import pytest
 
+from quorate.wire.jobs.data_validation import DataValidation
 from quorate.wire.jobs.scheduled_data_validation import ScheduledDataValidation
 from quorate.wire.resource import API_VERSION
 from quorate_loopback.namespace import Namespace
 from quorate_loopback.waiting import until
 from quorate_operator.declared.kinds import Kind
-from quorate_operator.declared.runs.cron import BadSchedule, last_and_next
-from quorate_operator.declared.runs.schedules import Schedules, judge, run_of, too_old
-from quorate_operator.declared.runs.validations import ScheduledRun
+from quorate_operator.declared.runs.scheduled_run import ScheduledRun
+from quorate_operator.declared.runs.schedules.cron import BadSchedule, last_and_next
+from quorate_operator.declared.runs.schedules.schedules import judge, run_of, too_old
+from quorate_operator.declared.runs.schedules.validation_schedules import ValidationSchedules
 
 Json = dict[str, Any]
 ZONE = {"spec": {"zoneRef": {"name": "books"}}}
@@ -113,7 +115,7 @@ DUE = at("2026-01-05T03:00:00")
 def test_what_becomes_of_a_time(
     spec: Json, late_s: float, active: list[str], creates: bool, replaces: bool, said: str
 ) -> None:
-    judged = judge(scheduled(**spec), DUE, DUE + timedelta(seconds=late_s), active)
+    judged = judge(scheduled(**spec).spec, DUE, DUE + timedelta(seconds=late_s), active)
 
     assert (judged.creates, judged.replaces) == (creates, replaces)
     assert said in judged.message
@@ -121,7 +123,8 @@ def test_what_becomes_of_a_time(
 
 def test_a_run_has_the_minute_in_its_name_and_goes_with_the_schedule() -> None:
     template = {"labels": {"team": "shop"}, "spec": {**ZONE["spec"], "level": "Digest"}}
-    run = run_of(scheduled(template=template), DUE)
+    schedule = scheduled(template=template)
+    run = run_of(schedule, DUE, DataValidation, schedule.spec.template.spec)
 
     assert run["metadata"]["name"] == f"nightly-{int(DUE.timestamp()) // 60}"
     assert run["metadata"]["labels"] == {"team": "shop", "quorate.io/schedule": "nightly"}
@@ -133,13 +136,13 @@ def test_a_run_has_the_minute_in_its_name_and_goes_with_the_schedule() -> None:
 def test_the_oldest_finished_runs_go_beyond_each_limit() -> None:
     verdicts = ["Agree", "Differ", "Agree", "CouldNotTell", "", "Agree", "Refused"]
     runs = [
-        ScheduledRun(f"2026-01-0{day}", f"run-{day}", "nightly", verdict)
+        ScheduledRun(f"2026-01-0{day}", f"run-{day}", "nightly", verdict, verdict == "Agree")
         for day, verdict in enumerate(verdicts, 1)
     ]
     limits = {"successfulRunsHistoryLimit": 1, "failedRunsHistoryLimit": 2}
 
-    assert too_old(scheduled(**limits), runs) == ["run-1", "run-3", "run-2"]
-    assert too_old(scheduled(), runs) == []
+    assert too_old(scheduled(**limits).spec, runs) == ["run-1", "run-3", "run-2"]
+    assert too_old(scheduled().spec, runs) == []
 
 
 CREATED = {"creationTimestamp": "2026-01-05T00:00:00Z"}
@@ -151,9 +154,9 @@ def put(declared: Namespace, kind: str, name: str, spec: Json, **more: Any) -> J
     return declared.api.put(declared.path(kind, name), body)
 
 
-def schedules(declared: Namespace) -> Schedules:
+def schedules(declared: Namespace) -> ValidationSchedules:
     found = declared.controller._runs._of[Kind.SCHEDULE]
-    assert isinstance(found, Schedules)
+    assert isinstance(found, ValidationSchedules)
     return found
 
 
@@ -180,6 +183,7 @@ async def test_a_time_is_dealt_with_once_by_whichever_operator(declared: Namespa
     assert told["lastScheduleTime"] == "2026-01-05T03:00:00Z"
     assert runs(declared)[0].endswith(told["lastRun"])
     assert told["active"] == [told["lastRun"]]
+    assert told["nextScheduleTime"] == "2026-01-06T03:00:00Z"
     assert not first.seen(body), "as it was before the status: the watch is behind"
     await first.reconcile("nightly", at("2026-01-05T03:00:02"))
 
@@ -193,6 +197,17 @@ async def test_a_time_is_dealt_with_once_by_whichever_operator(declared: Namespa
     await other.reconcile("nightly", at("2026-01-06T03:00:03"))
     assert len(runs(declared)) == 1, "the first one is not finished"
     assert "is not finished" in status(declared)["message"]
+
+
+async def test_a_schedule_that_is_suspended_has_no_next_time(declared: Namespace) -> None:
+    spec = {"schedule": "0 3 * * *", "template": ZONE, "suspend": True}
+    found = schedules(declared)
+    found.seen(put(declared, "ScheduledDataValidation", "nightly", spec))
+
+    await found.reconcile("nightly", at("2026-01-05T03:00:01"))
+
+    assert "nextScheduleTime" not in status(declared)
+    assert status(declared)["message"] == "2026-01-05T03:00:00Z: not run: suspended"
 
 
 async def test_what_cannot_be_read_is_told(declared: Namespace) -> None:

@@ -228,7 +228,13 @@ def test_a_run_that_has_exported_only_reads_it_back(zone: LoggedZone, tmp_path: 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("export_id", "$(KEY)"), ("export_id", ""), ("export_id", "0" * 65), ("run", "$(KEY)")],
+    [
+        ("export_id", "$(KEY)"),
+        ("export_id", ""),
+        ("export_id", "0" * 65),
+        ("run", "$(KEY)"),
+        ("series", "x/y"),
+    ],
 )
 def test_ids_that_are_none_are_refused(
     zone: LoggedZone,
@@ -245,7 +251,7 @@ def test_ids_that_are_none_are_refused(
     capsys.readouterr()
 
     assert run("import", empty, tmp_path / "monday", "--check") == 2
-    assert "has an export_id or run that is none" in capsys.readouterr().err
+    assert "has an export_id, run or series that is none" in capsys.readouterr().err
 
 
 def test_what_cannot_be_read_is_not_called_damaged(

@@ -11,6 +11,7 @@ from quorate_s3.server import s3_server
 from quorate_spark.exports.export_zone import export_zone
 from quorate_spark.exports.import_zone import import_zone
 from quorate_spark.exports.manifest import MANIFEST, Manifest, read_manifest
+from quorate_spark.exports.old_exports import delete_old
 from quorate_spark.exports.target import Target, TargetRefused
 from quorate_spark.exports.verify import verify
 from quorate_spark.reading.settle import ZoneCopies
@@ -78,6 +79,24 @@ def test_an_export_goes_to_a_bucket_and_back(place: str, zone: LoggedZone) -> No
     assert imported.digest == manifest.digest
     with pytest.raises(TargetRefused, match="has an export already"):
         export_zone(target, copies_of(zone), "", {}, QUICK, None)
+
+
+def test_an_older_export_of_the_schedule_is_deleted_and_leaves_no_object(
+    place: str, zone: LoggedZone
+) -> None:
+    target = Target(place)
+    old, other = target.beside("nightly-20260105T030000Z"), target.beside("kept-20260105T030000Z")
+    for each, series in ((old, "s"), (other, "t"), (target, "s")):
+        export_zone(each, copies_of(zone), "u", {}, QUICK, None, series=series)
+
+    names = ["nightly-20260105T030000Z", "kept-20260105T030000Z"]
+    found = delete_old(target, read_manifest(target), names)
+    assert found.folders == ("nightly-20260105T030000Z",)
+    assert "is no export of this schedule" in found.problem
+    listed = {each.name for each in target.beside("").files()}
+    assert listed == {"b/", "kept-20260105T030000Z/"}
+    for each in (target, other):
+        verify(each, lambda done, total: None)
 
 
 def test_an_export_that_ends_meanwhile_is_left_whole(

@@ -50,6 +50,8 @@ class Reason(enum.StrEnum):
     EXPORTED = "Exported"
     EXPORT_FAILED = "ExportFailed"
     EXPORT_UNKNOWN = "ExportUnknown"
+    EXPORTS_NOT_DELETED = "ExportsNotDeleted"
+    BACKUP_SKIPPED = "BackupSkipped"
     IMPORTED = "Imported"
     IMPORT_FAILED = "ImportFailed"
     IMPORT_UNKNOWN = "ImportUnknown"
@@ -101,6 +103,8 @@ MEANINGS: Mapping[Reason, str] = {
     Reason.EXPORTED: "a ZoneBackup has ended: the zone is exported, and was read back",
     Reason.EXPORT_FAILED: "a ZoneBackup has ended without a good export (and why)",
     Reason.EXPORT_UNKNOWN: "a ZoneBackup has ended, and it is not known whether there is an export",
+    Reason.EXPORTS_NOT_DELETED: "older exports of a ScheduledZoneBackup are still there (and why)",
+    Reason.BACKUP_SKIPPED: "a ScheduledZoneBackup created no ZoneBackup at its time (and why)",
     Reason.IMPORTED: "a ZoneRestore has ended: the zone has every row of the export",
     Reason.IMPORT_FAILED: "a ZoneRestore has ended: nothing, or a part, was imported (and why)",
     Reason.IMPORT_UNKNOWN: "a ZoneRestore has ended, and its pods have told nothing",

@@ -103,6 +103,21 @@ class ExportPlace(Part):
         return f"{self.s3.url}?{query}" if query else self.s3.url
 
     @property
+    def length(self) -> int:
+        """Characters of the path or URL."""
+        claim, s3 = self.persistent_volume_claim, self.s3
+        return len(claim.path) if claim is not None else len(s3.url) if s3 is not None else 0
+
+    def inside(self, folder: str) -> "ExportPlace":
+        """Return the place of this folder in it."""
+        claim, s3 = self.persistent_volume_claim, self.s3
+        if claim is not None:
+            claim = claim.model_copy(update={"path": f"{claim.path}/{folder}"})
+        if s3 is not None:
+            s3 = s3.model_copy(update={"url": f"{s3.url}/{folder}"})
+        return ExportPlace(persistent_volume_claim=claim, s3=s3)
+
+    @property
     def text(self) -> str:
         """The place as people are told it."""
         claim = self.persistent_volume_claim

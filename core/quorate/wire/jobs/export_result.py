@@ -12,6 +12,9 @@ from quorate.wire.jobs.validation_result import MESSAGE_BYTES_MAX
 
 REASON_MAX = 500
 """Characters of the reason."""
+DELETED_MAX = 20
+"""Older exports that one run deletes; the next run deletes the others."""
+UNDELETED_MAX = 200
 
 
 class RunOutcome(enum.StrEnum):
@@ -26,7 +29,10 @@ class RunOutcome(enum.StrEnum):
 
 
 class ExportResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The end of an export with verification.  `reason`: why it failed, in a sentence."""
+    """The end of an export with verification.  `reason`: why it failed, in a sentence.
+
+    `deleted`: folders of older exports that were deleted then.  `undeleted`: why others were not.
+    """
 
     outcome: RunOutcome
     export_id: str = ""
@@ -34,16 +40,22 @@ class ExportResult(msgspec.Struct, frozen=True, omit_defaults=True):
     bytes: int = 0
     digest: str = ""
     reason: str = ""
+    deleted: tuple[str, ...] = ()
+    undeleted: str = ""
 
 
 def encode_export_result(result: ExportResult) -> bytes:
     """Return the message, at most MESSAGE_BYTES_MAX bytes."""
-    reason = result.reason
-    if len(reason) > REASON_MAX:
-        reason = f"{reason[: REASON_MAX - 1]}…"
-    message = msgspec.json.encode(msgspec.structs.replace(result, reason=reason))
+    reason = _shortened(result.reason, REASON_MAX)
+    undeleted = _shortened(result.undeleted, UNDELETED_MAX)
+    shorter = msgspec.structs.replace(result, reason=reason, undeleted=undeleted)
+    message = msgspec.json.encode(shorter)
     assert len(message) <= MESSAGE_BYTES_MAX
     return message
+
+
+def _shortened(text: str, length_max: int) -> str:
+    return text if len(text) <= length_max else f"{text[: length_max - 1]}…"
 
 
 def decode_export_result(message: str) -> ExportResult:

@@ -1,27 +1,11 @@
 """The custom resource ScheduledDataValidation: DataValidations that are created by a schedule."""
 
-import enum
-from typing import Annotated
-
 from pydantic import Field
 
 from quorate.wire.jobs.data_validation import ValidationRun
+from quorate.wire.jobs.schedule import NAME_LENGTH_MAX, ScheduleSpec, ScheduleStatus
 from quorate.wire.managed_agents import Labels
-from quorate.wire.resource import Conditions, Integer, Part, Resource, Text, name_rule
-
-NAME_LENGTH_MAX = 39
-"""The name of a DataValidation ends with a minute, and is 50 characters long at most."""
-LIMIT_MAX = 1000
-STARTING_DEADLINE_S = 3600
-STARTING_DEADLINE_MAX_S = 30 * 24 * 3600
-
-
-class ConcurrencyPolicy(enum.StrEnum):
-    """The policy for a run that is due while an earlier one of the schedule is not finished."""
-
-    ALLOW = "Allow"
-    FORBID = "Forbid"
-    REPLACE = "Replace"
+from quorate.wire.resource import Part, Resource, name_rule
 
 
 class ValidationTemplate(Part):
@@ -33,45 +17,15 @@ class ValidationTemplate(Part):
     """Its spec."""
 
 
-class ScheduledDataValidationSpec(Part):
+class ScheduledDataValidationSpec(ScheduleSpec):
     """When a zone's copies are compared, and how."""
 
-    schedule: Annotated[Text, Field(min_length=1, max_length=100)]
-    """Minute, hour, day of month, month, day of week, as in crontab(5): `0 3 * * *` is 03:00."""
-    time_zone: Annotated[Text, Field(min_length=1, max_length=100)] = "UTC"
-    """The time zone of the schedule, such as Europe/Berlin.  A time that clocks skip is taken at
-    the next minute that exists; one that they show twice is taken once."""
-    concurrency_policy: ConcurrencyPolicy = ConcurrencyPolicy.FORBID
-    """While an earlier run is not finished: Forbid skips the new one, Allow runs both, Replace
-    deletes the earlier one."""
-    suspend: bool = False
-    """No run is created meanwhile; those missed are not made up for."""
-    starting_deadline_seconds: Annotated[Integer, Field(ge=10, le=STARTING_DEADLINE_MAX_S)] = (
-        STARTING_DEADLINE_S
-    )
-    """How late a run may still be created, as after a time without an operator.  Of several missed
-    ones only the last is."""
-    successful_runs_history_limit: Annotated[Integer, Field(ge=0, le=LIMIT_MAX)] = 3
-    """How many runs with the verdict Agree are kept."""
-    failed_runs_history_limit: Annotated[Integer, Field(ge=0, le=LIMIT_MAX)] = 3
-    """How many others are kept."""
     template: ValidationTemplate
     """What is created."""
 
 
-class ScheduledDataValidationStatus(Part):
+class ScheduledDataValidationStatus(ScheduleStatus):
     """The state of the schedule."""
-
-    last_schedule_time: Text = ""
-    """The time in the schedule that was dealt with last, RFC 3339."""
-    last_run: Text = ""
-    """The DataValidation that was created last."""
-    active: list[Text] = Field(default_factory=list)
-    """DataValidations that are not finished."""
-    message: Text = ""
-    """The outcome of the last due time."""
-    conditions: Conditions = Field(default_factory=list)
-    """Accepted: whether the schedule can be read."""
 
 
 class ScheduledDataValidation(Resource):

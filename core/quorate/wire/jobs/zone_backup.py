@@ -7,14 +7,18 @@ from pydantic import Field
 from quorate.wire.jobs.export_place import ExportPlace
 from quorate.wire.jobs.export_run import EXPORT_COLUMNS, ExportRunStatus
 from quorate.wire.jobs.job_run import JobRun, run_once_rule
-from quorate.wire.resource import Resource, Rule, name_rule
+from quorate.wire.resource import Resource, Rule, Text, name_rule
 
 
-class ZoneBackupSpec(JobRun):
-    """One export of a zone, while clients write; it is run once."""
+class BackupRun(JobRun):
+    """Which zone is exported, and where to."""
 
     destination: ExportPlace
     """The place of the export: empty, or new."""
+
+
+class ZoneBackupSpec(BackupRun):
+    """One export of a zone, while clients write; it is run once."""
 
     rules: ClassVar[tuple[Rule, ...]] = (run_once_rule("ZoneBackup"),)
 
@@ -23,6 +27,13 @@ class ZoneBackupStatus(ExportRunStatus):
     """The result of the run.  Complete: the export is there, and was read back.  Failed: it is not,
     or it is not as it was written.  Unknown: the pod has told nothing, so the export may be there.
     """
+
+    zone_uid: Text = ""
+    """The id of the zone's data: that of another Zone of the same name has another one."""
+    deleted: list[Text] = Field(default_factory=list)
+    """Folders of older exports of its schedule that its pod has deleted."""
+    undeleted: Text = ""
+    """Why older exports of its schedule that were to be deleted are still there."""
 
 
 class ZoneBackup(Resource):

@@ -5,11 +5,15 @@ from typing import Any
 
 from quorate.protocol.messages.events import Reason
 from quorate.wire.jobs.export_result import ExportResult, RunOutcome
+from quorate.wire.jobs.job_run import RunPhase
+from quorate.wire.jobs.scheduled_zone_backup import ScheduledZoneBackup
 from quorate.wire.jobs.zone_backup import ZoneBackup, ZoneBackupStatus
 from quorate_operator.declared.runs.finished_export import finished_export
 from quorate_operator.declared.runs.job_runs import JobRuns, zone_of
+from quorate_operator.declared.runs.last_exports import LastExports
 from quorate_operator.declared.runs.noted_import import noted_import, prove_note, sentence
 from quorate_operator.declared.runs.recoveries import LedZone
+from quorate_operator.declared.runs.scheduled_run import ScheduledRun, schedule_of
 from quorate_operator.declared.runs.writers import Writers
 from quorate_operator.jobs.backup_job import BACKUP, backup_work
 from quorate_operator.jobs.export_end import export_result, unknown
@@ -29,7 +33,13 @@ _AGAIN = "with the same place if that has no manifest.json, else with another on
 
 
 class Backups(JobRuns[ZoneBackupStatus]):
-    """The ZoneBackups of one namespace.  `writers`: the runs beside which none is to run."""
+    """The ZoneBackups of one namespace.
+
+    `writers`: the runs beside which none is to run.  `on_result`: called with the name of a zone
+    that has another verified backup.  `to_delete`: returns the folders that the pod of a ZoneBackup
+    deletes once its own export is verified; it gets the uid of the schedule, the ZoneBackup and the
+    id of the zone's data.
+    """
 
     kind = ZoneBackup
     work = BACKUP
@@ -41,9 +51,40 @@ class Backups(JobRuns[ZoneBackupStatus]):
         find: Callable[[str], LedZone | str],
         image: str,
         writers: Writers,
+        on_result: Callable[[str], None],
+        to_delete: Callable[[str, ZoneBackup, str], list[str]] = lambda schedule, run, uid: [],
     ) -> None:
         super().__init__(ZoneBackupStatus, api, namespace, find, image)
         self._writers = writers
+        self.last = LastExports(on_result, begins=True)
+        self._to_delete = to_delete
+        self._runs: dict[str, ScheduledRun] = {}
+
+    def gone(self, name: str) -> None:
+        """Forget an object that was deleted; its Job goes with it, its export stays."""
+        super().gone(name)
+        self._runs.pop(name, None)
+
+    def runs(self, schedule: str) -> list[ScheduledRun]:
+        """Return the runs that are there of the ScheduledZoneBackup with this uid, the oldest
+        first."""
+        return sorted(
+            (each for each in self._runs.values() if each.schedule == schedule),
+            key=lambda each: (each.created, each.name),
+        )
+
+    def _note(self, body: Body, status: ZoneBackupStatus) -> None:
+        """Keep the last verified one of each zone, and those that a schedule has created."""
+        name, schedule = body["metadata"]["name"], _schedule_of(body)
+        self.last.note(name, zone_of(body), status)
+        if not schedule:
+            return
+        outcome: str = status.outcome or ""
+        if status.phase is RunPhase.REFUSED:
+            outcome = status.phase
+        created = str(body["metadata"].get("creationTimestamp") or "")
+        is_good = status.outcome is RunOutcome.COMPLETE
+        self._runs[name] = ScheduledRun(created, name, schedule, str(outcome), is_good, status)
 
     async def _begin(self, run: JobOwner, led: LedZone) -> str:
         """Make the Job, unless rows are being imported: an export would have a part of them."""
@@ -54,13 +95,15 @@ class Backups(JobRuns[ZoneBackupStatus]):
             return await super()._begin(run, led)
 
     def _work_of(self, run: ZoneBackup, copies: Copies, led: LedZone) -> Work:
-        return backup_work(run, copies)
+        schedule = _schedule_of(self._bodies[run.metadata.name])
+        old = self._to_delete(schedule, run, copies.uid) if schedule else []
+        return backup_work(run, copies, schedule, old)
 
     def _doing(self, status: ZoneBackupStatus) -> str:
         return "its pod exports the zone, then reads the export back"
 
-    def _begun(self, run: ZoneBackup) -> dict[str, object]:
-        return {"place": run.spec.destination.text}
+    def _begun(self, run: ZoneBackup, led: LedZone) -> dict[str, object]:
+        return {"place": run.spec.destination.text, "zone_uid": led.uid}
 
     async def _ended(
         self, body: Body, status: ZoneBackupStatus, job: Body, pods: list[Body], not_started: str
@@ -82,15 +125,30 @@ class Backups(JobRuns[ZoneBackupStatus]):
     def _reason(self, status: ZoneBackupStatus) -> tuple[Reason, str]:
         return _REASONS[status.outcome or RunOutcome.UNKNOWN]
 
+    def _more_events(self, status: ZoneBackupStatus) -> list[tuple[Reason, str, str]]:
+        if not status.undeleted:
+            return []
+        return [(Reason.EXPORTS_NOT_DELETED, "Warning", status.undeleted)]
+
 
 def _finished(status: ZoneBackupStatus, body: Body, result: ExportResult) -> ZoneBackupStatus:
-    return finished_export(status, body, result, _sentence(status.place, result))
+    done = finished_export(status, body, result, _sentence(status.place, result))
+    return done.model_copy(update={"deleted": list(result.deleted), "undeleted": result.undeleted})
+
+
+def _schedule_of(body: Body) -> str:
+    """Return the uid of the ScheduledZoneBackup that created the object; empty: none has."""
+    return schedule_of(body, ScheduledZoneBackup.kind_name())
 
 
 def _sentence(place: str, result: ExportResult) -> str:
     """Return the result in a sentence, with what to do next."""
     if result.outcome is RunOutcome.COMPLETE:
-        return f"{result.rows} rows are exported to {place} and were read back"
+        old = len(result.deleted)
+        more = (
+            f"; {old} older export{'s' if old > 1 else ''} of the schedule deleted" if old else ""
+        )
+        return f"{result.rows} rows are exported to {place} and were read back{more}"
     if result.outcome is RunOutcome.FAILED:
         return (
             f"there is no good export in {place}: {result.reason}; create another ZoneBackup,"

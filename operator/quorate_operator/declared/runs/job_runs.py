@@ -122,7 +122,9 @@ class JobRuns(ABC, Generic[Status]):
             await self._tell(body, self._made(RunPhase.REFUSED, str(error)))
             return None
         led = self._find(zone_of(body)) if self._image else NO_IMAGE
+        more: dict[str, object] = {}
         if isinstance(led, LedZone):
+            more = self._begun(run, led)
             try:
                 led = await self._begin(run, led)
             except JobRefused as refused:
@@ -133,7 +135,7 @@ class JobRuns(ABC, Generic[Status]):
             await self._tell(body, self._made(RunPhase.WAITING, led))
             return FOLLOW_S
         begun = self._made(RunPhase.RUNNING, "its pod is being started").model_copy(
-            update={"start_time": rfc3339(), "job": self.work.job_name(name), **self._begun(run)}
+            update={"start_time": rfc3339(), "job": self.work.job_name(name), **more}
         )
         _log.info("%s: Job %s", self._about(name), begun.job)
         await self._tell(body, begun)
@@ -168,7 +170,11 @@ class JobRuns(ABC, Generic[Status]):
     def _doing(self, status: Status) -> str:
         """Return the work of the pod, in a sentence."""
 
-    def _begun(self, run: Any) -> dict[str, object]:
+    def _more_events(self, status: Status) -> list[tuple[Reason, str, str]]:
+        """Return more events about a finished run: reason, kind, message."""
+        return []
+
+    def _begun(self, run: Any, led: LedZone) -> dict[str, object]:
         """Return more of the status of a run whose Job was made."""
         return {}
 
@@ -277,9 +283,14 @@ class JobRuns(ABC, Generic[Status]):
         self._note(body, finished)
         led = self._find(zone_of(body))
         if isinstance(led, LedZone):
-            reason, kind = self._reason(finished)
-            about = f"{self.kind.kind_name()} {name}: {finished.message}"
-            led.runner.tell([Event(led.uid, None, reason, about, kind)])
+            first = (*self._reason(finished), finished.message)
+            about = f"{self.kind.kind_name()} {name}"
+            led.runner.tell(
+                [
+                    Event(led.uid, None, reason, f"{about}: {message}", kind)
+                    for reason, kind, message in (first, *self._more_events(finished))
+                ]
+            )
         _log.info("%s: %s", self._about(name), finished.message)
 
     async def _tell(self, body: Body, status: Status) -> None:

@@ -20,6 +20,7 @@ from quorate.wire.jobs.export_result import ExportResult, RunOutcome
 from quorate.wire.jobs.zone_restore import ZoneRestore, ZoneRestoreStatus
 from quorate_operator.declared.runs.finished_export import finished_export
 from quorate_operator.declared.runs.job_runs import JobRefused, JobRuns, zone_of
+from quorate_operator.declared.runs.last_exports import LastExports
 from quorate_operator.declared.runs.noted_import import (
     annotated_import,
     is_in_record,
@@ -53,7 +54,11 @@ _GIVE_UP = "delete the zone with its data (deletionPolicy: Delete)"
 
 
 class Restores(JobRuns[ZoneRestoreStatus]):
-    """The ZoneRestores of one namespace.  `writers`: it and its siblings that write."""
+    """The ZoneRestores of one namespace.
+
+    `writers`: it and its siblings that write.  `on_result`: called with the name of a zone that has
+    another verified restore.
+    """
 
     kind = ZoneRestore
     work = CHECK
@@ -65,9 +70,14 @@ class Restores(JobRuns[ZoneRestoreStatus]):
         find: Callable[[str], LedZone | str],
         image: str,
         writers: Writers,
+        on_result: Callable[[str], None],
     ) -> None:
         super().__init__(ZoneRestoreStatus, api, namespace, find, image)
         self._writers = writers
+        self.last = LastExports(on_result, begins=False)
+
+    def _note(self, body: Body, status: ZoneRestoreStatus) -> None:
+        self.last.note(body["metadata"]["name"], zone_of(body), status)
 
     async def _begin(self, run: JobOwner, led: LedZone) -> str:
         async with self._writers.beginning:
@@ -87,7 +97,7 @@ class Restores(JobRuns[ZoneRestoreStatus]):
             )
         return check_work(run, copies, begun)
 
-    def _begun(self, run: ZoneRestore) -> dict[str, object]:
+    def _begun(self, run: ZoneRestore, led: LedZone) -> dict[str, object]:
         return {"place": run.spec.source.text}
 
     def _doing(self, status: ZoneRestoreStatus) -> str:

@@ -3,25 +3,29 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from quorate.wire.zone import ZoneStatus
+from quorate_operator.declared.declared_zone import DeclaredZone
 from quorate_operator.declared.kinds import Kind
 from quorate_operator.declared.runs.backups import Backups
+from quorate_operator.declared.runs.job_runs import JobRuns
+from quorate_operator.declared.runs.last_exports import ExportTimes, with_last_exports
 from quorate_operator.declared.runs.recoveries import LedZone, Recoveries
 from quorate_operator.declared.runs.repairs import Repairs
 from quorate_operator.declared.runs.restores import Restores
-from quorate_operator.declared.runs.schedules import Schedules
+from quorate_operator.declared.runs.schedules.backup_schedules import BackupSchedules
+from quorate_operator.declared.runs.schedules.schedules import Schedules
+from quorate_operator.declared.runs.schedules.validation_schedules import ValidationSchedules
 from quorate_operator.declared.runs.validations import Validations
 from quorate_operator.declared.runs.writers import Writers
 from quorate_operator.kube.api import KubeApi
-
-_OneKind = Recoveries | Validations | Schedules | Backups | Restores | Repairs
 
 
 class Runs:
     """The runs of one namespace, by kind.
 
     `find`: returns the led zone of that name, or a sentence on what is waited for.  `image`: of the
-    pods; empty: none can be made.  `on_result`: called with the name of a zone whose verdict is
-    new.
+    pods; empty: none can be made.  `on_result`: called with the name of a zone whose verdict,
+    last backup or last restore is new.
     """
 
     def __init__(
@@ -34,14 +38,40 @@ class Runs:
     ) -> None:
         self.validations = Validations(api, namespace, find, image, on_result)
         writers = Writers(api, namespace, find)
-        self._of: dict[Kind, _OneKind] = {
+        self.backups = Backups(
+            api,
+            namespace,
+            find,
+            image,
+            writers,
+            on_result,
+            lambda schedule, run, uid: self.backup_schedules.to_delete(schedule, run, uid),
+        )
+        self.restores = Restores(api, namespace, find, image, writers, on_result)
+        self.backup_schedules = BackupSchedules(api, namespace, self.backups.runs, find)
+        self._of: dict[Kind, Recoveries | JobRuns[Any] | Schedules[Any]] = {
             Kind.RECOVERY: Recoveries(api, namespace, find),
             Kind.VALIDATION: self.validations,
-            Kind.SCHEDULE: Schedules(api, namespace, self.validations),
-            Kind.BACKUP: Backups(api, namespace, find, image, writers),
-            Kind.RESTORE: Restores(api, namespace, find, image, writers),
+            Kind.SCHEDULE: ValidationSchedules(api, namespace, self.validations),
+            Kind.BACKUP: self.backups,
+            Kind.BACKUP_SCHEDULE: self.backup_schedules,
+            Kind.RESTORE: self.restores,
             Kind.REPAIR: Repairs(api, namespace, find, image, writers),
         }
+
+    def completed(self, zone: DeclaredZone, status: ZoneStatus) -> ZoneStatus:
+        """Return a Zone's status with what its runs have found."""
+        status = self.validations.completed(zone, status)
+        return with_last_exports(zone, status, self.backups.last, self.restores.last)
+
+    def export_times(self, zone: DeclaredZone) -> ExportTimes:
+        """Return when a Zone was backed up and restored last, and when it was to be."""
+        told = with_last_exports(zone, ZoneStatus(), self.backups.last, self.restores.last)
+        return ExportTimes(
+            told.last_backup.time if told.last_backup is not None else "",
+            told.last_restore.time if told.last_restore is not None else "",
+            self.backup_schedules.due(zone.name),
+        )
 
     def __bool__(self) -> bool:
         """Whether any object is still to be run, or is a schedule."""

@@ -1,7 +1,6 @@
 """The DataValidations of one namespace: how each is run, and the result that counts for a zone."""
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from quorate.protocol.messages.events import Reason
@@ -19,7 +18,9 @@ from quorate.wire.zone import ZoneStatus
 from quorate_operator import names
 from quorate_operator.declared.declared_zone import DeclaredZone
 from quorate_operator.declared.runs.job_runs import JobRuns, ended_condition, zone_of
+from quorate_operator.declared.runs.last_exports import is_time
 from quorate_operator.declared.runs.recoveries import LedZone
+from quorate_operator.declared.runs.scheduled_run import ScheduledRun, schedule_of
 from quorate_operator.jobs.job import Copies, Work
 from quorate_operator.jobs.validation_end import result_of, unproven
 from quorate_operator.jobs.validation_job import VALIDATION, validation_work
@@ -62,18 +63,6 @@ class ZoneVerdict(NamedTuple):
         is_deep = _DEPTH[self.level] >= _DEPTH[earlier.level]
         agrees = self.verdict is ValidationVerdict.AGREE and is_deep
         return agrees or self.verdict is ValidationVerdict.DIFFER
-
-
-class ScheduledRun(NamedTuple):
-    """A DataValidation that a schedule has created."""
-
-    created: str
-    """RFC 3339."""
-    name: str
-    schedule: str
-    """Uid of the ScheduledDataValidation."""
-    verdict: str
-    """Empty until it is finished; Refused if it was not run."""
 
 
 class Validations(JobRuns[DataValidationStatus]):
@@ -130,15 +119,16 @@ class Validations(JobRuns[DataValidationStatus]):
         return sorted(each for each in self._runs.values() if each.schedule == schedule)
 
     def _note_run(self, body: Body, status: DataValidationStatus) -> None:
-        metadata = body["metadata"]
-        owner = next((each for each in metadata.get("ownerReferences") or () if _made(each)), None)
-        if owner is None:
+        schedule, name = (
+            schedule_of(body, ScheduledDataValidation.kind_name()),
+            body["metadata"]["name"],
+        )
+        if not schedule:
             return
         verdict = status.verdict or ("" if status.phase is not RunPhase.REFUSED else status.phase)
-        created = str(metadata.get("creationTimestamp") or "")
-        self._runs[metadata["name"]] = ScheduledRun(
-            created, metadata["name"], owner["uid"], str(verdict)
-        )
+        created = str(body["metadata"].get("creationTimestamp") or "")
+        is_good = status.verdict is ValidationVerdict.AGREE
+        self._runs[name] = ScheduledRun(created, name, schedule, str(verdict), is_good)
 
     def _work_of(self, run: DataValidation, copies: Copies, led: LedZone) -> Work:
         return validation_work(run, copies)
@@ -168,7 +158,7 @@ class Validations(JobRuns[DataValidationStatus]):
         """Keep the result of a finished object, and which schedule has created it."""
         name = body["metadata"]["name"]
         self._note_run(body, status)
-        if status.verdict is None or not _is_time(status.completion_time):
+        if status.verdict is None or not is_time(status.completion_time):
             return
         level = (body.get("spec") or {}).get("level")
         told = ZoneVerdict(
@@ -276,16 +266,3 @@ def with_copies_agree(
     if made is None:
         return status
     return status.model_copy(update={"conditions": [*status.conditions, made]})
-
-
-def _made(owner: Body) -> bool:
-    """Return whether this owner is the schedule that created the object."""
-    is_schedule = owner.get("kind") == ScheduledDataValidation.kind_name()
-    return is_schedule and bool(owner.get("controller"))
-
-
-def _is_time(text: str) -> bool:
-    try:
-        return datetime.fromisoformat(text).tzinfo is not None
-    except ValueError:
-        return False

@@ -1,30 +1,26 @@
-"""Creates DataValidations by the ScheduledDataValidations of one namespace, and removes old ones.
+"""Creates runs by the schedules of one kind and namespace, and removes old ones.
 
 A time of the schedule is dealt with once: then it is `lastScheduleTime`.  The run that it creates
 has the minute in its name, so of two operators that create it one gets a conflict.  (A CronJob
-would make Jobs; its pod would need rights at the API server to create DataValidations instead.)
+would make Jobs; its pod would need rights at the API server to create the runs instead.)
 """
 
 import logging
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import pydantic
 
 from quorate.facts.errors import WireError
-from quorate.wire.jobs.data_validation import DataValidation
-from quorate.wire.jobs.scheduled_data_validation import (
-    ConcurrencyPolicy,
-    ScheduledDataValidation,
-    ScheduledDataValidationStatus,
-)
-from quorate.wire.jobs.validation_result import ValidationVerdict
-from quorate.wire.resource import API_VERSION, Condition
+from quorate.wire.jobs.job_run import JobRun
+from quorate.wire.jobs.schedule import ConcurrencyPolicy, ScheduleSpec, ScheduleStatus
+from quorate.wire.resource import API_VERSION, Condition, Metadata, Part, Resource
 from quorate.wire.unknown_fields import without_unknown
 from quorate_operator import names
-from quorate_operator.declared.runs.cron import BadSchedule, last_and_next
-from quorate_operator.declared.runs.validations import ScheduledRun, Validations
+from quorate_operator.declared.runs.scheduled_run import ScheduledRun, run_name
+from quorate_operator.declared.runs.schedules.cron import BadSchedule, last_and_next
 from quorate_operator.kube.api import ApiRefused, KubeApi, path_of
 
 _log = logging.getLogger("quorate.schedules")
@@ -34,6 +30,35 @@ LOOK_S = 30.0
 LOOK_S_MIN = 1.0
 
 Body = Mapping[str, Any]
+Status = TypeVar("Status", bound=ScheduleStatus)
+
+
+class Template(Protocol):
+    """What a schedule creates."""
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Labels of each run."""
+
+    @property
+    def spec(self) -> JobRun:
+        """The spec of each run."""
+
+
+class Schedule(Protocol):
+    """An object that creates runs."""
+
+    @classmethod
+    def kind_name(cls) -> str:
+        """Return its kind."""
+
+    @property
+    def metadata(self) -> Metadata:
+        """Its metadata."""
+
+    @property
+    def spec(self) -> Any:
+        """When runs are created, and the template."""
 
 
 class Due(NamedTuple):
@@ -44,15 +69,18 @@ class Due(NamedTuple):
     message: str
 
 
-class Schedules:
-    """The ScheduledDataValidations of one namespace; `validations`: its DataValidations."""
+class Schedules(ABC, Generic[Status]):
+    """The schedules of one kind and namespace."""
 
-    def __init__(self, api: KubeApi, namespace: str, validations: Validations) -> None:
+    kind: ClassVar[type[Resource]]
+    run_kind: ClassVar[type[Resource]]
+
+    def __init__(self, status_kind: type[Status], api: KubeApi, namespace: str) -> None:
+        self._status_kind = status_kind
         self._api = api
         self._namespace = namespace
-        self._validations = validations
         self._bodies: dict[str, Body] = {}
-        self._told: dict[str, ScheduledDataValidationStatus] = {}
+        self._told: dict[str, Status] = {}
         """By uid: the status as last written: what the watch shows may be older."""
 
     def __bool__(self) -> bool:
@@ -66,7 +94,7 @@ class Schedules:
         return before is None or _declared(before) != _declared(body)
 
     def gone(self, name: str) -> None:
-        """Forget an object that was deleted; its DataValidations go with it."""
+        """Forget an object that was deleted; its runs go with it."""
         body = self._bodies.pop(name, None)
         if body is not None:
             self._told.pop(body["metadata"]["uid"], None)
@@ -79,51 +107,82 @@ class Schedules:
         body, now = self._bodies.get(name), now or datetime.now(UTC)
         if body is None or body["metadata"].get("deletionTimestamp"):
             return None
-        status = self._told.get(body["metadata"]["uid"]) or _status_of(body)
+        status = self._status(body)
         try:
-            schedule = ScheduledDataValidation.parse_stored(body)
+            schedule: Any = self.kind.parse_stored(body)
             spec = schedule.spec
             due, following = last_and_next(spec.schedule, spec.time_zone, now)
         except (WireError, BadSchedule) as error:
             await self._tell(body, status.model_copy(update=_accepted(body, status, str(error))))
             return None
-        runs = self._validations.runs(body["metadata"]["uid"])
-        active = [each.name for each in runs if not each.verdict]
+        runs = self._runs(body["metadata"]["uid"])
+        active = [each.name for each in runs if not each.outcome]
         active += await self._unseen(status, [each.name for each in runs])
+        ended = {each.name for each in runs if each.outcome}
         update: dict[str, Any] = _accepted(body, status, "")
+        following_time = text_of(following) if following is not None else ""
+        update["next_schedule_time"] = "" if spec.suspend else following_time
+        vanished = {*status.active} - {*active} - ended
         since = _time_of(status.last_schedule_time or str(body["metadata"]["creationTimestamp"]))
         if due is not None and due > since:
-            is_there = run_of(schedule, due)["metadata"]["name"] in [each.name for each in runs]
-            judged = judge(schedule, due, now, [] if is_there else active)
+            is_there = run_name(name, due) in [each.name for each in runs]
+            judged = judge(spec, due, now, [] if is_there else active)
             if judged.replaces:
                 for each in active:
                     await self._delete(each)
+                vanished |= {*active}
                 active = []
             if judged.creates:
                 made = await self._create(schedule, due)
-                active.append(made)
+                if made not in active and made not in ended:
+                    active.append(made)
                 update["last_run"] = made
-            update |= {"last_schedule_time": _text_of(due), "message": judged.message}
+            elif not spec.suspend:
+                self._skipped(schedule, judged.message)
+            update |= {"last_schedule_time": text_of(due), "message": judged.message}
             _log.info("%s/%s: %s", self._namespace, name, judged.message)
-        await self._tell(body, status.model_copy(update={**update, "active": active}))
-        for old in too_old(schedule, runs):
+        update |= {"active": active, **self._more(schedule, status, runs, sorted(vanished))}
+        await self._tell(body, status.model_copy(update=update))
+        for old in too_old(spec, runs):
             await self._delete(old)
         wait_s = (following - now).total_seconds() if following is not None else LOOK_S
         return min(max(wait_s + 0.01, LOOK_S_MIN), LOOK_S)
 
-    async def _unseen(self, status: ScheduledDataValidationStatus, seen: list[str]) -> list[str]:
+    # --- what the kinds differ in ----------------------------------------------------------------
+
+    @abstractmethod
+    def _runs(self, schedule: str) -> list[ScheduledRun]:
+        """Return the runs that are there of the schedule with this uid, the oldest first."""
+
+    def _spec_of_run(self, schedule: Any, due: datetime) -> JobRun:
+        """Return the spec of the run of this time."""
+        template: Template = schedule.spec.template
+        return template.spec
+
+    def _more(
+        self, schedule: Any, status: Status, runs: Sequence[ScheduledRun], vanished: Sequence[str]
+    ) -> dict[str, Any]:
+        """Return more of the status.  `vanished`: runs that were deleted before they ended."""
+        return {}
+
+    def _skipped(self, schedule: Any, message: str) -> None:
+        """Take note of a time at which no run was created, though the schedule is not suspended."""
+
+    # --- its runs --------------------------------------------------------------------------------
+
+    async def _unseen(self, status: Status, seen: list[str]) -> list[str]:
         """Return runs that another operator left unfinished and that this one was not told yet."""
         unseen = {*status.active} - {*seen}
         if not unseen:
             return []
-        there = self._api.list(path_of(self._namespace, DataValidation.plural))
+        there = self._api.list(path_of(self._namespace, self.run_kind.plural))
         return sorted(unseen & {each["metadata"]["name"] async for each in there})
 
-    async def _create(self, schedule: ScheduledDataValidation, due: datetime) -> str:
+    async def _create(self, schedule: Schedule, due: datetime) -> str:
         """Create the run of this time; return its name."""
-        body = run_of(schedule, due)
+        body = run_of(schedule, due, self.run_kind, self._spec_of_run(schedule, due))
         try:
-            await self._api.create(path_of(self._namespace, DataValidation.plural), body)
+            await self._api.create(path_of(self._namespace, self.run_kind.plural), body)
         except ApiRefused as refused:
             if refused.status != 409:  # another operator has created it
                 raise
@@ -131,27 +190,36 @@ class Schedules:
 
     async def _delete(self, name: str) -> None:
         try:
-            await self._api.delete(path_of(self._namespace, DataValidation.plural, name))
+            await self._api.delete(path_of(self._namespace, self.run_kind.plural, name))
         except ApiRefused as refused:
             if refused.status != 404:
                 raise
 
-    async def _tell(self, body: Body, status: ScheduledDataValidationStatus) -> None:
+    async def _tell(self, body: Body, status: Status) -> None:
         """Write the status if it has changed."""
-        uid, name = body["metadata"]["uid"], body["metadata"]["name"]
-        if (self._told.get(uid) or _status_of(body)) == status:
+        if self._status(body) == status:
             return
         fresh = status.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-        path = path_of(self._namespace, ScheduledDataValidation.plural, name)
+        path = path_of(self._namespace, self.kind.plural, body["metadata"]["name"])
         await self._api.set_status(path, fresh)
-        self._told[uid] = status
+        self._told[body["metadata"]["uid"]] = status
+
+    def _status(self, body: Body) -> Status:
+        """Return the status as last written, without fields of a later version; empty if it cannot
+        be read."""
+        told = self._told.get(body["metadata"]["uid"])
+        if told is not None:
+            return told
+        try:
+            known = without_unknown(self._status_kind, body.get("status") or {}).body
+            return self._status_kind.model_validate(known)
+        except pydantic.ValidationError:
+            return self._status_kind()
 
 
-def judge(
-    schedule: ScheduledDataValidation, due: datetime, now: datetime, active: list[str]
-) -> Due:
+def judge(spec: ScheduleSpec, due: datetime, now: datetime, active: list[str]) -> Due:
     """Return what becomes of the time `due`; `active`: runs that are not finished."""
-    spec, time = schedule.spec, _text_of(due)
+    time = text_of(due)
     if spec.suspend:
         return Due(False, False, f"{time}: not run: suspended")
     late_s = (now - due).total_seconds()
@@ -165,20 +233,20 @@ def judge(
     return Due(True, replaces, f"{time}: run{instead}")
 
 
-def run_of(schedule: ScheduledDataValidation, due: datetime) -> dict[str, Any]:
-    """Return the DataValidation of this time."""
-    metadata, template = schedule.metadata, schedule.spec.template
+def run_of(schedule: Schedule, due: datetime, kind: type[Resource], spec: Part) -> dict[str, Any]:
+    """Return the run of this kind and time."""
+    metadata = schedule.metadata
     return {
         "apiVersion": API_VERSION,
-        "kind": DataValidation.kind_name(),
+        "kind": kind.kind_name(),
         "metadata": {
-            "name": f"{metadata.name}-{int(due.timestamp()) // 60}",
+            "name": run_name(metadata.name, due),
             "namespace": metadata.namespace,
-            "labels": {**template.labels, names.LABEL_SCHEDULE: metadata.name},
+            "labels": {**schedule.spec.template.labels, names.LABEL_SCHEDULE: metadata.name},
             "ownerReferences": [
                 {
                     "apiVersion": API_VERSION,
-                    "kind": ScheduledDataValidation.kind_name(),
+                    "kind": schedule.kind_name(),
                     "name": metadata.name,
                     "uid": metadata.uid,
                     "controller": True,
@@ -186,21 +254,20 @@ def run_of(schedule: ScheduledDataValidation, due: datetime) -> dict[str, Any]:
                 }
             ],
         },
-        "spec": template.spec.model_dump(mode="json", by_alias=True, exclude_defaults=True),
+        "spec": spec.model_dump(mode="json", by_alias=True, exclude_defaults=True),
     }
 
 
-def too_old(schedule: ScheduledDataValidation, runs: list[ScheduledRun]) -> list[str]:
+def too_old(spec: ScheduleSpec, runs: Sequence[ScheduledRun]) -> list[str]:
     """Return the names of finished runs beyond the limits of the history; `runs`: oldest first."""
-    agree = [each.name for each in runs if each.verdict == ValidationVerdict.AGREE]
-    others = [each.name for each in runs if each.verdict not in ("", ValidationVerdict.AGREE)]
-    spec = schedule.spec
-    beyond = len(agree) - spec.successful_runs_history_limit
+    good = [each.name for each in runs if each.outcome and each.is_good]
+    others = [each.name for each in runs if each.outcome and not each.is_good]
+    beyond = len(good) - spec.successful_runs_history_limit
     failed_beyond = len(others) - spec.failed_runs_history_limit
-    return agree[: max(beyond, 0)] + others[: max(failed_beyond, 0)]
+    return good[: max(beyond, 0)] + others[: max(failed_beyond, 0)]
 
 
-def _accepted(body: Body, status: ScheduledDataValidationStatus, problem: str) -> dict[str, Any]:
+def _accepted(body: Body, status: ScheduleStatus, problem: str) -> dict[str, Any]:
     """Return the update of the status that says whether the schedule can be read."""
     kind, is_so = names.CONDITION_ACCEPTED, str(not problem)
     known = next((each for each in status.conditions if each.type == kind), None)
@@ -213,7 +280,7 @@ def _accepted(body: Body, status: ScheduledDataValidationStatus, problem: str) -
         last_transition_time=(
             known.last_transition_time
             if known is not None and is_same
-            else _text_of(datetime.now(UTC))
+            else text_of(datetime.now(UTC))
         ),
         observed_generation=body["metadata"].get("generation"),
     )
@@ -229,14 +296,6 @@ def _time_of(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def _text_of(time: datetime) -> str:
+def text_of(time: datetime) -> str:
+    """Return a time as statuses have it: RFC 3339, UTC, whole seconds."""
     return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _status_of(body: Body) -> ScheduledDataValidationStatus:
-    """Return the status without fields of a later version; empty if it cannot be read."""
-    try:
-        told = without_unknown(ScheduledDataValidationStatus, body.get("status") or {}).body
-        return ScheduledDataValidationStatus.model_validate(told)
-    except pydantic.ValidationError:
-        return ScheduledDataValidationStatus()

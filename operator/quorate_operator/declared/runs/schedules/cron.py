@@ -12,6 +12,17 @@ class BadSchedule(QuorateError):
     """A schedule or its time zone cannot be read; the message says which, and what to write."""
 
 
+def last_but_one(schedule: str, time_zone: str, now: datetime) -> datetime | None:
+    """Return the time of the schedule before the last one up to `now`, in UTC; None: there is none.
+
+    Raises BadSchedule.
+    """
+    last, _ = last_and_next(schedule, time_zone, now)
+    if last is None:
+        return None
+    return last_and_next(schedule, time_zone, last - timedelta(seconds=1))[0]
+
+
 def last_and_next(
     schedule: str, time_zone: str, now: datetime
 ) -> tuple[datetime | None, datetime | None]:

@@ -1,0 +1,83 @@
+"""The last verified backup and restore of each Zone, also after their objects are gone.
+
+The Zone's status keeps them.  Those from before the Zone was created are of another one of
+its name.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from quorate.wire.jobs.export_result import RunOutcome
+from quorate.wire.jobs.export_run import ExportRunStatus
+from quorate.wire.zone import ZoneExport, ZoneStatus
+from quorate_operator.declared.declared_zone import DeclaredZone
+
+
+class ExportTimes(NamedTuple):
+    """What is known of one zone, RFC 3339; empty: there is none.
+
+    `due`: the last but one time at which a schedule was to make a backup.
+    """
+
+    backup: str = ""
+    restore: str = ""
+    due: str = ""
+
+
+class LastExports:
+    """The last verified run of one kind by zone; `on_result`: called with a zone that has another.
+
+    `begins`: a run counts from when it began, otherwise from when it ended.
+    """
+
+    def __init__(self, on_result: Callable[[str], None], begins: bool) -> None:
+        self._on_result = on_result
+        self._begins = begins
+        self._last: dict[str, ZoneExport] = {}
+
+    def note(self, name: str, zone: str, status: ExportRunStatus) -> None:
+        """Take the status of a run of a zone."""
+        time = status.start_time if self._begins else status.completion_time
+        if status.outcome is not RunOutcome.COMPLETE or not is_time(time):
+            return
+        known = self._last.get(zone)
+        if known is None or time_of(known.time) < time_of(time):
+            self._last[zone] = ZoneExport(time=time, run=name, place=status.place)
+            self._on_result(zone)
+
+    def of(self, zone: DeclaredZone, before: ZoneExport | None) -> ZoneExport | None:
+        """Return that of a Zone; `before`: as its status has it."""
+        found = self._last.get(zone.name)
+        since = time_of(zone.since) if is_time(zone.since) else datetime.min.replace(tzinfo=UTC)
+        if found is None or time_of(found.time) < since:
+            return before
+        if before is None or not is_time(before.time):
+            return found
+        return before if time_of(before.time) > time_of(found.time) else found
+
+
+def with_last_exports(
+    zone: DeclaredZone, status: ZoneStatus, backups: LastExports, restores: LastExports
+) -> ZoneStatus:
+    """Return a Zone's status with its last verified backup and restore."""
+    known = zone.known_status
+    return status.model_copy(
+        update={
+            "last_backup": backups.of(zone, known.last_backup),
+            "last_restore": restores.of(zone, known.last_restore),
+        }
+    )
+
+
+def is_time(text: str) -> bool:
+    """Return whether this is a time of RFC 3339."""
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def time_of(text: str) -> datetime:
+    """Return the time that a status has."""
+    return datetime.fromisoformat(text)

@@ -1,0 +1,188 @@
+"""The ScheduledZoneBackups of one namespace, and the lists of their exports."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from quorate.facts.errors import WireError
+from quorate.protocol.messages.events import Event, Reason
+from quorate.wire.jobs.export_result import RunOutcome
+from quorate.wire.jobs.job_run import RunPhase
+from quorate.wire.jobs.scheduled_zone_backup import (
+    ListedBackup,
+    ScheduledZoneBackup,
+    ScheduledZoneBackupStatus,
+)
+from quorate.wire.jobs.zone_backup import BackupRun, ZoneBackup, ZoneBackupStatus
+from quorate_operator.declared.runs.recoveries import LedZone
+from quorate_operator.declared.runs.scheduled_run import ScheduledRun, due_of
+from quorate_operator.declared.runs.schedules.cron import BadSchedule, last_but_one
+from quorate_operator.declared.runs.schedules.retention import (
+    folder_name,
+    folder_of,
+    listed_anew,
+    to_delete,
+)
+from quorate_operator.declared.runs.schedules.schedules import Schedules, text_of
+from quorate_operator.kube.api import KubeApi
+
+REMOVED = "Removed"
+"""The outcome of a ZoneBackup that was deleted before it ended."""
+
+
+class BackupSchedules(Schedules[ScheduledZoneBackupStatus]):
+    """The ScheduledZoneBackups of one namespace.
+
+    `runs`: returns the ZoneBackups that are there of the schedule with this uid, the oldest first.
+    `find`: returns the led zone of that name, or a sentence on what is waited for.
+    """
+
+    kind = ScheduledZoneBackup
+    run_kind = ZoneBackup
+
+    def __init__(
+        self,
+        api: KubeApi,
+        namespace: str,
+        runs: Callable[[str], list[ScheduledRun]],
+        find: Callable[[str], LedZone | str],
+    ) -> None:
+        super().__init__(ScheduledZoneBackupStatus, api, namespace)
+        self._due: dict[str, tuple[str, datetime]] = {}
+        """By name of a schedule that is not suspended: its zone, and its last but one time."""
+        self._runs_of = runs
+        self._find = find
+
+    def gone(self, name: str) -> None:
+        """Forget an object that was deleted; its runs go with it, their exports stay."""
+        super().gone(name)
+        self._due.pop(name, None)
+
+    async def reconcile(self, name: str, now: datetime | None = None) -> float | None:
+        """Create what is due, remove what is too old; return the seconds until the next look."""
+        now = now or datetime.now(UTC)
+        self._note_due(name, now)
+        return await super().reconcile(name, now)
+
+    def due(self, zone: str) -> str:
+        """Return the last but one time at which a schedule was to back the zone up; of several
+        schedules the latest; empty: there is none.
+
+        A verified backup that began later is there, unless two runs in succession were not made or
+        have failed.
+        """
+        found = [time for of, time in self._due.values() if of == zone]
+        return text_of(max(found)) if found else ""
+
+    def _note_due(self, name: str, now: datetime) -> None:
+        self._due.pop(name, None)
+        body = self._bodies.get(name)
+        try:
+            schedule = ScheduledZoneBackup.parse_stored(body) if body is not None else None
+            if schedule is None or schedule.spec.suspend:
+                return
+            due = last_but_one(schedule.spec.schedule, schedule.spec.time_zone, now)
+        except (WireError, BadSchedule):
+            return
+        created = schedule.metadata.creation_timestamp
+        if due is not None and created and due >= datetime.fromisoformat(created):
+            self._due[name] = schedule.spec.template.spec.zone_ref.name, due
+
+    def to_delete(
+        self, schedule: str, run: ZoneBackup, zone_uid: str, now: datetime | None = None
+    ) -> list[str]:
+        """Return the folders that the pod of `run` deletes once its own export is verified.
+
+        `schedule`: the uid of its ScheduledZoneBackup.  Empty where that is not known yet.
+        """
+        bodies = self._bodies.values()
+        body = next((each for each in bodies if each["metadata"]["uid"] == schedule), None)
+        due = due_of(run.metadata.name)
+        if body is None or due is None:
+            return []
+        try:
+            retention = ScheduledZoneBackup.parse_stored(body).spec.retention
+        except WireError:
+            return []
+        place, outcome = run.spec.destination.text, RunOutcome.COMPLETE.value
+        new = ListedBackup(
+            run=run.metadata.name,
+            place=place,
+            time=text_of(due),
+            outcome=outcome,
+            zone_uid=zone_uid,
+        )
+        listed = _listed(self._status(body), self._runs_of(schedule), [])
+        found = to_delete(listed, new, retention, now or datetime.now(UTC))
+        return [folder_of(each) for each in found]
+
+    def _runs(self, schedule: str) -> list[ScheduledRun]:
+        return self._runs_of(schedule)
+
+    def _spec_of_run(self, schedule: ScheduledZoneBackup, due: datetime) -> BackupRun:
+        """Return the spec of the run of this time, with a folder of its own."""
+        spec = schedule.spec.template.spec
+        destination = spec.destination.inside(folder_name(schedule.metadata.name, due))
+        return spec.model_copy(update={"destination": destination})
+
+    def _more(
+        self,
+        schedule: ScheduledZoneBackup,
+        status: ScheduledZoneBackupStatus,
+        runs: Sequence[ScheduledRun],
+        vanished: Sequence[str],
+    ) -> dict[str, Any]:
+        removed = [
+            ListedBackup(
+                run=name,
+                place=self._spec_of_run(schedule, due).destination.text,
+                time=text_of(due),
+                outcome=REMOVED,
+            )
+            for name in vanished
+            if (due := due_of(name)) is not None
+        ]
+        backups = _listed(status, runs, removed)
+        there = [each for each in backups if not each.deleted_by]
+        verified = [each.place for each in there if each.outcome == RunOutcome.COMPLETE]
+        ended = [each.status.completion_time for each in runs if each.is_good]
+        return {
+            "backups": backups,
+            "last_verified": verified[-1] if verified else "",
+            "last_successful_time": max([status.last_successful_time, *ended]),
+        }
+
+    def _skipped(self, schedule: ScheduledZoneBackup, message: str) -> None:
+        led = self._find(schedule.spec.template.spec.zone_ref.name)
+        if isinstance(led, LedZone):
+            about = f"{schedule.kind_name()} {schedule.metadata.name}: {message}"
+            led.runner.tell([Event(led.uid, None, Reason.BACKUP_SKIPPED, about, "Warning")])
+
+
+def _listed(
+    status: ScheduledZoneBackupStatus,
+    runs: Sequence[ScheduledRun],
+    removed: Sequence[ListedBackup],
+) -> list[ListedBackup]:
+    """Return the exports of a schedule; `removed`: of ZoneBackups that were deleted."""
+    finished = [made for each in runs if (made := _listed_run(each)) is not None]
+    deleted = {folder: each.name for each in runs if each.is_good for folder in each.status.deleted}
+    return listed_anew([*status.backups, *removed], finished, deleted)
+
+
+def _listed_run(run: ScheduledRun) -> ListedBackup | None:
+    """Return the export of a finished run; None: it has none."""
+    status: ZoneBackupStatus = run.status
+    due = due_of(run.name)
+    if status.phase is not RunPhase.FINISHED or due is None:
+        return None
+    return ListedBackup(
+        run=run.name,
+        place=status.place,
+        time=text_of(due),
+        outcome=(status.outcome or RunOutcome.UNKNOWN).value,
+        zone_uid=status.zone_uid,
+        export_id=status.export_id,
+        rows=status.rows,
+        bytes=status.bytes,
+    )

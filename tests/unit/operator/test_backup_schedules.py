@@ -1,0 +1,177 @@
+"""ScheduledZoneBackups: what their runs are, what they delete, and what the status lists."""
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from quorate.protocol.messages.events import Event
+from quorate.wire.jobs.scheduled_zone_backup import ScheduledZoneBackup
+from quorate.wire.resource import API_VERSION
+from quorate_loopback.namespace import Namespace
+from quorate_loopback.noted_events import note_events
+from quorate_loopback.waiting import until
+from quorate_operator.declared.kinds import Kind
+from quorate_operator.declared.runs.schedules.backup_schedules import BackupSchedules
+
+Json = dict[str, Any]
+CLAIM = {"persistentVolumeClaim": {"claimName": "backups", "path": "books"}}
+TEMPLATE = {
+    "labels": {"team": "shop"},
+    "spec": {"zoneRef": {"name": "books"}, "destination": CLAIM},
+}
+CREATED_AT = "2026-01-05T00:00:00"
+SPEC = {"schedule": "0 3 * * *", "template": TEMPLATE, "retention": {"keepLast": 1}}
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(f"{text}Z")
+
+
+def put(declared: Namespace, kind: str, name: str, spec: Json, **more: Any) -> Json:
+    metadata = {"name": name, "namespace": "default", "uid": f"uid-of-{name}"}
+    created = {"creationTimestamp": f"{CREATED_AT}Z", **more.pop("metadata", {})}
+    head = {"apiVersion": API_VERSION, "kind": kind, "metadata": {**metadata, **created}}
+    return declared.api.put(declared.path(kind, name), {**head, "spec": spec, **more})
+
+
+def schedules(declared: Namespace) -> BackupSchedules:
+    found = declared.controller._runs._of[Kind.BACKUP_SCHEDULE]
+    assert isinstance(found, BackupSchedules)
+    return found
+
+
+def backup(declared: Namespace, name: str) -> Json:
+    return dict(declared.api.objects[declared.path("ZoneBackup", name)])
+
+
+def status(declared: Namespace) -> Json:
+    path = declared.path("ScheduledZoneBackup", "nightly")
+    return dict(declared.api.objects[path].get("status", {}))
+
+
+def finish(declared: Namespace, name: str, outcome: str, **more: Any) -> None:
+    """Show the end of a run."""
+    body = backup(declared, name)
+    claim = body["spec"]["destination"]["persistentVolumeClaim"]
+    told = {
+        "phase": "Finished",
+        "outcome": outcome,
+        "place": f"{claim['claimName']}:{claim['path']}",
+        "completionTime": "2026-01-05T03:10:00Z",
+        "zoneUid": "uid-of-books",
+        **more,
+    }
+    declared.show(declared.api.put(declared.path("ZoneBackup", name), {**body, "status": told}))
+
+
+async def run_at(declared: Namespace, time: str) -> str:
+    """Look at the schedule at this time; return the run that it has made."""
+    await schedules(declared).reconcile("nightly", at(time))
+    name = str(status(declared)["lastRun"])
+    body = backup(declared, name)
+    body["metadata"] = {"uid": f"uid-of-{name}", "creationTimestamp": f"{time}Z"} | body["metadata"]
+    declared.show(declared.api.put(declared.path("ZoneBackup", name), body))
+    return name
+
+
+async def arguments_of(led: Namespace, run: str) -> list[str]:
+    """Return the arguments of the pod of this run, once it has a Job."""
+    job = f"/apis/batch/v1/namespaces/default/jobs/{run}-backup"
+
+    def is_there() -> bool:
+        led.show(led.api.objects[led.path("Zone", "books")])  # the watch is up to date
+        return job in led.api.objects
+
+    await until(is_there, "the Job")
+    [container] = led.api.objects[job]["spec"]["template"]["spec"]["containers"]
+    return list(container["args"])
+
+
+async def test_each_run_has_a_folder_of_its_own(declared: Namespace) -> None:
+    schedules(declared).seen(put(declared, "ScheduledZoneBackup", "nightly", SPEC))
+    name = await run_at(declared, "2026-01-05T03:00:01")
+
+    made = backup(declared, name)
+    claim = {"claimName": "backups", "path": "books/nightly-20260105T030000Z"}
+    assert made["spec"]["destination"] == {"persistentVolumeClaim": claim}
+    assert made["metadata"]["labels"] == {"team": "shop", "quorate.io/schedule": "nightly"}
+    assert made["metadata"]["ownerReferences"][0]["uid"] == "uid-of-nightly"
+
+
+async def test_ended_runs_are_listed_with_the_newest_verified_export(declared: Namespace) -> None:
+    schedules(declared).seen(put(declared, "ScheduledZoneBackup", "nightly", SPEC))
+    first = await run_at(declared, "2026-01-05T03:00:01")
+    finish(declared, first, "Complete", exportId="aa", rows=7, bytes=70)
+    second = await run_at(declared, "2026-01-06T03:00:01")
+    finish(declared, second, "Failed")
+    await schedules(declared).reconcile("nightly", at("2026-01-06T03:10:00"))
+
+    told = status(declared)
+    assert [(each["run"], each["outcome"]) for each in told["backups"]] == [
+        (first, "Complete"),
+        (second, "Failed"),
+    ]
+    assert told["backups"][0]["exportId"] == "aa"
+    assert told["lastVerified"] == "backups:books/nightly-20260105T030000Z"
+    assert told["lastSuccessfulTime"] == "2026-01-05T03:10:00Z"
+    assert "active" not in told
+
+
+async def test_a_run_that_was_replaced_may_have_left_files(declared: Namespace) -> None:
+    spec = {**SPEC, "concurrencyPolicy": "Replace"}
+    schedules(declared).seen(put(declared, "ScheduledZoneBackup", "nightly", spec))
+    first = await run_at(declared, "2026-01-05T03:00:01")
+    await schedules(declared).reconcile("nightly", at("2026-01-06T03:00:01"))
+
+    assert declared.path("ZoneBackup", first) not in declared.api.objects
+    [listed] = status(declared)["backups"]
+    assert (listed["run"], listed["outcome"]) == (first, "Removed")
+    assert listed["place"] == "backups:books/nightly-20260105T030000Z"
+
+
+async def test_a_pod_is_told_what_it_may_delete(led: Namespace) -> None:
+    schedules(led).seen(put(led, "ScheduledZoneBackup", "nightly", SPEC))
+    first = await run_at(led, "2026-01-05T03:00:01")
+    finish(led, first, "Complete")
+    second = await run_at(led, "2026-01-06T03:00:01")
+
+    arguments = await arguments_of(led, second)
+    assert "--series=uid-of-nightly" in arguments
+    told = [each for each in arguments if each.startswith("--delete=")]
+    assert told == ["--delete=nightly-20260105T030000Z"]
+
+    finish(led, second, "Complete", deleted=["nightly-20260105T030000Z"])
+    await schedules(led).reconcile("nightly", at("2026-01-06T03:10:00"))
+    assert [each.get("deletedBy", "") for each in status(led)["backups"]] == [second, ""]
+
+
+async def test_exports_of_a_zone_that_was_there_before_are_left(led: Namespace) -> None:
+    schedules(led).seen(put(led, "ScheduledZoneBackup", "nightly", SPEC))
+    first = await run_at(led, "2026-01-05T03:00:01")
+    finish(led, first, "Complete", zoneUid="uid-of-another")
+    second = await run_at(led, "2026-01-06T03:00:01")
+
+    arguments = await arguments_of(led, second)
+    assert not [each for each in arguments if each.startswith("--delete=")]
+
+
+async def test_a_skipped_time_is_an_event(led: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Event] = note_events(monkeypatch, "Backup")
+    schedules(led).seen(put(led, "ScheduledZoneBackup", "nightly", SPEC))
+    first = await run_at(led, "2026-01-05T03:00:01")
+    await schedules(led).reconcile("nightly", at("2026-01-06T03:00:01"))
+
+    assert [(each.reason, each.kind) for each in told] == [("BackupSkipped", "Warning")]
+    assert f"{first} is not finished" in told[0].message
+
+
+def test_a_place_leaves_room_for_folders() -> None:
+    head = {"apiVersion": API_VERSION, "kind": "ScheduledZoneBackup", "metadata": {"name": "n"}}
+    s3 = {"s3": {"url": "s3://bucket/" + "b" * 388}}
+    spec = {**SPEC, "template": {"spec": {"zoneRef": {"name": "books"}, "destination": s3}}}
+
+    assert ScheduledZoneBackup.parse({**head, "spec": spec}).spec.retention is not None
+    s3["s3"]["url"] += "b"
+    with pytest.raises(Exception, match="at most 400 characters"):
+        ScheduledZoneBackup.parse({**head, "spec": spec})

@@ -1,0 +1,140 @@
+"""Which exports of a schedule are deleted: never the newest verified one, never without a newer."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quorate.wire.jobs.export_result import DELETED_MAX
+from quorate.wire.jobs.scheduled_zone_backup import LISTED_MAX, ListedBackup, Retention
+from quorate_operator.declared.runs.schedules.retention import (
+    folder_name,
+    folder_of,
+    listed_anew,
+    to_delete,
+)
+
+NOW = datetime(2026, 1, 31, 4, tzinfo=UTC)
+PLACE = "backups:books"
+
+
+def export(
+    day: int, outcome: str = "Complete", uid: str = "u", place: str = PLACE, by: str = ""
+) -> ListedBackup:
+    time = datetime(2026, 1, day, 3, tzinfo=UTC)
+    return ListedBackup(
+        run=f"nightly-{day}",
+        place=f"{place}/{folder_name('nightly', time)}",
+        time=f"2026-01-{day:02}T03:00:00Z",
+        outcome=outcome,
+        zone_uid=uid if outcome != "Removed" else "",
+        deleted_by=by,
+    )
+
+
+def days(found: list[ListedBackup]) -> list[int]:
+    return [int(each.run.rpartition("-")[2]) for each in found]
+
+
+def deleted(
+    listed: list[ListedBackup], keep: int, age: int | None = None, new: int = 31
+) -> list[int]:
+    retention = Retention(keep_last=keep, max_age_days=age)
+    return days(to_delete(listed, export(new), retention, NOW))
+
+
+ALL = [export(day) for day in range(21, 31)]
+
+
+@pytest.mark.parametrize(
+    ("listed", "keep", "age", "wanted"),
+    [
+        (ALL, 100, None, []),
+        (ALL, 11, None, []),
+        (ALL, 10, None, [21]),
+        (ALL, 3, None, [*range(21, 29)]),
+        (ALL, 1, None, [*range(21, 31)]),
+        (ALL, 100, 2, [*range(21, 30)]),
+        (ALL, 2, 5, [*range(21, 30)]),
+        (ALL, 100, 1, [*range(21, 31)]),
+        # One that is not verified goes with the first newer one, and does not count.
+        ([export(28), export(29, "Failed"), export(30, "Unknown")], 2, None, [29, 30]),
+        ([export(28), export(29, "Removed"), export(30)], 3, None, [29]),
+        # That of another zone, or elsewhere, neither counts nor goes.
+        ([export(27), export(28, uid="v"), export(29, uid="v"), export(30)], 2, None, [27]),
+        ([export(29, place="other:books"), export(30, place="backups:books/b")], 1, None, []),
+        ([export(29, by="nightly-30"), export(30)], 2, None, []),
+    ],
+)
+def test_exports_beyond_the_limits_are_deleted(
+    listed: list[ListedBackup], keep: int, age: int | None, wanted: list[int]
+) -> None:
+    assert deleted(listed, keep, age) == wanted
+
+
+def test_nothing_is_deleted_where_no_retention_is_declared() -> None:
+    assert to_delete(ALL, export(31), None, NOW) == []
+
+
+def test_the_newest_verified_export_stays_whatever_ends_late() -> None:
+    """The run of day 25 ends after that of day 30: this one stays, by number and by age."""
+    assert deleted(ALL, 1, None, new=25) == [*range(21, 25), *range(26, 30)]
+    assert deleted(ALL, 1, 1, new=25) == [*range(21, 25), *range(26, 30)]
+    assert deleted([export(30, "Failed")], 1, None, new=25) == [], "no newer one is verified"
+
+
+def test_one_run_deletes_the_oldest_of_many() -> None:
+    many = [export(day).model_copy(update={"run": f"r-{day}"}) for day in range(1, 31)]
+
+    assert deleted(many, 1) == [*range(1, DELETED_MAX + 1)]
+
+
+OUTCOMES = st.sampled_from(["Complete", "Failed", "Unknown", "Removed"])
+
+
+@given(
+    st.dictionaries(st.integers(1, 31), OUTCOMES, max_size=20),
+    st.integers(1, 31),
+    st.integers(1, 5),
+    st.none() | st.integers(1, 40),
+)
+def test_a_newer_verified_export_is_always_left(
+    outcomes: dict[int, str], new: int, keep: int, age: int | None
+) -> None:
+    listed = [export(day, outcome) for day, outcome in outcomes.items() if day != new]
+    gone = {*deleted(listed, keep, age, new)}
+
+    verified = {new} | {day for day, outcome in outcomes.items() if outcome == "Complete"}
+    left = verified - gone
+    assert new not in gone
+    assert max(verified) in left
+    assert all(max(left) > day for day in gone)
+    assert len(left - {new}) <= keep
+
+
+def test_a_folder_has_the_time_in_utc() -> None:
+    assert folder_name("nightly", datetime(2026, 1, 5, 3, tzinfo=UTC)) == "nightly-20260105T030000Z"
+    s3 = export(5).model_copy(update={"place": "s3://b/c/nightly-20260105T030000Z?region=eu-1"})
+    assert folder_of(s3) == "nightly-20260105T030000Z" == folder_of(export(5))
+
+
+def test_a_deleted_export_is_listed_as_long_as_its_run_is_there() -> None:
+    listed, folder = [export(1), export(2)], folder_of(export(1))
+
+    told = listed_anew(listed, [export(1), export(3)], {folder: "nightly-3"})
+    assert [(*days([each]), each.deleted_by) for each in told] == [
+        (1, "nightly-3"),
+        (2, ""),
+        (3, ""),
+    ]
+    later = listed_anew(told, [export(1)], {})
+    assert later[0].deleted_by == "nightly-3", "the run that deleted it is gone, its own is not"
+    assert days(listed_anew(told, [], {})) == [2, 3]
+
+
+def test_the_list_has_an_end() -> None:
+    many = [export(1).model_copy(update={"run": f"r-{number}"}) for number in range(LISTED_MAX + 5)]
+
+    assert len(listed_anew(many, [export(2)], {})) == LISTED_MAX
+    assert listed_anew(many, [export(2)], {})[-1] == export(2)
