@@ -67,7 +67,7 @@ class Repairs(JobRuns[ZoneRepairStatus]):
     def _work_of(self, run: ZoneRepair, copies: Copies, led: LedZone) -> Work:
         return repair_work(run, copies)
 
-    def _begun(self, run: ZoneRepair) -> dict[str, object]:
+    def _begun(self, run: ZoneRepair, led: LedZone) -> dict[str, object]:
         return {"place": run.spec.place.text}
 
     def _doing(self, status: ZoneRepairStatus) -> str:
