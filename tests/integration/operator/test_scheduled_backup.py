@@ -72,12 +72,12 @@ def _wait_run(road: Road, other_than: str) -> str:
 
 
 def _finish(road: Road, run: str, folder: Path, code: int | None = None) -> Json:
-    """Play the kubelet until the run has ended; `code`: of a pod that is killed."""
+    """Play the kubelet until the run has ended; `code`: of pods that are killed."""
     while not road.status("zonebackup", run).get("outcome"):
         pod = waiting_pod(road, LABEL, run)
         name = pod["metadata"]["name"]
-        ended = run_pod(road, pod, folder / name)
-        tell_end(road, pod, *(ended if code is None else (code, "Killed")))
+        killed = (code, "Killed") if code is not None else None
+        tell_end(road, pod, *(killed or run_pod(road, pod, folder / name)))
 
         def is_told(name: str = name) -> bool:
             pods = [each["metadata"]["name"] for each in road.items("pods") if _is_waiting(each)]
@@ -142,6 +142,11 @@ def test_older_exports_are_deleted_by_the_pod_of_a_verified_one(
     assert _status(road)["nextScheduleTime"] > _status(road)["lastScheduleTime"]
 
     second = _wait_run(road, first)
+    made = road.get("zonebackup", second)
+    assert made is not None
+    left_in = made["spec"]["destination"]["s3"]["url"].removeprefix("s3://")
+    with store.open_output_stream(f"{left_in}/partition-00000-0011aabb.parquet") as file:
+        file.write(b"a part")  # by a pod before it was killed
     told = _finish(road, second, tmp_path, code=137)
     assert told["outcome"] == "Unknown", told
     assert len(folders()) == 2, "the newest verified one, and one of which nothing is known"
