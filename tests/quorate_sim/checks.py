@@ -21,6 +21,7 @@ from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.replication import FenceAck
 from quorate.protocol.messages.tools import Refill
 from quorate.protocol.storage import Row
+from quorate_sim.deleted_copies import needs_copy
 from quorate_sim.disk import SimStorage
 from quorate_sim.linearizability import Call
 from quorate_sim.node_filters import fits
@@ -170,7 +171,9 @@ class Checks:
             self.cluster.coverage.deleted(uid, copy.partition, agent.name)
             row = self.cluster.committed_row(uid, copy.partition)
             store = agent.core.zones[uid].me.store
-            if row is not None and _names(row, agent.name, store, copy.version):
+            written = self._written.get((uid, copy.partition), {})
+            gone = Voter(agent.name, store)
+            if row is not None and needs_copy(row, gone, copy.version, written):
                 raise InvariantError(f"I-3: {agent.label} deleted a copy that {row} names")
 
     def _check_tombstones(self, agent: AgentProcess, uid: str, copy: Copy) -> None:
@@ -587,14 +590,3 @@ def _live(copy: Copy) -> list[tuple[bytes, Row]]:
 def _age(record: NodeRecord) -> tuple[int, int]:
     """The simulator numbers its stores in the order of their making."""
     return int(record.store.removeprefix("s")), record.incarnation
-
-
-def _names(row: PartitionRow, node: str, store: str, deleted_by: int) -> bool:
-    """Whether the row needs the copy that the row of version `deleted_by` let go."""
-    named = (*row.voters, *row.left_by_reset)
-    if any((voter.node, voter.store) == (node, store) for voter in named):
-        return True
-    destination = row.destination
-    if destination is None or (destination.node, destination.store) != (node, store):
-        return False
-    return deleted_by >= row.version  # a migration that began later fills it anew

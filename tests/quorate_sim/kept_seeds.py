@@ -58,4 +58,5 @@ KEPT = {
     2124071661486: "a tombstone was dropped on a line that a person's reset had left meanwhile",
     487362301664: "a former master placed a zone late that had been deleted meanwhile",
     771290000303: "two copies of one domain that lacked the same fetched it of each other for ever",
+    537566128: "I-3 by a reset that named a destination, which deleted by a row from before it",
 }
