@@ -38,7 +38,7 @@ def judge_rebuild(
     if damaged is None and zone.is_changing(partition):
         return Verdict(IS_CHANGING)
     if damaged is None:
-        waits = recovery.waiting or "agents are being asked"
+        waits = recovery.waiting or "`quorate describe zone` says what it waits for"
         return Verdict(f"it has no row, and gets one without a decision: {waits}")
     seen = seen_version(damaged)
     if version != seen and not (dry_run and not version):
