@@ -35,13 +35,14 @@ class Reading(NamedTuple):
 
     `owned[partition]` is hottest first; `strays` are copies on nodes that do not own their
     partition (filling, or about to be deleted); `nodes` all that answered.  `partitions`: of the
-    zone; 0: no agent says.
+    zone; 0: no agent says.  `uids`: of the zone, as agents tell them; an empty one: one tells none.
     """
 
     owned: dict[int, tuple[CopySeen, ...]]
     strays: tuple[CopySeen, ...]
     nodes: tuple[str, ...]
     partitions: int = 0
+    uids: frozenset[str] = frozenset()
 
 
 def absence(reading: Reading, zone: str, partitions: int, replicas: int) -> str:

@@ -9,7 +9,9 @@ so the pods of ZoneBackups and ZoneRestores tell the operator.
 """
 
 import argparse
+import math
 import sys
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from shlex import quote
@@ -39,9 +41,10 @@ from quorate_spark.exports.import_zone import (
     import_zone,
 )
 from quorate_spark.exports.manifest import MANIFEST, Manifest, read_manifest
-from quorate_spark.exports.old_exports import delete_old
+from quorate_spark.exports.old_exports import Deleted, delete_old, time_to_delete
 from quorate_spark.exports.target import Target, TargetRefused, TargetUnreadable
 from quorate_spark.exports.verify import verify
+from quorate_spark.exports.zone_identity import check_zone, unproved
 from quorate_spark.progress import Progress
 from quorate_spark.reading.agent_link import parse_addresses, read_cluster
 from quorate_spark.reading.settle import ZoneCopies
@@ -135,6 +138,12 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         default=[],
         metavar="FOLDER",
         help="beside the target, an older export of the series: deleted after --verify",
+    )
+    exporting.add_argument(
+        "--ends-at",
+        type=float,
+        default=math.inf,
+        help="the Unix time of this process's end: deletion takes a quarter of what is left",
     )
     importing = commands.add_parser(
         "import", parents=[of_zone, of_all], help="write the rows of an export into a zone"
@@ -238,6 +247,10 @@ def _export(options: argparse.Namespace, bar: _Bar) -> int:
         raise TargetRefused(f"--zone-spec is no JSON object: {error}") from error
     if options.run and (there := _there(target, options.run)) is not None:
         manifest = there  # another process has exported it, and may not have read it back
+        if (there.series, there.zone.uid) != (options.series, options.zone_uid):
+            raise TargetRefused(
+                f"{options.target} has an export of this run with another --series or --zone-uid"
+            )
     else:
         with work_folder(options.work_dir, "export-") as folder:
             manifest = export_zone(
@@ -252,7 +265,7 @@ def _export(options: argparse.Namespace, bar: _Bar) -> int:
                 options.series,
             )
     if options.verify:
-        return _verify(options, bar)
+        return _verify(options, bar, manifest)
     bar.end()
     _tell_manifest(options, manifest, f"Zone {options.zone} is exported to {options.target}")
     return 0
@@ -266,7 +279,8 @@ def _there(target: Target, run: str) -> Manifest | None:
     return manifest if manifest.run == run else None
 
 
-def _verify(options: argparse.Namespace, bar: _Bar) -> int:
+def _verify(options: argparse.Namespace, bar: _Bar, own: Manifest | None = None) -> int:
+    """Read an export back; `own`: the manifest that it is to have, after an export."""
     target = Target(options.target)
     read_manifest(target)  # without one, the exit code is 2
     try:
@@ -275,24 +289,54 @@ def _verify(options: argparse.Namespace, bar: _Bar) -> int:
         raise  # the exit code is 2: it may be as it was
     except TargetRefused as error:
         reason = f"it is not as it was exported: {error}"
-        _tell_result(options, ExportResult(RunOutcome.FAILED, reason=reason))
+        _tell_result(options, ExportResult(RunOutcome.FAILED, reason=reason, damaged=True))
         print(f"{options.target} is not as it was exported: {error}", file=sys.stderr)
         return 1
     bar.end()
+    if own is not None and _identity(manifest) != _identity(own):
+        raise TargetRefused(
+            f"{options.target} has another export by now, {manifest.export_id}: does another run"
+            " write there?"
+        )
     result = ExportResult(
         RunOutcome.COMPLETE, manifest.export_id, manifest.rows, manifest.bytes, manifest.digest
     )
     _tell_result(options, result)
     if old := getattr(options, "delete", ()):
-        deleted = delete_old(target, manifest, old)
+        deleted = _delete(options, target, manifest, old)
         _tell_result(
             options,
-            msgspec.structs.replace(result, deleted=deleted.folders, undeleted=deleted.problem),
+            msgspec.structs.replace(
+                result,
+                deleted=deleted.folders,
+                undeleted=deleted.problem,
+                kept=deleted.kept,
+                half_deleted=deleted.halves,
+            ),
         )
         if deleted.problem:
             print(deleted.problem, file=sys.stderr)
     _tell_manifest(options, manifest, f"{options.target} is as it was exported")
     return 0
+
+
+def _identity(manifest: Manifest) -> tuple[str, str, str, str]:
+    return manifest.export_id, manifest.run, manifest.series, manifest.zone.uid
+
+
+def _delete(
+    options: argparse.Namespace, target: Target, manifest: Manifest, old: list[str]
+) -> Deleted:
+    """Delete older exports, if it is sure that the new one is of their zone; never raises."""
+    try:
+        reading = _copies(options).read_answering(settings_of(options))
+        check_zone(reading, options.zone, manifest.zone.uid)
+        why = unproved(reading, manifest.zone.uid)
+    except Exception as error:  # the export is good, and was read back
+        why = str(error)
+    if why:
+        return Deleted(problem=f"nothing is deleted: {why}")
+    return delete_old(target, manifest, old, time_to_delete(options.ends_at - time.time()))
 
 
 def _import(options: argparse.Namespace, bar: _Bar) -> int:

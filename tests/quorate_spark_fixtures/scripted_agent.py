@@ -145,6 +145,7 @@ class ScriptedAgent:
         self.secret = draw_secret()
         self.copies: dict[int, ScriptedCopy] = {}
         self.partitions = 0  # as an agent of an earlier version tells it
+        self.uid = ""
         self.asked: list[Message] = []
         self.on_ask: Callable[[Message], Answer | EllipsisType] | None = None
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -243,7 +244,7 @@ class ScriptedAgent:
                 states = tuple(
                     c.state(p) for p, c in sorted(self.copies.items()) if only in (None, p)
                 )
-                return Copies(zone, self.name, states, "", self.partitions)
+                return Copies(zone, self.name, states, "", self.partitions, self.uid)
             case AskRows():
                 return self._rows(message)
             case AskColumns():

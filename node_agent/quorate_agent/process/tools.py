@@ -71,7 +71,8 @@ def answer_tool(
                 else ()
             )
             partitions = zone.record.partitions if zone is not None else 0
-            return Copies(message.zone_name, node, copies, problem, partitions)
+            uid = zone.record.uid if zone is not None else ""
+            return Copies(message.zone_name, node, copies, problem, partitions, uid)
         case AskRows():
             return _rows(message, node, zone, problem)
         case AskColumns():

@@ -31,6 +31,7 @@ from quorate_spark.exports.manifest import (
 )
 from quorate_spark.exports.part_file import PartWriter, file_name, is_file_name
 from quorate_spark.exports.target import HALF, Target, TargetRefused
+from quorate_spark.exports.zone_identity import check_zone
 from quorate_spark.reading.agent_link import Unreadable
 from quorate_spark.reading.settle import ZoneCopies
 from quorate_spark.reading.watch_digests import watch_digests
@@ -120,6 +121,7 @@ class _Export:
         started_at = _now()
         _check_free(self._target)
         reading = self._copies.read_answering(self._settings)
+        check_zone(reading, self._copies.zone, uid)
         count = self._copies.partitions
         missing = [each for each in range(count) if each not in reading.owned]
         if missing:
@@ -133,6 +135,8 @@ class _Export:
             for group in _groups(reading.owned):
                 self._export_group(group)
             self._check_files()
+            # Rows are read by the zone's name: of another zone, if it was replaced meanwhile.
+            check_zone(self._copies.read_answering(self._settings), self._copies.zone, uid)
             whole = content_of(tuple(self._parts.values()))
             manifest = Manifest(
                 FORMAT,

@@ -36,7 +36,7 @@ def read_copies(zone: str, agents: Sequence[str], cluster: Cluster, settings: Se
     owned: dict[int, list[CopySeen]] = {}
     strays: list[CopySeen] = []
     address_of: dict[str, str] = {}
-    partitions = set[int]()
+    partitions, uids = set[int](), set[str]()
     for address in agents:
         with open_link(address, cluster, settings) as link:
             node = link.agent.node
@@ -48,6 +48,7 @@ def read_copies(zone: str, agents: Sequence[str], cluster: Cluster, settings: Se
             address_of[node] = address
             answer = _ask_copies(link, zone, None)
             partitions.add(answer.partitions)
+            uids.add(answer.uid)
             for copy in _seen(link, address, answer):
                 if copy.state.replica_index < 0:
                     strays.append(copy)
@@ -57,7 +58,8 @@ def read_copies(zone: str, agents: Sequence[str], cluster: Cluster, settings: Se
         partition: tuple(sorted(copies, key=lambda c: (c.state.replica_index, c.node)))
         for partition, copies in sorted(owned.items())
     }
-    return Reading(by_index, tuple(strays), tuple(sorted(address_of)), _one(partitions))
+    nodes = tuple(sorted(address_of))
+    return Reading(by_index, tuple(strays), nodes, _one(partitions), frozenset(uids))
 
 
 def read_answering(
@@ -88,6 +90,7 @@ def read_answering(
         tuple(stray for reading in readings for stray in reading.strays),
         tuple(sorted({node for reading in readings for node in reading.nodes})),
         _one({reading.partitions for reading in readings}),
+        frozenset[str]().union(*(reading.uids for reading in readings)),
     )
 
 

@@ -78,8 +78,9 @@ def test_a_copy_that_is_not_here_is_named(zone: Replicas) -> None:
     assert "zone y: not on agent a" in ask(zone, AskColumns("y", 0, b"", 1)).problem
 
 
-def test_who_asks_for_copies_hears_how_many_partitions_the_zone_has(zone: Replicas) -> None:
+def test_who_asks_for_copies_hears_of_their_zone(zone: Replicas) -> None:
     answer = tools.answer_tool(AskCopies("z"), "a", [zone], debug_commands=False, now=Now(0, 0))
 
     assert isinstance(answer, Copies)
     assert (answer.partitions, len(answer.copies)) == (2, 1)
+    assert answer.uid == zone.record.uid != ""

@@ -223,6 +223,7 @@ def test_a_run_that_has_exported_only_reads_it_back(zone: LoggedZone, tmp_path: 
     first.write_bytes(b"damaged")
     assert run("export", zone, target, *options) == 1
     assert told_by(message).outcome is RunOutcome.FAILED
+    assert told_by(message).damaged, "which outweighs what an earlier pod told"
     assert "not as it was exported" in told_by(message).reason
 
 

@@ -1,15 +1,18 @@
 """Older exports of a schedule are deleted, and no other folder, whatever its name is."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
+from time import time
 
 import msgspec
 import pytest
 
 from quorate.wire.jobs.export_result import RunOutcome, decode_export_result
 from quorate_spark import __main__ as command
+from quorate_spark import export_commands
 from quorate_spark.exports.manifest import MANIFEST, Manifest, read_manifest
-from quorate_spark.exports.old_exports import delete_old
+from quorate_spark.exports.old_exports import delete_old, time_to_delete
 from quorate_spark.exports.target import Target
 from quorate_spark_fixtures.logged_zone import LoggedZone
 from quorate_spark_fixtures.scripted_zone import listening
@@ -26,11 +29,21 @@ def zone() -> Iterator[LoggedZone]:
         yield zone
 
 
-def export(zone: LoggedZone, target: Path, *options: str, uid: str = "u", series: str = "s") -> int:
+def export(
+    zone: LoggedZone,
+    target: Path,
+    *options: str,
+    uid: str = "u",
+    series: str = "s",
+    told: tuple[str, ...] = (),
+) -> int:
+    """Export; `told`: uids that agents tell, in turn; otherwise all tell `uid`."""
     agents = ",".join(agent.address for agent in zone.agents)
     words = ["export", "z", "--target", str(target), "--agents", agents, "--settle-seconds", "0.3"]
     words += ["--cluster", "c", "--secret-file", zone.secret_file, "--replicas", "3"]
     words += ["--partitions", str(zone.partitions), "--work-dir", str(target.parent / "work")]
+    for index, agent in enumerate(zone.agents):
+        agent.uid = told[index % len(told)] if told else uid
     words += ["--zone-uid", uid, "--series", series, "--verify", *options]
     return command.main(words)
 
@@ -140,3 +153,147 @@ def test_one_that_cannot_be_deleted_keeps_no_other(zone: LoggedZone, tmp_path: P
     found = delete_old(new, manifest, ["other-20260105T030000Z", "..", MONDAY])
     assert found.folders == (MONDAY,)
     assert found.problem.endswith("is no export of this schedule; and 1 more")
+    assert found.kept == ("other-20260105T030000Z", "..")
+    assert found.halves == ()
+
+
+def test_what_is_left_without_a_manifest_is_told(
+    zone: LoggedZone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(zone, tmp_path / MONDAY)
+    delete = Target.delete
+
+    def fail(target: Target, names: list[str]) -> None:
+        if names != [MANIFEST]:
+            raise OSError("the volume is read-only")
+        delete(target, names)
+
+    manifest = read_manifest(Target(str(tmp_path / MONDAY)))
+    monkeypatch.setattr(Target, "delete", fail)
+    found = delete_old(Target(str(tmp_path / TUESDAY)), manifest, [MONDAY])
+
+    assert (found.folders, found.kept, found.halves) == ((), (MONDAY,), (MONDAY,))
+    assert found.problem == f"{MONDAY} is not deleted: OSError: the volume is read-only"
+    assert not (tmp_path / MONDAY / MANIFEST).exists()
+
+
+def test_a_store_that_does_not_answer_costs_its_time_alone(
+    zone: LoggedZone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sunday, answered, asked = "nightly-20260104T030000Z", Event(), Event()
+    for each in (sunday, MONDAY):
+        make(zone, tmp_path / each)
+    manifest, remove = read_manifest(Target(str(tmp_path / MONDAY))), Target.remove
+
+    def wait(target: Target) -> None:
+        asked.set()
+        answered.wait(30)
+        remove(target)
+
+    monkeypatch.setattr(Target, "remove", wait)
+    found = delete_old(Target(str(tmp_path / TUESDAY)), manifest, [sunday, MONDAY], 0.5)
+    assert asked.is_set()
+    answered.set()
+
+    assert (found.folders, found.kept, found.halves) == ((), (sunday,), (sunday,))
+    assert "the time for it was over; the next run goes on; and 1 more" in found.problem
+    assert (tmp_path / MONDAY / MANIFEST).exists()
+
+
+def test_deletion_has_a_quarter_of_what_is_left(zone: LoggedZone, tmp_path: Path) -> None:
+    assert time_to_delete(100) == 25
+    assert time_to_delete(1e9) == 300
+    assert time_to_delete(-5) == 0
+    make(zone, tmp_path / MONDAY)
+    message = tmp_path / "message"
+    options = (f"--delete={MONDAY}", f"--ends-at={time()}", f"--termination-message={message}")
+
+    assert export(zone, tmp_path / TUESDAY, *options) == 0
+    assert "the time for it was over" in decode_export_result(message.read_text()).undeleted
+    assert (tmp_path / MONDAY / MANIFEST).exists()
+
+
+def test_nothing_is_deleted_where_agents_do_not_tell_the_zone(
+    zone: LoggedZone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(zone, tmp_path / MONDAY)
+    verify = export_commands.verify
+
+    def forget(target: Target, progress: Callable[[int, int], None]) -> Manifest:
+        zone.agents[0].uid = ""
+        return verify(target, progress)
+
+    monkeypatch.setattr(export_commands, "verify", forget)
+    deleted, problem = told(zone, tmp_path, MONDAY)
+
+    assert deleted == ()
+    assert "do not tell which zone they have" in problem
+    assert (tmp_path / MONDAY / MANIFEST).exists()
+
+
+@pytest.mark.parametrize("moment", ["begin", "read", "delete"])
+def test_another_zone_of_the_name_is_not_exported_as_the_first(
+    zone: LoggedZone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    make(zone, tmp_path / MONDAY)
+    verify, message = export_commands.verify, tmp_path / "message"
+
+    def replace(*given: object) -> None:
+        zone.agents[1].uid = "another"
+
+    def replace_then_verify(target: Target, progress: Callable[[int, int], None]) -> Manifest:
+        replace()
+        return verify(target, progress)
+
+    if moment == "read":
+        zone.while_read = replace
+    if moment == "delete":
+        monkeypatch.setattr(export_commands, "verify", replace_then_verify)
+    uids = ("u", "another") if moment == "begin" else ("u",)
+    options = (f"--delete={MONDAY}", f"--termination-message={message}")
+    code = export(zone, tmp_path / TUESDAY, *options, told=uids)
+
+    result = decode_export_result(message.read_text())
+    said = "zone z is another one than this export was to be of: agents have the zone another"
+    if moment == "delete":
+        assert (code, result.outcome) == (0, RunOutcome.COMPLETE)
+        assert said in result.undeleted
+    else:
+        assert (code, result.outcome) == (2, RunOutcome.FAILED)
+        assert said in result.reason
+        assert not (tmp_path / TUESDAY / MANIFEST).exists()
+    assert (tmp_path / MONDAY / MANIFEST).exists()
+
+
+@pytest.mark.parametrize(
+    "other", [{"run": "another"}, {"series": "another"}, {"export_id": "00112233"}]
+)
+def test_nothing_is_deleted_by_the_manifest_of_another_export(
+    zone: LoggedZone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: dict[str, str]
+) -> None:
+    make(zone, tmp_path / MONDAY)
+    verify, message = export_commands.verify, tmp_path / "message"
+
+    def read_another(target: Target, progress: Callable[[int, int], None]) -> Manifest:
+        return msgspec.structs.replace(verify(target, progress), **other)
+
+    monkeypatch.setattr(export_commands, "verify", read_another)
+    options = (f"--delete={MONDAY}", f"--termination-message={message}")
+
+    assert export(zone, tmp_path / TUESDAY, *options) == 2
+    result = decode_export_result(message.read_text())
+    assert result.outcome is RunOutcome.FAILED
+    assert "has another export by now" in result.reason
+    assert (tmp_path / MONDAY / MANIFEST).exists()
+
+
+def test_no_error_around_deletion_spoils_the_new_export(
+    zone: LoggedZone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(zone, tmp_path / MONDAY)
+
+    def fail(*given: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(export_commands, "unproved", fail)
+    assert told(zone, tmp_path, MONDAY) == ((), "nothing is deleted: broken")

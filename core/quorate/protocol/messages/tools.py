@@ -44,7 +44,8 @@ class CopyState(msgspec.Struct, frozen=True, array_like=True):
 class Copies(msgspec.Struct, frozen=True, array_like=True, tag=61):
     """Reply to AskCopies.  `problem` is empty if the zone is here.
 
-    `partitions`: of the zone; 0: an agent of an earlier version does not say.
+    `partitions`: of the zone; 0: an agent of an earlier version does not say.  `uid`: of the zone;
+    empty: such an agent, or no zone.
     """
 
     zone_name: str
@@ -52,6 +53,7 @@ class Copies(msgspec.Struct, frozen=True, array_like=True, tag=61):
     copies: tuple[CopyState, ...]
     problem: str = ""
     partitions: int = 0
+    uid: str = ""
 
 
 class AskRows(msgspec.Struct, frozen=True, array_like=True, tag=62):

@@ -31,7 +31,9 @@ class RunOutcome(enum.StrEnum):
 class ExportResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """The end of an export with verification.  `reason`: why it failed, in a sentence.
 
-    `deleted`: folders of older exports that were deleted then.  `undeleted`: why others were not.
+    `deleted`: folders of older exports that were deleted then.  `kept`: those that were not, and
+    `undeleted` says why; `half_deleted`: of these, those whose manifest is deleted.  `damaged`: the
+    export was read, and is surely not as it was written.
     """
 
     outcome: RunOutcome
@@ -42,6 +44,9 @@ class ExportResult(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     deleted: tuple[str, ...] = ()
     undeleted: str = ""
+    kept: tuple[str, ...] = ()
+    half_deleted: tuple[str, ...] = ()
+    damaged: bool = False
 
 
 def encode_export_result(result: ExportResult) -> bytes:
