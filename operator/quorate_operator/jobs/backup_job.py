@@ -8,6 +8,7 @@ pod does not ask the machine for its role: the library would connect to the clou
 although it has everything, and wait where nothing answers there.
 """
 
+import time
 from collections.abc import Sequence
 
 import msgspec
@@ -20,6 +21,8 @@ from quorate_operator.jobs.job import Copies, Json, Work, zone_arguments
 NOT_AS_WRITTEN = 1
 """The exit code of an export that was read back and is not as it was written."""
 BACKUP = Work("backup", names.LABEL_BACKUP, final_codes=(NOT_AS_WRITTEN,))
+DELETE = "--delete="
+"""The option that names a folder of an older export."""
 CREDENTIALS = (
     ("AWS_ACCESS_KEY_ID", False),
     ("AWS_SECRET_ACCESS_KEY", False),
@@ -46,7 +49,8 @@ def backup_work(
         f"--zone-spec={msgspec.json.encode(copies.spec).decode()}",
         "--verify",
         *((f"--series={schedule}",) if schedule else ()),
-        *(f"--delete={each}" for each in old),
+        *(f"{DELETE}{each}" for each in old),
+        *((f"--ends-at={int(time.time()) + spec.deadline_seconds}",) if old else ()),
     )
     arguments = zone_arguments("export", spec.zone_ref.name, copies)
     return at_place(BACKUP._replace(arguments=(*arguments, *options)), spec.destination)

@@ -105,7 +105,7 @@ def _wait_listed(road: Road, *wanted: tuple[str, str, str]) -> None:
 def test_older_exports_are_deleted_by_the_pod_of_a_verified_one(
     road: Road, bucket: tuple[str, S3FileSystem], tmp_path: Path
 ) -> None:
-    """Three minutes: an export; one of which nothing is known; one that deletes both."""
+    """Four minutes: an export; one that is not known; two more, the last of which deletes both."""
     endpoint, store = bucket
     keys = (
         f"--from-literal=AWS_{name}"
@@ -153,19 +153,29 @@ def test_older_exports_are_deleted_by_the_pod_of_a_verified_one(
     _wait_listed(road, (first, "Complete", ""), (second, "Unknown", ""))
 
     third = _wait_run(road, second)
+    kept = _finish(road, third, tmp_path)
+    assert kept["outcome"] == "Complete", kept
+    assert "deleted" not in kept, "without its own export the first one is to be kept"
+    wait_until(lambda: road.get("zonebackup", first) is None, "its object goes", 60, road.logs)
+    _wait_listed(road, (first, "Complete", ""), (second, "Unknown", ""), (third, "Complete", ""))
+
+    fourth = _wait_run(road, third)
+    waiting_pod(road, LABEL, fourth)  # its Job has the list of what is deleted
     road.apply("ScheduledZoneBackup", "often", **spec, suspend=True)
-    told = _finish(road, third, tmp_path)
+    told = _finish(road, fourth, tmp_path)
     assert told["outcome"] == "Complete", told
-    assert len(told["deleted"]) == 2
+    assert len(told["deleted"]) == 2, told
     assert folder in told["deleted"]
     assert "2 older exports of the schedule deleted" in told["message"]
-    [left] = folders()
-    assert told["place"].startswith(f"s3://backups/sessions/{left}?")
+    left = {each["place"].partition("?")[0].rpartition("/")[2] for each in (kept, told)}
+    assert folders() == left
 
-    wait_until(lambda: road.get("zonebackup", first) is None, "its object goes", 60, road.logs)
-    _wait_listed(road, (second, "Unknown", third), (third, "Complete", ""))
+    wait_until(lambda: road.get("zonebackup", third) is None, "its object goes", 60, road.logs)
+    _wait_listed(
+        road, (second, "Unknown", fourth), (third, "Complete", ""), (fourth, "Complete", "")
+    )
     assert "nextScheduleTime" not in _status(road)
     road.kubectl("delete", "scheduledzonebackup", "often")
     wait_until(lambda: not road.items("zonebackups,jobs"), "the end of all runs", 60)
-    assert folders() == {left}
+    assert folders() == left
     assert HUSH not in road.kubectl("get", "events", "--output=json")

@@ -1,5 +1,6 @@
 """ScheduledZoneBackups: what their runs are, what they delete, and what the status lists."""
 
+import time
 from datetime import datetime
 from typing import Any
 
@@ -12,6 +13,8 @@ from quorate_loopback.namespace import Namespace
 from quorate_loopback.noted_events import note_events
 from quorate_loopback.waiting import until
 from quorate_operator.declared.kinds import Kind
+from quorate_operator.declared.runs.exports_in_use import waits_for_deletion
+from quorate_operator.declared.runs.scheduled_run import run_name
 from quorate_operator.declared.runs.schedules.backup_schedules import BackupSchedules
 
 Json = dict[str, Any]
@@ -130,20 +133,114 @@ async def test_a_run_that_was_replaced_may_have_left_files(declared: Namespace) 
     assert listed["place"] == "backups:books/nightly-20260105T030000Z"
 
 
-async def test_a_pod_is_told_what_it_may_delete(led: Namespace) -> None:
-    schedules(led).seen(put(led, "ScheduledZoneBackup", "nightly", SPEC))
-    first = await run_at(led, "2026-01-05T03:00:01")
+async def two_runs(led: Namespace, spec: Json = SPEC) -> tuple[str, str]:
+    """Two verified runs of the schedule, on the 4th and 5th."""
+    metadata = {"creationTimestamp": "2026-01-01T00:00:00Z"}
+    body = put(led, "ScheduledZoneBackup", "nightly", spec, metadata=metadata)
+    schedules(led).seen(body)
+    first = await run_at(led, "2026-01-04T03:00:01")
     finish(led, first, "Complete")
-    second = await run_at(led, "2026-01-06T03:00:01")
+    second = await run_at(led, "2026-01-05T03:00:01")
+    finish(led, second, "Complete")
+    return first, second
 
-    arguments = await arguments_of(led, second)
+
+def deletes(arguments: list[str]) -> list[str]:
+    return [each for each in arguments if each.startswith("--delete=")]
+
+
+async def test_a_pod_is_told_what_it_may_delete(led: Namespace) -> None:
+    await two_runs(led)
+    third = await run_at(led, "2026-01-06T03:00:01")
+
+    arguments = await arguments_of(led, third)
     assert "--series=uid-of-nightly" in arguments
-    told = [each for each in arguments if each.startswith("--delete=")]
-    assert told == ["--delete=nightly-20260105T030000Z"]
+    assert deletes(arguments) == ["--delete=nightly-20260104T030000Z"]
+    [ends_at] = [each for each in arguments if each.startswith("--ends-at=")]
+    assert abs(int(ends_at.partition("=")[2]) - time.time() - 21600) < 60
 
-    finish(led, second, "Complete", deleted=["nightly-20260105T030000Z"])
+    finish(led, third, "Complete", deleted=["nightly-20260104T030000Z"])
     await schedules(led).reconcile("nightly", at("2026-01-06T03:10:00"))
-    assert [each.get("deletedBy", "") for each in status(led)["backups"]] == [second, ""]
+    assert [each.get("deletedBy", "") for each in status(led)["backups"]] == [third, "", ""]
+
+
+async def test_a_suspended_schedule_deletes_nothing(led: Namespace) -> None:
+    await two_runs(led)
+    third = await run_at(led, "2026-01-06T03:00:01")
+    suspended = put(led, "ScheduledZoneBackup", "nightly", {**SPEC, "suspend": True})
+    schedules(led).seen({**suspended, "status": status(led)})
+
+    assert deletes(await arguments_of(led, third)) == []
+
+
+@pytest.mark.parametrize("phase", ["", "Waiting", "Running", "Finished"])
+async def test_what_a_restore_reads_is_not_deleted(led: Namespace, phase: str) -> None:
+    await two_runs(led)
+    claim = {"claimName": "backups", "path": "books/nightly-20260104T030000Z"}
+    spec = {"zoneRef": {"name": "shelves"}, "source": {"persistentVolumeClaim": claim}}
+    put(led, "ZoneRestore", "back", spec, status={"phase": phase} if phase else {})
+    third = await run_at(led, "2026-01-06T03:00:01")
+
+    wanted = ["--delete=nightly-20260104T030000Z"] if phase == "Finished" else []
+    assert deletes(await arguments_of(led, third)) == wanted
+
+
+async def test_what_an_import_is_to_go_on_with_is_not_deleted(led: Namespace) -> None:
+    await two_runs(led)
+    led.zone("shelves", {"quorate.io/restoring": "backups:books/nightly-20260104T030000Z#0a.x"})
+    third = await run_at(led, "2026-01-06T03:00:01")
+
+    assert deletes(await arguments_of(led, third)) == []
+
+
+async def test_a_restore_waits_for_a_pod_that_may_delete_its_source(led: Namespace) -> None:
+    await two_runs(led)
+    third = await run_at(led, "2026-01-06T03:00:01")
+    await arguments_of(led, third)
+    api, namespace = led.api.as_api, "default"
+
+    waits = await waits_for_deletion(api, namespace, "backups:books/nightly-20260104T030000Z")
+    assert f"ZoneBackup {third} is waited for" in waits
+    for other in (
+        "backups:books/nightly-20260105T030000Z",
+        "others:books/nightly-20260104T030000Z",
+    ):
+        assert await waits_for_deletion(api, namespace, other) == ""
+    claim = {"claimName": "backups", "path": "books/nightly-20260104T030000Z"}
+    restore = {"zoneRef": {"name": "books"}, "source": {"persistentVolumeClaim": claim}}
+    led.declare("ZoneRestore", "back", **restore)
+    path = led.path("ZoneRestore", "back")
+
+    def said() -> str:
+        led.show(led.api.objects[led.path("Zone", "books")])
+        return str(led.api.objects[path].get("status", {}).get("message"))
+
+    await until(lambda: "as an old export" in said(), "the wait")
+    job = f"/apis/batch/v1/namespaces/default/jobs/{third}-backup"
+    ended = {"conditions": [{"type": "Complete", "status": "True"}]}
+    led.api.put(job, {**led.api.objects[job], "status": ended})
+    assert await waits_for_deletion(api, namespace, "backups:books/nightly-20260104T030000Z") == ""
+
+
+async def test_a_run_that_is_deleted_is_listed_as_it_was_seen_last(led: Namespace) -> None:
+    first, second = await two_runs(led)
+    for name in (first, second):
+        led.controller._runs.gone(Kind.BACKUP, name)
+        del led.api.objects[led.path("ZoneBackup", name)]
+    await schedules(led).reconcile("nightly", at("2026-01-05T03:10:00"))
+
+    assert [each["outcome"] for each in status(led)["backups"]] == ["Complete", "Complete"]
+
+
+async def test_a_run_of_which_nothing_was_seen_is_not_deleted(declared: Namespace) -> None:
+    body = put(declared, "ScheduledZoneBackup", "nightly", SPEC)
+    unseen = run_name("nightly", at("2026-01-05T03:00:00"))
+    told = {"active": [unseen], "lastScheduleTime": "2026-01-05T03:00:00Z"}
+    schedules(declared).seen({**body, "status": told})
+    await schedules(declared).reconcile("nightly", at("2026-01-05T03:10:00"))
+
+    [listed] = status(declared)["backups"]
+    assert (listed["run"], listed["outcome"]) == (unseen, "Unseen")
 
 
 async def test_exports_of_a_zone_that_was_there_before_are_left(led: Namespace) -> None:
@@ -151,9 +248,10 @@ async def test_exports_of_a_zone_that_was_there_before_are_left(led: Namespace) 
     first = await run_at(led, "2026-01-05T03:00:01")
     finish(led, first, "Complete", zoneUid="uid-of-another")
     second = await run_at(led, "2026-01-06T03:00:01")
+    finish(led, second, "Complete")
+    third = await run_at(led, "2026-01-07T03:00:01")
 
-    arguments = await arguments_of(led, second)
-    assert not [each for each in arguments if each.startswith("--delete=")]
+    assert deletes(await arguments_of(led, third)) == []
 
 
 async def test_a_skipped_time_is_an_event(led: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:

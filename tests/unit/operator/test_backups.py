@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from quorate.protocol.messages.events import Event
@@ -13,6 +14,7 @@ from quorate_loopback.waiting import until
 Json = dict[str, Any]
 COMPLETE = ExportResult(RunOutcome.COMPLETE, "0011aabb", 20, 300, "f" * 32)
 FAILED = ExportResult(RunOutcome.FAILED, reason="the bucket is not there")
+DAMAGED = ExportResult(RunOutcome.FAILED, reason="it is not as it was", damaged=True)
 CLAIM = {"persistentVolumeClaim": {"claimName": "backups", "path": "monday"}}
 JOB = "/apis/batch/v1/namespaces/default/jobs/first-backup"
 
@@ -91,6 +93,7 @@ async def test_a_whole_export_is_told_with_its_figures(led: Namespace, told: lis
         (("Killed", "Killed"), "", "Unknown", "exit code 2", "ExportUnknown"),
         ((), "DeadlineExceeded", "Unknown", "deadlineSeconds (21600)", "ExportUnknown"),
         ((text(COMPLETE), text(FAILED)), "", "Complete", "were read back", "Exported"),
+        ((text(COMPLETE), text(DAMAGED)), "", "Failed", "it is not as it was", "ExportFailed"),
         ((text(FAILED), "Killed"), "", "Unknown", "exit code 2", "ExportUnknown"),
         ((text(FAILED),), "DeadlineExceeded", "Unknown", "deadlineSeconds", "ExportUnknown"),
         ((text(COMPLETE),), "DeadlineExceeded", "Complete", "were read back", "Exported"),
@@ -152,3 +155,17 @@ async def test_one_that_cannot_be_read_is_refused(led: Namespace) -> None:
 
     assert "destination.s3.url: write s3://BUCKET/FOLDER" in refused["message"]
     assert "hush" not in str(refused)
+
+
+async def test_one_whose_zone_was_replaced_is_not_good(led: Namespace) -> None:
+    """What the pod has deleted is told all the same."""
+    declare(led)
+    await until_phase(led, "Running")
+    body = led.api.objects[led.path("ZoneBackup", "first")]
+    led.show({**body, "status": {**body["status"], "zoneUid": "uid-of-one-before"}})
+    end(led, text(msgspec.structs.replace(COMPLETE, deleted=("a",), kept=("b",))))
+    status = await until_phase(led, "Finished")
+
+    assert status["outcome"] == "Failed"
+    assert "Zone books was replaced by another one meanwhile" in status["message"]
+    assert (status["deleted"], status["kept"]) == (["a"], ["b"])

@@ -1,6 +1,6 @@
-"""Which exports of a schedule are deleted: never the newest verified one, never without a newer."""
+"""Which exports of a schedule are deleted: never what is to be kept, whatever the new one is."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from quorate.wire.jobs.export_result import DELETED_MAX
 from quorate.wire.jobs.scheduled_zone_backup import LISTED_MAX, ListedBackup, Retention
 from quorate_operator.declared.runs.schedules.retention import (
+    UNSEEN,
+    Deletions,
     folder_name,
     folder_of,
     listed_anew,
@@ -51,20 +53,23 @@ ALL = [export(day) for day in range(21, 31)]
     ("listed", "keep", "age", "wanted"),
     [
         (ALL, 100, None, []),
-        (ALL, 11, None, []),
-        (ALL, 10, None, [21]),
-        (ALL, 3, None, [*range(21, 29)]),
-        (ALL, 1, None, [*range(21, 31)]),
-        (ALL, 100, 2, [*range(21, 30)]),
-        (ALL, 2, 5, [*range(21, 30)]),
-        (ALL, 100, 1, [*range(21, 31)]),
-        # One that is not verified goes with the first newer one, and does not count.
-        ([export(28), export(29, "Failed"), export(30, "Unknown")], 2, None, [29, 30]),
-        ([export(28), export(29, "Removed"), export(30)], 3, None, [29]),
+        (ALL, 10, None, []),
+        (ALL, 9, None, [21]),
+        (ALL, 3, None, [*range(21, 28)]),
+        (ALL, 1, None, [*range(21, 30)]),
+        # By age never more than remain.
+        (ALL, 100, 2, [*range(21, 26)]),
+        (ALL, 4, 1, [*range(21, 29)]),
+        (ALL, 4, 4, [*range(21, 28)]),
+        (ALL, 1, 1, [*range(21, 30)]),
+        # One that is not verified goes once a newer one is verified, and does not count.
+        ([export(28), export(29, "Failed"), export(30, "Unknown")], 2, None, []),
+        ([export(27, "Failed"), export(28), export(29, "Removed"), export(30)], 2, None, [27, 29]),
+        ([export(28), export(29, UNSEEN), export(30)], 1, None, [28]),
         # That of another zone, or elsewhere, neither counts nor goes.
-        ([export(27), export(28, uid="v"), export(29, uid="v"), export(30)], 2, None, [27]),
+        ([export(27), export(28, uid="v"), export(29, uid="v"), export(30)], 1, None, [27]),
         ([export(29, place="other:books"), export(30, place="backups:books/b")], 1, None, []),
-        ([export(29, by="nightly-30"), export(30)], 2, None, []),
+        ([export(29, by="nightly-30"), export(30)], 1, None, []),
     ],
 )
 def test_exports_beyond_the_limits_are_deleted(
@@ -77,11 +82,37 @@ def test_nothing_is_deleted_where_no_retention_is_declared() -> None:
     assert to_delete(ALL, export(31), None, NOW) == []
 
 
-def test_the_newest_verified_export_stays_whatever_ends_late() -> None:
-    """The run of day 25 ends after that of day 30: this one stays, by number and by age."""
+def test_the_new_export_never_counts() -> None:
+    """It may turn out to be no good, and what is left is what is to be kept."""
+    assert deleted([export(30)], 1) == []
+    assert deleted([export(29, "Failed")], 1) == [], "no other one is verified"
     assert deleted(ALL, 1, None, new=25) == [*range(21, 25), *range(26, 30)]
-    assert deleted(ALL, 1, 1, new=25) == [*range(21, 25), *range(26, 30)]
-    assert deleted([export(30, "Failed")], 1, None, new=25) == [], "no newer one is verified"
+    again = [*ALL, export(31)]
+    assert deleted(again, 9) == [21], "also where its status was seen already"
+
+
+def test_an_export_of_the_future_neither_counts_nor_goes() -> None:
+    ahead = NOW - timedelta(days=5)
+    retention = Retention(keep_last=2)
+
+    assert days(to_delete(ALL, export(31), retention, ahead)) == [21, 22, 23, 24]
+    assert to_delete(ALL, export(31), retention, None) == []
+
+
+def test_places_in_use_stay() -> None:
+    used = export(22).place
+    found = to_delete(ALL, export(31), Retention(keep_last=7), NOW, {used})
+
+    assert days(found) == [21, 23]
+
+
+def test_those_that_could_not_be_deleted_come_last() -> None:
+    many = [
+        export(day).model_copy(update={"undeleted_by": "r" if day <= DELETED_MAX else ""})
+        for day in range(1, 31)
+    ]
+
+    assert deleted(many, 1) == [*range(21, 30), *range(1, DELETED_MAX - 8)]
 
 
 def test_one_run_deletes_the_oldest_of_many() -> None:
@@ -105,12 +136,14 @@ def test_a_newer_verified_export_is_always_left(
     listed = [export(day, outcome) for day, outcome in outcomes.items() if day != new]
     gone = {*deleted(listed, keep, age, new)}
 
-    verified = {new} | {day for day, outcome in outcomes.items() if outcome == "Complete"}
+    verified = {each for each, outcome in outcomes.items() if outcome == "Complete"} - {new}
     left = verified - gone
     assert new not in gone
-    assert max(verified) in left
+    assert not gone or max(verified) in left
     assert all(max(left) > day for day in gone)
-    assert len(left - {new}) <= keep
+    wanted = min(keep, len(verified))
+    assert len(left) >= (wanted if age is None else wanted - wanted // 2)
+    assert len(left) <= keep
 
 
 def test_a_folder_has_the_time_in_utc() -> None:
@@ -122,19 +155,31 @@ def test_a_folder_has_the_time_in_utc() -> None:
 def test_a_deleted_export_is_listed_as_long_as_its_run_is_there() -> None:
     listed, folder = [export(1), export(2)], folder_of(export(1))
 
-    told = listed_anew(listed, [export(1), export(3)], {folder: "nightly-3"})
+    told = listed_anew(listed, [export(1), export(3)], Deletions({folder: "nightly-3"}))
     assert [(*days([each]), each.deleted_by) for each in told] == [
         (1, "nightly-3"),
         (2, ""),
         (3, ""),
     ]
-    later = listed_anew(told, [export(1)], {})
+    later = listed_anew(told, [export(1)], Deletions())
     assert later[0].deleted_by == "nightly-3", "the run that deleted it is gone, its own is not"
-    assert days(listed_anew(told, [], {})) == [2, 3]
+    assert days(listed_anew(told, [], Deletions())) == [2, 3]
+
+
+def test_what_is_left_without_a_manifest_is_no_export() -> None:
+    folder, seen = folder_of(export(1)), [export(1), export(2)]
+    told = Deletions(undeleted={folder: "nightly-2"}, halves={folder})
+
+    half, whole = listed_anew(seen, seen, told)
+    assert (half.outcome, half.undeleted_by, whole.outcome) == ("Removed", "nightly-2", "Complete")
+    later = listed_anew([half, whole], seen, Deletions())
+    assert later == [half, whole], "the run that has told it is gone"
+    gone = listed_anew(later, seen, Deletions({folder: "nightly-3"}))[0]
+    assert (gone.deleted_by, gone.undeleted_by) == ("nightly-3", "")
 
 
 def test_the_list_has_an_end() -> None:
     many = [export(1).model_copy(update={"run": f"r-{number}"}) for number in range(LISTED_MAX + 5)]
 
-    assert len(listed_anew(many, [export(2)], {})) == LISTED_MAX
-    assert listed_anew(many, [export(2)], {})[-1] == export(2)
+    assert len(listed_anew(many, [export(2)], Deletions())) == LISTED_MAX
+    assert listed_anew(many, [export(2)], Deletions())[-1] == export(2)

@@ -199,6 +199,26 @@ async def test_a_time_is_dealt_with_once_by_whichever_operator(declared: Namespa
     assert "is not finished" in status(declared)["message"]
 
 
+@pytest.mark.parametrize(
+    ("last", "made"),
+    [
+        ("2026-01-05T03:05:00Z", False),
+        ("2026-01-05T03:00:00Z", False),
+        ("2031-01-01T03:00:00Z", True),
+    ],
+)
+async def test_a_last_time_of_a_clock_that_was_ahead_does_not_count(
+    declared: Namespace, last: str, made: bool
+) -> None:
+    body = put(
+        declared, "ScheduledDataValidation", "nightly", {"schedule": "0 3 * * *", "template": ZONE}
+    )
+    schedules(declared).seen({**body, "status": {"lastScheduleTime": last}})
+    await schedules(declared).reconcile("nightly", at("2026-01-05T03:00:01"))
+
+    assert bool(runs(declared)) == made
+
+
 async def test_a_schedule_that_is_suspended_has_no_next_time(declared: Namespace) -> None:
     spec = {"schedule": "0 3 * * *", "template": ZONE, "suspend": True}
     found = schedules(declared)

@@ -45,12 +45,15 @@ class BackupTemplate(Part):
 
 
 class Retention(Part):
-    """Which exports of the schedule are kept.  The newest one that is verified always is."""
+    """Which exports of the schedule are kept, besides that of the run that deletes.  The newest one
+    that is verified always is."""
 
     keep_last: Annotated[Integer, Field(ge=1, le=KEEP_MAX)]
-    """How many verified exports are kept; older ones are deleted."""
+    """How many verified exports are kept; older ones are deleted.  The export of the run that
+    deletes does not count, so that a place has one more."""
     max_age_days: Annotated[Integer, Field(ge=1, le=AGE_MAX_DAYS)] | None = None
-    """Of these, one that is older is deleted, too.  Absent: age does not matter."""
+    """Of these, one that is older is deleted, too; in one run never more than remain, and never the
+    newest.  Absent: age does not matter."""
 
 
 class ScheduledZoneBackupSpec(ScheduleSpec):
@@ -59,7 +62,8 @@ class ScheduledZoneBackupSpec(ScheduleSpec):
     retention: Retention | None = None
     """Which exports are kept.  Absent: all.  One is deleted only by the pod of a newer ZoneBackup
     of this schedule, after that one has read its own export back; exports that failed or are not
-    known to be good go at the same moment."""
+    known to be good go with them, if a newer verified one stays.  While the schedule is suspended
+    nothing is deleted."""
     template: BackupTemplate
     """What is created."""
 
@@ -75,7 +79,8 @@ class ListedBackup(Part):
     """The time in the schedule, RFC 3339."""
     outcome: Text
     """Complete: it was read back.  Failed, Unknown, Refused: as its ZoneBackup ended.  Removed: its
-    ZoneBackup was deleted before it ended."""
+    ZoneBackup was deleted before it ended, or its manifest.json and not all of its files.  Unseen:
+    its ZoneBackup was deleted, and it is not known how it ended; it is never deleted."""
     zone_uid: Text = ""
     """The id of the zone's data: that of another Zone of the same name has another one."""
     export_id: Text = ""
@@ -86,6 +91,8 @@ class ListedBackup(Part):
     """Bytes of their keys and values."""
     deleted_by: Text = ""
     """The ZoneBackup whose pod has deleted it."""
+    undeleted_by: Text = ""
+    """The ZoneBackup whose pod was to delete it and could not; others are deleted first."""
 
 
 class ScheduledZoneBackupStatus(ScheduleStatus):

@@ -32,6 +32,10 @@ class ZoneBackupStatus(ExportRunStatus):
     """The id of the zone's data: that of another Zone of the same name has another one."""
     deleted: list[Text] = Field(default_factory=list)
     """Folders of older exports of its schedule that its pod has deleted."""
+    kept: list[Text] = Field(default_factory=list)
+    """Folders of older exports that were to be deleted and are still there, or a part of them."""
+    half_deleted: list[Text] = Field(default_factory=list)
+    """Of these, those whose manifest.json is deleted, so that they are no exports any more."""
     undeleted: Text = ""
     """Why older exports of its schedule that were to be deleted are still there."""
 

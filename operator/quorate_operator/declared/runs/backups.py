@@ -1,6 +1,6 @@
 """The ZoneBackups of one namespace: how each is run, and its result in a sentence."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from quorate.protocol.messages.events import Reason
@@ -8,6 +8,7 @@ from quorate.wire.jobs.export_result import ExportResult, RunOutcome
 from quorate.wire.jobs.job_run import RunPhase
 from quorate.wire.jobs.scheduled_zone_backup import ScheduledZoneBackup
 from quorate.wire.jobs.zone_backup import ZoneBackup, ZoneBackupStatus
+from quorate_operator.declared.runs.exports_in_use import places_in_use
 from quorate_operator.declared.runs.finished_export import finished_export
 from quorate_operator.declared.runs.job_runs import JobRuns, zone_of
 from quorate_operator.declared.runs.last_exports import LastExports
@@ -21,6 +22,10 @@ from quorate_operator.jobs.job import Copies, JobOwner, Work
 from quorate_operator.kube.api import KubeApi
 
 Body = Mapping[str, Any]
+ToDelete = Callable[[str, ZoneBackup, str, Collection[str]], list[str]]
+
+GONE_MAX = 1000
+"""Objects that were deleted and are remembered as they were."""
 
 _REASONS = {
     RunOutcome.COMPLETE: (Reason.EXPORTED, "Normal"),
@@ -37,8 +42,8 @@ class Backups(JobRuns[ZoneBackupStatus]):
 
     `writers`: the runs beside which none is to run.  `on_result`: called with the name of a zone
     that has another verified backup.  `to_delete`: returns the folders that the pod of a ZoneBackup
-    deletes once its own export is verified; it gets the uid of the schedule, the ZoneBackup and the
-    id of the zone's data.
+    deletes once its own export is verified; it gets the uid of the schedule, the ZoneBackup, the id
+    of the zone's data and the places that are read.
     """
 
     kind = ZoneBackup
@@ -52,18 +57,29 @@ class Backups(JobRuns[ZoneBackupStatus]):
         image: str,
         writers: Writers,
         on_result: Callable[[str], None],
-        to_delete: Callable[[str, ZoneBackup, str], list[str]] = lambda schedule, run, uid: [],
+        to_delete: ToDelete = lambda schedule, run, uid, in_use: [],
     ) -> None:
         super().__init__(ZoneBackupStatus, api, namespace, find, image)
         self._writers = writers
         self.last = LastExports(on_result, begins=True)
         self._to_delete = to_delete
         self._runs: dict[str, ScheduledRun] = {}
+        self._gone: dict[str, ScheduledRun] = {}
+        """Those that were deleted, the first one first."""
+        self._in_use: Collection[str] = ()
 
     def gone(self, name: str) -> None:
         """Forget an object that was deleted; its Job goes with it, its export stays."""
         super().gone(name)
-        self._runs.pop(name, None)
+        run = self._runs.pop(name, None)
+        if run is not None:
+            self._gone[name] = run
+            while len(self._gone) > GONE_MAX:
+                del self._gone[next(iter(self._gone))]
+
+    def last_seen(self, name: str) -> ScheduledRun | None:
+        """Return the run of a schedule of this name as it was seen last, also if it is gone."""
+        return self._runs.get(name) or self._gone.get(name)
 
     def runs(self, schedule: str) -> list[ScheduledRun]:
         """Return the runs that are there of the ScheduledZoneBackup with this uid, the oldest
@@ -92,11 +108,12 @@ class Backups(JobRuns[ZoneBackupStatus]):
             begun = await prove_note(self._api, self._namespace, led)
             if begun is not None:
                 return sentence(run.spec.zone_ref.name, begun)
+            self._in_use = await places_in_use(self._api, self._namespace, self._find)
             return await super()._begin(run, led)
 
     def _work_of(self, run: ZoneBackup, copies: Copies, led: LedZone) -> Work:
         schedule = _schedule_of(self._bodies[run.metadata.name])
-        old = self._to_delete(schedule, run, copies.uid) if schedule else []
+        old = self._to_delete(schedule, run, copies.uid, self._in_use) if schedule else []
         return backup_work(run, copies, schedule, old)
 
     def _doing(self, status: ZoneBackupStatus) -> str:
@@ -108,7 +125,7 @@ class Backups(JobRuns[ZoneBackupStatus]):
     async def _ended(
         self, body: Body, status: ZoneBackupStatus, job: Body, pods: list[Body], not_started: str
     ) -> ZoneBackupStatus:
-        result = export_result(job, pods, BACKUP.component, not_started)
+        told = result = export_result(job, pods, BACKUP.component, not_started)
         led = self._find(zone_of(body))
         begun = noted_import(led) if isinstance(led, LedZone) else None
         if result.outcome is RunOutcome.COMPLETE and begun is not None:
@@ -117,10 +134,19 @@ class Backups(JobRuns[ZoneBackupStatus]):
                 f"while it ran, {sentence(zone_of(body), begun)}: it may have a part of the rows"
             )
             result = ExportResult(RunOutcome.FAILED, reason=reason)
-        return _finished(status, body, result)
+        if result.outcome is RunOutcome.COMPLETE and self._is_replaced(led, status):
+            zone = zone_of(body)
+            reason = f"Zone {zone} was replaced by another one meanwhile: it may have rows of that"
+            result = ExportResult(RunOutcome.FAILED, reason=reason)
+        return _finished(status, body, result, told)
+
+    def _is_replaced(self, led: LedZone | str, status: ZoneBackupStatus) -> bool:
+        """Return whether the zone has other data than when the run began."""
+        return isinstance(led, LedZone) and status.zone_uid not in ("", led.uid)
 
     async def _lost(self, body: Body, status: ZoneBackupStatus, why: str) -> ZoneBackupStatus:
-        return _finished(status, body, unknown(why))
+        result = unknown(why)
+        return _finished(status, body, result, result)
 
     def _reason(self, status: ZoneBackupStatus) -> tuple[Reason, str]:
         return _REASONS[status.outcome or RunOutcome.UNKNOWN]
@@ -131,9 +157,20 @@ class Backups(JobRuns[ZoneBackupStatus]):
         return [(Reason.EXPORTS_NOT_DELETED, "Warning", status.undeleted)]
 
 
-def _finished(status: ZoneBackupStatus, body: Body, result: ExportResult) -> ZoneBackupStatus:
+def _finished(
+    status: ZoneBackupStatus, body: Body, result: ExportResult, told: ExportResult
+) -> ZoneBackupStatus:
+    """Return the status of a run with this result; `told`: the one of its pod, which has deleted
+    older exports whatever becomes of it."""
     done = finished_export(status, body, result, _sentence(status.place, result))
-    return done.model_copy(update={"deleted": list(result.deleted), "undeleted": result.undeleted})
+    return done.model_copy(
+        update={
+            "deleted": list(told.deleted),
+            "kept": list(told.kept),
+            "half_deleted": list(told.half_deleted),
+            "undeleted": told.undeleted,
+        }
+    )
 
 
 def _schedule_of(body: Body) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 from quorate.protocol.messages.events import Reason
 from quorate.wire.jobs.export_result import ExportResult, RunOutcome
 from quorate.wire.jobs.zone_restore import ZoneRestore, ZoneRestoreStatus
+from quorate_operator.declared.runs.exports_in_use import waits_for_deletion
 from quorate_operator.declared.runs.finished_export import finished_export
 from quorate_operator.declared.runs.job_runs import JobRefused, JobRuns, zone_of
 from quorate_operator.declared.runs.last_exports import LastExports
@@ -82,6 +83,8 @@ class Restores(JobRuns[ZoneRestoreStatus]):
     async def _begin(self, run: JobOwner, led: LedZone) -> str:
         async with self._writers.beginning:
             waits = await self._writers.waits_for(run, led)
+            source = ZoneRestore.parse_stored(self._bodies[run.metadata.name]).spec.source.text
+            waits = waits or await waits_for_deletion(self._api, self._namespace, source)
             if waits:
                 return waits
             await prove_note(self._api, self._namespace, led)

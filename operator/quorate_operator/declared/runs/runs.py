@@ -45,10 +45,12 @@ class Runs:
             image,
             writers,
             on_result,
-            lambda schedule, run, uid: self.backup_schedules.to_delete(schedule, run, uid),
+            lambda *asked: self.backup_schedules.to_delete(*asked),
         )
         self.restores = Restores(api, namespace, find, image, writers, on_result)
-        self.backup_schedules = BackupSchedules(api, namespace, self.backups.runs, find)
+        self.backup_schedules = BackupSchedules(
+            api, namespace, self.backups.runs, self.backups.last_seen, find
+        )
         self._of: dict[Kind, Recoveries | JobRuns[Any] | Schedules[Any]] = {
             Kind.RECOVERY: Recoveries(api, namespace, find),
             Kind.VALIDATION: self.validations,

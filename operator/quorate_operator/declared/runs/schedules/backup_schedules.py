@@ -1,6 +1,6 @@
 """The ScheduledZoneBackups of one namespace, and the lists of their exports."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,6 +18,9 @@ from quorate_operator.declared.runs.recoveries import LedZone
 from quorate_operator.declared.runs.scheduled_run import ScheduledRun, due_of
 from quorate_operator.declared.runs.schedules.cron import BadSchedule, last_but_one
 from quorate_operator.declared.runs.schedules.retention import (
+    REMOVED,
+    UNSEEN,
+    Deletions,
     folder_name,
     folder_of,
     listed_anew,
@@ -26,15 +29,13 @@ from quorate_operator.declared.runs.schedules.retention import (
 from quorate_operator.declared.runs.schedules.schedules import Schedules, text_of
 from quorate_operator.kube.api import KubeApi
 
-REMOVED = "Removed"
-"""The outcome of a ZoneBackup that was deleted before it ended."""
-
 
 class BackupSchedules(Schedules[ScheduledZoneBackupStatus]):
     """The ScheduledZoneBackups of one namespace.
 
     `runs`: returns the ZoneBackups that are there of the schedule with this uid, the oldest first.
-    `find`: returns the led zone of that name, or a sentence on what is waited for.
+    `last_seen`: returns a ZoneBackup as it was seen last, also if it is gone.  `find`: returns the
+    led zone of that name, or a sentence on what is waited for.
     """
 
     kind = ScheduledZoneBackup
@@ -45,12 +46,14 @@ class BackupSchedules(Schedules[ScheduledZoneBackupStatus]):
         api: KubeApi,
         namespace: str,
         runs: Callable[[str], list[ScheduledRun]],
+        last_seen: Callable[[str], ScheduledRun | None],
         find: Callable[[str], LedZone | str],
     ) -> None:
         super().__init__(ScheduledZoneBackupStatus, api, namespace)
         self._due: dict[str, tuple[str, datetime]] = {}
         """By name of a schedule that is not suspended: its zone, and its last but one time."""
         self._runs_of = runs
+        self._last_seen = last_seen
         self._find = find
 
     def gone(self, name: str) -> None:
@@ -89,11 +92,12 @@ class BackupSchedules(Schedules[ScheduledZoneBackupStatus]):
             self._due[name] = schedule.spec.template.spec.zone_ref.name, due
 
     def to_delete(
-        self, schedule: str, run: ZoneBackup, zone_uid: str, now: datetime | None = None
+        self, schedule: str, run: ZoneBackup, zone_uid: str, in_use: Collection[str] = ()
     ) -> list[str]:
         """Return the folders that the pod of `run` deletes once its own export is verified.
 
-        `schedule`: the uid of its ScheduledZoneBackup.  Empty where that is not known yet.
+        `schedule`: the uid of its ScheduledZoneBackup.  `in_use`: places that are read.  Empty
+        where the schedule is not known yet, or is suspended.
         """
         bodies = self._bodies.values()
         body = next((each for each in bodies if each["metadata"]["uid"] == schedule), None)
@@ -101,8 +105,11 @@ class BackupSchedules(Schedules[ScheduledZoneBackupStatus]):
         if body is None or due is None:
             return []
         try:
-            retention = ScheduledZoneBackup.parse_stored(body).spec.retention
+            spec = ScheduledZoneBackup.parse_stored(body).spec
         except WireError:
+            return []
+        created = run.metadata.creation_timestamp
+        if spec.suspend or not created:
             return []
         place, outcome = run.spec.destination.text, RunOutcome.COMPLETE.value
         new = ListedBackup(
@@ -113,7 +120,7 @@ class BackupSchedules(Schedules[ScheduledZoneBackupStatus]):
             zone_uid=zone_uid,
         )
         listed = _listed(self._status(body), self._runs_of(schedule), [])
-        found = to_delete(listed, new, retention, now or datetime.now(UTC))
+        found = to_delete(listed, new, spec.retention, datetime.fromisoformat(created), in_use)
         return [folder_of(each) for each in found]
 
     def _runs(self, schedule: str) -> list[ScheduledRun]:
@@ -132,17 +139,8 @@ class BackupSchedules(Schedules[ScheduledZoneBackupStatus]):
         runs: Sequence[ScheduledRun],
         vanished: Sequence[str],
     ) -> dict[str, Any]:
-        removed = [
-            ListedBackup(
-                run=name,
-                place=self._spec_of_run(schedule, due).destination.text,
-                time=text_of(due),
-                outcome=REMOVED,
-            )
-            for name in vanished
-            if (due := due_of(name)) is not None
-        ]
-        backups = _listed(status, runs, removed)
+        removed = [self._vanished(schedule, name) for name in vanished]
+        backups = _listed(status, runs, [each for each in removed if each is not None])
         there = [each for each in backups if not each.deleted_by]
         verified = [each.place for each in there if each.outcome == RunOutcome.COMPLETE]
         ended = [each.status.completion_time for each in runs if each.is_good]
@@ -151,6 +149,21 @@ class BackupSchedules(Schedules[ScheduledZoneBackupStatus]):
             "last_verified": verified[-1] if verified else "",
             "last_successful_time": max([status.last_successful_time, *ended]),
         }
+
+    def _vanished(self, schedule: ScheduledZoneBackup, name: str) -> ListedBackup | None:
+        """Return the export of a ZoneBackup that was deleted, by what was seen of it last."""
+        seen, due = self._last_seen(name), due_of(name)
+        if seen is not None and seen.schedule != schedule.metadata.uid:
+            seen = None
+        ended = _listed_run(seen) if seen is not None else None
+        if ended is not None or due is None:
+            return ended
+        return ListedBackup(
+            run=name,
+            place=self._spec_of_run(schedule, due).destination.text,
+            time=text_of(due),
+            outcome=REMOVED if seen is not None else UNSEEN,
+        )
 
     def _skipped(self, schedule: ScheduledZoneBackup, message: str) -> None:
         led = self._find(schedule.spec.template.spec.zone_ref.name)
@@ -166,8 +179,17 @@ def _listed(
 ) -> list[ListedBackup]:
     """Return the exports of a schedule; `removed`: of ZoneBackups that were deleted."""
     finished = [made for each in runs if (made := _listed_run(each)) is not None]
-    deleted = {folder: each.name for each in runs if each.is_good for folder in each.status.deleted}
-    return listed_anew([*status.backups, *removed], finished, deleted)
+    told = Deletions(
+        {folder: each.name for each in runs for folder in _status(each).deleted},
+        {folder: each.name for each in runs for folder in _status(each).kept},
+        {folder for each in runs for folder in _status(each).half_deleted},
+    )
+    return listed_anew([*status.backups, *removed], finished, told)
+
+
+def _status(run: ScheduledRun) -> ZoneBackupStatus:
+    status: ZoneBackupStatus = run.status
+    return status
 
 
 def _listed_run(run: ScheduledRun) -> ListedBackup | None:

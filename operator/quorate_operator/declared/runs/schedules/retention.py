@@ -1,22 +1,33 @@
 """Decides which exports of a schedule are deleted, and what its list of them says.
 
 An export is deleted by the pod of a newer ZoneBackup of the same schedule, after that one has read
-its own export back.  So the decision supposes that the new export is verified:
+its own export back.  The export of that run does not count: it may turn out to be no good, and what
+is left is then what is to be kept.
 
-1. Verified exports are ordered by their time in the schedule.  The newest `keepLast` of them stay,
-   except those older than `maxAgeDays`.  The newest one always stays.
-2. Exports that are not verified are deleted if a newer verified one is there.
-3. Exports of other data (`zoneUid`) or in another place are neither counted nor deleted: a Zone
-   that was created anew has no claim on those of the one before.
+1. Verified exports are ordered by their time in the schedule.  The newest `keepLast` of them stay.
+2. Of these, those older than `maxAgeDays` go: never more than remain, and never the newest one.
+   Age is measured by the API server's clock, which has told when the run was created.
+3. Exports that are not verified are deleted if a newer verified one is there.
+4. Exports of other data (`zoneUid`), in another place, or from the future are neither counted nor
+   deleted: a Zone that was created anew has no claim on those of the one before.  The same holds
+   for those whose end was not seen.
+5. A place that is read, as by a ZoneRestore, counts, and is not deleted.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from quorate.wire.jobs.export_result import DELETED_MAX, RunOutcome
 from quorate.wire.jobs.scheduled_zone_backup import LISTED_MAX, ListedBackup, Retention
+from quorate_operator.declared.runs.schedules.schedules import CLOCKS_DIFFER
 
 VERIFIED = RunOutcome.COMPLETE.value
+REMOVED = "Removed"
+"""The outcome of an export whose ZoneBackup was deleted before it ended, or whose manifest is
+deleted and not all of its files."""
+UNSEEN = "Unseen"
+"""The outcome of an export whose ZoneBackup was deleted when it may have been verified."""
 
 
 def folder_name(schedule: str, due: datetime) -> str:
@@ -29,51 +40,87 @@ def folder_of(backup: ListedBackup) -> str:
     return backup.place.partition("?")[0].rpartition("/")[2]
 
 
-def to_delete(
-    listed: Sequence[ListedBackup], new: ListedBackup, retention: Retention | None, now: datetime
-) -> list[ListedBackup]:
-    """Return the exports to be deleted once `new` is verified, the oldest first; at most
-    DELETED_MAX.
+def place_without_options(place: str) -> str:
+    """Return a place as two that name the same folder have it in common."""
+    return place.partition("?")[0]
 
-    `listed`: those of finished runs of the schedule.
+
+def to_delete(
+    listed: Sequence[ListedBackup],
+    new: ListedBackup,
+    retention: Retention | None,
+    created: datetime | None,
+    in_use: Collection[str] = (),
+) -> list[ListedBackup]:
+    """Return the exports to be deleted once `new` is verified, which does not count; at most
+    DELETED_MAX: the oldest first, after them those that a run before could not delete.
+
+    `listed`: those of finished runs of the schedule.  `created`: when the run of `new` was, by the
+    API server.  `in_use`: places without options that are read.
     """
-    if retention is None:
+    if retention is None or created is None:
         return []
-    others = [each for each in listed if _is_of(each, new) and each.run != new.run]
+    others = [
+        each
+        for each in listed
+        if _is_of(each, new) and each.run != new.run and _time(each) <= created + CLOCKS_DIFFER
+    ]
     verified = [each for each in others if each.outcome == VERIFIED]
-    ranked = sorted([*verified, new], key=_time, reverse=True)
-    oldest = now - timedelta(days=retention.max_age_days or 0)
-    kept = {
-        each.run
-        for at, each in enumerate(ranked)
-        if at == 0
-        or (at < retention.keep_last and (retention.max_age_days is None or _time(each) >= oldest))
-    }
-    newest = _time(ranked[0])
+    ranked = sorted(verified, key=_time, reverse=True)
+    if not ranked:
+        return []
+    kept = ranked[: retention.keep_last]
+    if retention.max_age_days is not None:
+        oldest = created - timedelta(days=retention.max_age_days)
+        aged = [each for each in reversed(kept) if _time(each) < oldest]
+        at_most = len(kept) // 2
+        kept = kept[: len(kept) - min(len(aged), at_most)]
+    stay, newest = {each.run for each in kept}, _time(ranked[0])
     found = [
         each
         for each in others
-        if each.run not in kept and (each.outcome == VERIFIED or _time(each) < newest)
+        if each.run not in stay
+        and place_without_options(each.place) not in in_use
+        and (each.outcome == VERIFIED or (each.outcome != UNSEEN and _time(each) < newest))
     ]
-    return sorted(found, key=_time)[:DELETED_MAX]
+    found.sort(key=lambda each: (bool(each.undeleted_by), _time(each)))
+    return found[:DELETED_MAX]
+
+
+class Deletions(NamedTuple):
+    """What the pods of runs have told of folders: by folder, the run.
+
+    `undeleted`: those that could not be deleted.  `halves`: of these, those without a manifest.
+    """
+
+    deleted: Mapping[str, str] = {}
+    undeleted: Mapping[str, str] = {}
+    halves: Collection[str] = ()
 
 
 def listed_anew(
-    listed: Sequence[ListedBackup], finished: Iterable[ListedBackup], deleted: dict[str, str]
+    listed: Sequence[ListedBackup], finished: Iterable[ListedBackup], told: Deletions
 ) -> list[ListedBackup]:
     """Return the list with more finished runs, the oldest first.
 
-    `finished`: runs whose objects are there.  `deleted`: folder -> the run that has deleted it.
-    An export that was deleted is listed while the object of its run is there.
+    `finished`: runs whose objects are there.  An export that was deleted is listed while the object
+    of its run is there.
     """
     seen = {each.run: each for each in finished}
     known = {each.run: each for each in listed}
     made = []
     for run in sorted({*known, *seen}):
-        entry = seen.get(run) or known[run]
-        by = deleted.get(folder_of(entry), "") or (known[run].deleted_by if run in known else "")
+        entry, before = seen.get(run) or known[run], known.get(run)
+        folder = folder_of(entry)
+        by = told.deleted.get(folder, "") or (before.deleted_by if before is not None else "")
+        tried = told.undeleted.get(folder, "") or (
+            before.undeleted_by if before is not None else ""
+        )
+        is_half = folder in told.halves or (before is not None and before.outcome == REMOVED)
         if not by or run in seen:
-            made.append(entry.model_copy(update={"deleted_by": by}))
+            update = {"deleted_by": by, "undeleted_by": "" if by else tried}
+            more = {"outcome": REMOVED} if is_half else {}
+            made.append(entry.model_copy(update={**update, **more}))
     return sorted(made, key=_time)[-LISTED_MAX:]
 
 

@@ -8,7 +8,7 @@ would make Jobs; its pod would need rights at the API server to create the runs 
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import pydantic
@@ -28,6 +28,8 @@ _log = logging.getLogger("quorate.schedules")
 LOOK_S = 30.0
 """Seconds between looks at a schedule, at the longest: its runs may have finished meanwhile."""
 LOOK_S_MIN = 1.0
+CLOCKS_DIFFER = timedelta(minutes=10)
+"""How far two clocks may differ.  A time that is further ahead is of a clock that was wrong."""
 
 Body = Mapping[str, Any]
 Status = TypeVar("Status", bound=ScheduleStatus)
@@ -123,7 +125,7 @@ class Schedules(ABC, Generic[Status]):
         following_time = text_of(following) if following is not None else ""
         update["next_schedule_time"] = "" if spec.suspend else following_time
         vanished = {*status.active} - {*active} - ended
-        since = _time_of(status.last_schedule_time or str(body["metadata"]["creationTimestamp"]))
+        since = _since(status, str(body["metadata"]["creationTimestamp"]), now)
         if due is not None and due > since:
             is_there = run_name(name, due) in [each.name for each in runs]
             judged = judge(spec, due, now, [] if is_there else active)
@@ -292,8 +294,12 @@ def _declared(body: Body) -> object:
     return metadata["uid"], metadata.get("generation"), metadata.get("deletionTimestamp")
 
 
-def _time_of(text: str) -> datetime:
-    return datetime.fromisoformat(text)
+def _since(status: ScheduleStatus, created: str, now: datetime) -> datetime:
+    """Return the last time that was dealt with, unless a clock that was ahead has told it."""
+    last = status.last_schedule_time
+    if last and datetime.fromisoformat(last) <= now + CLOCKS_DIFFER:
+        return datetime.fromisoformat(last)
+    return datetime.fromisoformat(created)
 
 
 def text_of(time: datetime) -> str:
