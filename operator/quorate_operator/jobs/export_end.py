@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from quorate.wire.jobs.export_result import ExportResult, RunOutcome, decode_export_result
 from quorate_operator.jobs.job_end import result_of_job, told
 
@@ -17,11 +19,26 @@ def export_result(
     What any pod has completed is there, whatever another one told, unless that one has read it and
     found it damaged.
     """
-    for each in told(pods, container, decode_export_result):
-        if each is not None and each.damaged:
-            return each
+    ends = [each for each in told(pods, container, decode_export_result) if each is not None]
+    damaged = next((each for each in ends if each.damaged), None)
+    if damaged is not None:
+        return _with_deleted(damaged, ends)
     found = result_of_job(job, pods, container, decode_export_result, _is_complete, not_started)
-    return unknown(found) if isinstance(found, str) else found
+    return _with_deleted(unknown(found) if isinstance(found, str) else found, ends)
+
+
+def _with_deleted(result: ExportResult, ends: Sequence[ExportResult]) -> ExportResult:
+    """Return the result with what has become of older exports, which each pod may have deleted."""
+    deleted = dict.fromkeys(folder for each in ends for folder in each.deleted)
+    kept = dict.fromkeys(folder for each in ends for folder in each.kept)
+    halves = dict.fromkeys(folder for each in ends for folder in each.half_deleted)
+    return msgspec.structs.replace(
+        result,
+        deleted=tuple(deleted),
+        kept=tuple(each for each in kept if each not in deleted),
+        half_deleted=tuple(each for each in halves if each not in deleted),
+        undeleted=ends[-1].undeleted if ends else "",
+    )
 
 
 def _is_complete(result: ExportResult) -> bool:

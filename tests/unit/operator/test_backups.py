@@ -169,3 +169,17 @@ async def test_one_whose_zone_was_replaced_is_not_good(led: Namespace) -> None:
     assert status["outcome"] == "Failed"
     assert "Zone books was replaced by another one meanwhile" in status["message"]
     assert (status["deleted"], status["kept"]) == (["a"], ["b"])
+
+
+async def test_what_each_pod_has_deleted_is_told(led: Namespace) -> None:
+    """The first pod is killed while it deletes; the second one finds the export and goes on."""
+    declare(led)
+    await until_phase(led, "Running")
+    first = msgspec.structs.replace(COMPLETE, deleted=("a",), kept=("b", "c"), half_deleted=("b",))
+    second = msgspec.structs.replace(COMPLETE, deleted=("b",), kept=("c",), undeleted="c stays")
+    end(led, text(first), text(second))
+    status = await until_phase(led, "Finished")
+
+    assert (status["deleted"], status["kept"]) == (["a", "b"], ["c"])
+    assert "halfDeleted" not in status
+    assert status["undeleted"] == "c stays"
