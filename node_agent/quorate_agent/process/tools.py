@@ -129,7 +129,7 @@ def _rows(ask: AskRows, node: str, zone: Replicas | None, problem: str) -> CopyR
     if copy is None:
         missing = problem or _no_copy(ask.partition, node)
         return CopyRows(ask.zone_name, ask.partition, None, 0, (), missing)
-    chunk = copy.space.scan(ask.after, ROWS_MAX, min(ask.bytes_max, CHUNK_BYTES_MAX))
+    chunk = copy.space.scan(ask.after, ROWS_MAX, _bytes_max(ask))
     wanted = set(ask.buckets)
     rows = [pair for pair in chunk if not wanted or key_bucket(pair[0]) in wanted]
     return CopyRows(
@@ -149,7 +149,7 @@ def _columns(ask: AskColumns, node: str, zone: Replicas | None, problem: str) ->
             ask.zone_name, ask.partition, None, 0, 0, b"", b"", b"", b"", b"", missing
         )
     keys, heads, values, whole = copy.space.scan_packed(
-        ask.first, ask.before, ROWS_MAX, min(ask.bytes_max, CHUNK_BYTES_MAX), values=ask.values
+        ask.first, ask.before, ROWS_MAX, _bytes_max(ask), values=ask.values
     )
     return CopyColumns(
         ask.zone_name,
@@ -163,6 +163,11 @@ def _columns(ask: AskColumns, node: str, zone: Replicas | None, problem: str) ->
         b"".join(values),
         _sizes(values),
     )
+
+
+def _bytes_max(ask: AskRows | AskColumns) -> int:
+    """Return how much is told at once: one row at least, whatever is asked for."""
+    return max(1, min(ask.bytes_max, CHUNK_BYTES_MAX))
 
 
 def _sizes(data: list[bytes]) -> bytes:

@@ -13,12 +13,14 @@ from typing import Final
 from quorate.protocol.copies.totals import Totals
 from quorate.protocol.storage import (
     COUNTER_MAX,
+    ROW_HEAD,
     ROW_OVERHEAD_BYTES,
     PackedRows,
     Row,
     StorageFull,
     pack_rows,
 )
+from quorate_agent.storage.key_order import KeyOrder
 
 UNBOUNDED: Final = 1 << 62
 LOG_OVERHEAD_BYTES: Final = 192
@@ -32,7 +34,7 @@ _Undo = Callable[[], object]
 class MemorySpace:
     """Rows of one copy.  `get` is the dict's own method and outlives `drop_space`."""
 
-    __slots__ = ("_added", "_replaced", "_rows", "_sorted", "_storage", "_totals", "get")
+    __slots__ = ("_order", "_replaced", "_rows", "_storage", "_totals", "get")
 
     def __init__(self, storage: "MemoryStorage") -> None:
         self._storage = storage
@@ -40,10 +42,8 @@ class MemorySpace:
         self.get: Callable[[bytes], Row | None] = self._rows.get
         self._totals = Totals(self.get, self._keys)
         self._replaced = self._totals.replace
-        # Keys in order, made by the first scan and kept until a scan reaches the end; `_added` are
-        # the keys put since then.
-        self._sorted: list[bytes] | None = None
-        self._added: list[bytes] = []
+        # Made by a scan that goes on, and kept until one reaches its end.
+        self._order: KeyOrder | None = None
 
     def _keys(self) -> Iterable[bytes]:
         return self._rows
@@ -54,8 +54,8 @@ class MemorySpace:
         old = rows.get(key)
         rows[key] = row
         self._replaced(key, old, row)
-        if old is None and self._sorted is not None:
-            self._added.append(key)
+        if old is None and self._order is not None:
+            self._note_added((key,))
         if self._storage.bounded:
             self._note_replaced(key, old, row)
 
@@ -68,8 +68,8 @@ class MemorySpace:
         olds = list(map(own.get, rows))
         own.update(rows)
         self._totals.replace_all(rows, olds)
-        if self._sorted is not None:
-            self._added.extend(key for key, old in zip(rows, olds, strict=True) if old is None)
+        if self._order is not None:
+            self._note_added([key for key, old in zip(rows, olds, strict=True) if old is None])
         if self._storage.bounded:
             for (key, row), old in zip(rows.items(), olds, strict=True):
                 self._note_replaced(key, old, row)
@@ -98,30 +98,45 @@ class MemorySpace:
         values: bool = True,
     ) -> PackedRows:
         """Return rows with first <= key < before as columns."""
-        found, whole = self._scan(first, before, rows_max, bytes_max if values else UNBOUNDED)
+        found, whole = self._scan(first, before, rows_max, bytes_max, values=values)
         return pack_rows(found, whole=whole, values=values)
 
     def _scan(
-        self, first: bytes, before: bytes | None, rows_max: int, bytes_max: int
+        self,
+        first: bytes,
+        before: bytes | None,
+        rows_max: int,
+        bytes_max: int,
+        *,
+        values: bool = True,
     ) -> tuple[list[tuple[bytes, Row]], bool]:
-        """Return rows, and whether there are no more in the range."""
-        keys = self._ordered_keys()
+        """Return rows, and whether there are no more in the range.
+
+        Without `values` a row counts as its key and head.
+        """
+        if before == first + b"\0":  # a range of one key
+            only = self.get(first)
+            return ([] if only is None else [(first, only)]), True
+        order = self._order
+        if order is None or not order.covers(first, before, len(self._rows)):
+            order = KeyOrder(self._rows, first, before)
+        keys = order.keys()
         found: list[tuple[bytes, Row]] = []
         size = 0
         at = bisect_left(keys, first)
         end = len(keys) if before is None else bisect_left(keys, before)
         for index in range(at, end):
-            if len(found) >= rows_max or size >= bytes_max:
+            if found and (len(found) >= rows_max or size >= bytes_max):
+                self._order = order
                 return found, False
             key = keys[index]
             row = self._rows.get(key)
             if row is None:
                 continue  # dropped since the keys were sorted
             found.append((key, row))
-            size += len(key) + (0 if row.value is None else len(row.value))
-        if before is None:
-            self._sorted = None
-            self._added = []
+            size += len(key) + (len(row.value or b"") if values else ROW_HEAD.size)
+        if order is self._order and order.ends_at(before):
+            self._order = None
         return found, True
 
     def row_count(self) -> int:
@@ -156,23 +171,15 @@ class MemorySpace:
             storage.undo.append(lambda: self._restore(rows))
         self._rows.clear()
         self._totals.clear()
-        self._sorted = None
-        self._added = []
+        self._order = None
 
     def row_memory(self) -> int:
         """Return roughly the bytes of memory that the rows take."""
         return self._totals.bytes + len(self._rows) * ROW_OVERHEAD_BYTES
 
-    def _ordered_keys(self) -> list[bytes]:
-        keys = self._sorted
-        if keys is None or len(keys) > 2 * len(self._rows) + 64:
-            keys = sorted(self._rows)
-        elif self._added:
-            # A key that was dropped and put again is in both lists.
-            keys = sorted({*keys, *self._added})
-        self._sorted = keys
-        self._added = []
-        return keys
+    def _note_added(self, keys: Collection[bytes]) -> None:
+        if self._order is not None and not self._order.add(keys):
+            self._order = None
 
     def _note_replaced(self, key: bytes, old: Row | None, row: Row | None) -> None:
         storage = self._storage
@@ -183,8 +190,7 @@ class MemorySpace:
         now = self._rows.pop(key, None)
         if old is not None:
             self._rows[key] = old
-            if self._sorted is not None:
-                self._added.append(key)
+            self._note_added((key,))
         self._totals.replace(key, now, old)
         self._storage.row_bytes += _row_bytes(key, old) - _row_bytes(key, now)
 
@@ -192,7 +198,7 @@ class MemorySpace:
         self._rows.update(rows)  # in place: `get` is bound to this dict
         self._totals.replace_all(rows, [None] * len(rows))
         self._storage.row_bytes += sum(_row_bytes(key, row) for key, row in rows.items())
-        self._sorted = None
+        self._order = None
 
 
 def _row_bytes(key: bytes, row: Row | None) -> int:

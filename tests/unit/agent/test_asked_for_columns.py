@@ -1,4 +1,4 @@
-"""What an agent answers when a tool asks for rows as columns."""
+"""An agent's answers to a tool that asks for rows as columns."""
 
 import pytest
 
@@ -7,7 +7,14 @@ from quorate.facts.topology import Holder
 from quorate.facts.zone import StorageKind, ZoneRecord
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.leases import Leases
-from quorate.protocol.messages.tools import AskColumns, AskCopies, Copies, CopyColumns
+from quorate.protocol.messages.tools import (
+    AskColumns,
+    AskCopies,
+    AskRows,
+    Copies,
+    CopyColumns,
+    CopyRows,
+)
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import ROW_HEAD, Row
 from quorate_agent.process import tools
@@ -60,7 +67,7 @@ def test_each_column_is_told_in_one_piece(zone: Replicas) -> None:
 
 
 def test_values_that_are_not_asked_for_are_not_told(zone: Replicas) -> None:
-    told = ask(zone, AskColumns("z", 0, b"bb", 1, b"d", values=False))
+    told = ask(zone, AskColumns("z", 0, b"bb", 100, b"d", values=False))
 
     assert (told.keys, told.rows, told.next) == (b"bbc", 2, None)
     assert (told.values, told.value_sizes) == (b"", b"")
@@ -71,6 +78,18 @@ def test_an_answer_that_is_full_says_where_to_go_on(zone: Replicas) -> None:
 
     assert (told.keys, told.next) == (b"abb", b"bb\0")
     assert ask(zone, AskColumns("z", 0, b"bb\0", 1)).keys == b"c"
+
+
+@pytest.mark.parametrize("bytes_max", [0, -1])
+def test_one_row_is_told_at_least(zone: Replicas, bytes_max: int) -> None:
+    told = ask(zone, AskColumns("z", 0, b"", bytes_max))
+    rows = tools.answer_tool(
+        AskRows("z", 0, None, bytes_max), "a", [zone], debug_commands=False, now=Now(0, 0)
+    )
+
+    assert (told.problem, told.keys, told.next) == ("", b"a", b"a\0")
+    assert isinstance(rows, CopyRows)
+    assert ([row[0] for row in rows.rows], rows.next) == ([b"a"], b"a")
 
 
 def test_a_copy_that_is_not_here_is_named(zone: Replicas) -> None:

@@ -220,6 +220,64 @@ def test_columns_are_bounded_by_rows_and_bytes_and_say_whether_they_are_all(
     assert read(b"8", 100, EVERYTHING) == (2, True)
 
 
+def test_columns_without_values_are_bounded_by_keys_and_heads(engine: Engine) -> None:
+    if engine.name == "simulated":
+        return  # it tells all at once
+    storage = engine.open()
+    space = storage.space(0, 0)
+    for number in range(30):
+        space.put(b"%02d" % number, row(1, bytes(4 << 20)))
+    storage.commit()
+
+    found = space.scan_packed(b"", None, 100, 2 << 20, values=False)
+    assert (len(found.keys), found.whole) == (30, True)
+    one = len(b"00") + ROW_HEAD.size
+    few = space.scan_packed(b"", None, 100, 5 * one, values=False)
+    assert (1 < len(few.keys) <= 5, few.whole) == (True, False)
+    for bytes_max in (0, -1):
+        assert len(space.scan_packed(b"", None, 100, bytes_max, values=False).keys) == 1
+        assert len(space.scan(None, 100, bytes_max)) == 1
+
+
+def test_ranges_in_chunks_meet_every_row_that_stays_while_others_come_and_go(
+    engine: Engine,
+) -> None:
+    if engine.name == "simulated":
+        return  # it tells all at once
+    storage = engine.open()
+    space = storage.space(0, 0)
+    staying = [b"s%04d" % number for number in range(300)]
+    for key in staying:
+        space.put(key, row(1))
+    storage.commit()
+    ranges: list[tuple[bytes, bytes | None]] = [
+        (b"", None), (b"s01", b"s02"), (b"s0150", b"s0250"), (b"s0199", None),
+    ]  # fmt: skip
+    met: list[list[bytes]] = [[] for _ in ranges]
+    at: list[bytes | None] = [first for first, _ in ranges]
+    turn = 0
+    while any(first is not None for first in at):
+        for index, (first, (_, before)) in enumerate(zip(at, ranges, strict=True)):
+            if first is None:
+                continue
+            turn += 1
+            found = space.scan_packed(first, before, 7, EVERYTHING)
+            assert all(first <= key and (before is None or key < before) for key in found.keys)
+            met[index] += found.keys
+            at[index] = None if found.whole else found.keys[-1] + b"\0"
+            for number in range(0, 300, 1 + turn % 7):
+                space.put(b"s%04dx%d" % (number, turn % 3), row(turn + 1))
+                space.drop(b"s%04dx%d" % (number, (turn + 1) % 3))
+            space.drop(staying[turn % 300])
+            space.put(staying[turn % 300], row(turn + 1))
+            storage.commit()
+
+    for keys, (first, before) in zip(met, ranges, strict=True):
+        assert keys == sorted(set(keys))
+        there = [key for key in staying if first <= key and (before is None or key < before)]
+        assert [key for key in keys if key in staying] == there
+
+
 def test_a_scan_in_chunks_meets_every_row_that_stays_while_others_come_and_go(
     engine: Engine,
 ) -> None:
