@@ -126,8 +126,9 @@ class CopyReader(DataSourceReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the copy's rows."""
-        assert isinstance(partition, CopyPartition)
+        """Yield the copy's rows; none for the partition that Spark makes up if there are none."""
+        if not isinstance(partition, CopyPartition):
+            return
         copy, ranges, slots = partition.copy, partition.ranges, partition.slots
         values = any(name == "value" for name, _, _ in self._columns)
         zone, cluster, settings = self._zone, self._cluster, self._settings

@@ -1,4 +1,4 @@
-"""Follows the tasks of a Spark job: one of its stages has a task for each copy that is read."""
+"""Follows the tasks of a Spark job: one of its stages has a task for each partition of a zone."""
 
 import threading
 from collections.abc import Iterator
@@ -16,8 +16,8 @@ END_S = 5.0
 
 
 @contextmanager
-def followed(session: "SparkSession", copies: int, progress: Progress) -> Iterator[None]:
-    """Tell while the job runs how many of its `copies` are read.
+def followed(session: "SparkSession", tasks: int, progress: Progress) -> Iterator[None]:
+    """Tell while the job runs how many of its `tasks` have ended: one reads one partition.
 
     The thread has its own connection to Java, so that it never reads the answer to a question of
     the job's thread, also when that is interrupted.
@@ -32,8 +32,8 @@ def followed(session: "SparkSession", copies: int, progress: Progress) -> Iterat
             except Exception:  # Java has ended, or is being ended: the job's thread tells why
                 return
             for stage in stages:
-                if stage is not None and stage.numTasks == copies:
-                    progress.reached(stage.numCompletedTasks, copies)
+                if stage is not None and stage.numTasks == tasks:
+                    progress.reached(stage.numCompletedTasks, tasks)
 
     thread = threading.Thread(target=follow, name="progress", daemon=True)
     thread.start()

@@ -2,9 +2,10 @@
 
 One task for each partition reads all its copies at the same time, in key order, and compares them
 as they come (`quorate_spark.comparing.compare_columns`).  So nothing is sorted or sent between
-tasks, and a task has a few chunks in memory, however large its partition is.
+tasks, and a task has 2 MiB, or one row, of each copy in memory, however large its partition is.
 """
 
+import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -64,9 +65,6 @@ class Task:
 
     baseline: Baseline
     copies: tuple[CopySeen, ...]
-    zone: str
-    cluster: Cluster
-    settings: "Settings"
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -109,35 +107,42 @@ class SparkRowScan:
 
     def _parts(self, baselines: Mapping[int, Baseline]) -> list[PartialTally]:
         owned = read_copies(self._zone, self._agents, self._cluster, self._settings).owned
+        zone, cluster, settings = self._zone, self._cluster, self._settings
         tasks = [
-            Task(baseline, owned.get(partition, ()), self._zone, self._cluster, self._settings)
+            Task(baseline, owned.get(partition, ()))
             for partition, baseline in sorted(baselines.items())
         ]
 
         def compare(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-            return compare_batches(batches, tasks)
+            return compare_batches(batches, zone, cluster, settings)
 
-        numbers = self._session.range(0, len(tasks), 1, len(tasks))
+        # Each task gets its own row only: `compare` goes to all of them.
+        rows = self._session.sparkContext.parallelize(
+            [(pickle.dumps(task),) for task in tasks], len(tasks)
+        )
         with followed(self._session, len(tasks), self._progress):
-            found = numbers.mapInArrow(compare, "part binary").collect()
+            encoded = self._session.createDataFrame(rows, "task binary")
+            found = encoded.mapInArrow(compare, "part binary").collect()
         return [_decoder.decode(bytes(row[0])) for row in found]
 
 
 def compare_batches(
-    batches: "Iterator[pa.RecordBatch]", tasks: Sequence[Task]
+    batches: "Iterator[pa.RecordBatch]", zone: str, cluster: Cluster, settings: "Settings"
 ) -> "Iterator[pa.RecordBatch]":
-    """Turn numbers of tasks into encoded PartialTally; runs in a worker."""
+    """Turn pickled tasks into encoded PartialTally; runs in a worker."""
     import pyarrow as pa
 
     for batch in batches:
         parts = [
-            _encoder.encode(compare_partition(tasks[number]))
-            for number in batch.column("id").to_pylist()
+            _encoder.encode(compare_partition(pickle.loads(task), zone, cluster, settings))
+            for task in batch.column("task").to_pylist()
         ]
         yield pa.RecordBatch.from_arrays([pa.array(parts, pa.binary())], names=["part"])
 
 
-def compare_partition(task: Task) -> PartialTally:
+def compare_partition(
+    task: Task, zone: str, cluster: Cluster, settings: "Settings"
+) -> PartialTally:
     """Read and compare the copies of one partition."""
     from quorate_spark.comparing.compare_columns import compare_copies
     from quorate_spark.reading.read_columns import read_columns
@@ -152,13 +157,11 @@ def compare_partition(task: Task) -> PartialTally:
     else:
         with ExitStack() as stack:
             streams = {
-                copy.node: stack.enter_context(
-                    closing(read_columns(copy, task.zone, task.cluster, task.settings))
-                )
+                copy.node: stack.enter_context(closing(read_columns(copy, zone, cluster, settings)))
                 for copy in task.copies
             }
             try:
-                tally = compare_copies(streams, baseline, task.settings.rechecks_max)
+                tally = compare_copies(streams, baseline, settings.rechecks_max)
             except Unreadable as error:
                 problem = str(error)
     return PartialTally(

@@ -1,8 +1,8 @@
-"""What of a zone a read needs: ranges of keys, slots, copies.  Agents are asked for no more.
+"""Narrows a read to ranges of keys, slots and copies.  Agents are asked for no more.
 
-Options name it (`prefix`, `slots`, `partitions`), and filters of a query do, where Spark hands them
-over.  Whatever is left out here fails a filter or an option.  What remains need not pass them all:
-Spark applies its filters again.
+Options name them (`prefix`, `slots`, `partitions`), and filters of a query do, where Spark hands
+them over.  Whatever is left out here fails a filter or an option.  What remains need not pass them
+all: Spark applies its filters again.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,13 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from quorate.facts.keyspace import SLOT_COUNT, key_slot, partition_slots, slot_shift
+from quorate.facts.keyspace import (
+    RESERVED,
+    SLOT_COUNT,
+    key_slot,
+    partition_slots,
+    slot_shift,
+)
 from quorate_spark.copies import CopySeen
 from quorate_spark.reading.agent_link import Unreadable
 from quorate_spark.reading.read_columns import EVERY_KEY, KeyRange
@@ -138,9 +144,17 @@ def after_prefix(prefix: bytes) -> bytes | None:
     return head[:-1] + bytes([head[-1] + 1]) if head else None
 
 
+_AFTER_RESERVED = after_prefix(RESERVED) or b""
+
+
 def slot_of(keys: KeyRange) -> int | None:
-    """Return the slot of all keys of a range, if it is known: of one key, or by a hash tag."""
+    """Return the slot of all keys of a range, if it is known: of one key, or by a hash tag.
+
+    Internal keys are in partitions whatever their slot.
+    """
     first, before = keys
+    if first < _AFTER_RESERVED and (before is None or before > RESERVED):
+        return None
     if before == first + b"\0":
         return key_slot(first)
     tag, end, _ = first.partition(b"{")[2].partition(b"}")

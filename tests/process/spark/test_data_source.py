@@ -123,11 +123,14 @@ def test_filters_of_a_query_narrow_what_agents_are_asked_for(
     try:
         found = rows.where("key in ('key-03', 'key-05', 'no') and node = 'agent-1'").collect()
         between = rows.where("key >= 'key-17' and replica_index = 2 and counter > 9").collect()
+        nothing = rows.where("key > 'key-17' and key < 'key-17'").collect()
+        no_node = rows.where("node = 'agent-9'").collect()
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
     assert sorted(bytes(row.key) for row in found) == [b"key-03", b"key-05"]
     assert sorted(bytes(row.key) for row in between) == [b"key-18", b"key-19"]
+    assert nothing == no_node == []
     asked = columns_asked(zone)
     assert {agent for agent, *_ in asked} == {"agent-1", "agent-2"}
     assert {each[2:4] for each in asked if each[0] == "agent-1"} == {
@@ -221,6 +224,30 @@ def test_spark_finds_in_the_rows_what_a_plain_scan_finds(
     assert [found[partition].tally.differing for partition in (0, 1)] == [1, 1]
     assert found[0].tally.unsettled == 2
     assert "closed the connection" in found[3].problem
+
+
+def test_what_goes_to_every_task_does_not_grow_with_their_number(
+    spark: "SparkSession", zone: ScriptedZone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each task unpickles the function: with all tasks in it, the work would be their square."""
+    from pyspark import cloudpickle
+    from pyspark.sql.classic.dataframe import DataFrame
+
+    plain = DataFrame.mapInArrow
+    sizes: list[int] = []
+
+    def measured(frame: DataFrame, function: Any, schema: str) -> DataFrame:
+        sizes.append(len(cloudpickle.dumps(function)))
+        return plain(frame, function, schema)
+
+    monkeypatch.setattr(DataFrame, "mapInArrow", measured)
+    scan = SparkRowScan(spark, "z", zone.copies.agents, zone.cluster, PATIENT)
+    _, judgements = settle(zone.copies, QUICK)
+    baselines = {p: baseline_of(p, s) for p, s in judgements.items() if isinstance(s, Settled)}
+    assert len(scan({0: baselines[0]})) == 1
+    assert len(scan(baselines)) == 2
+
+    assert sizes[0] == sizes[1]
 
 
 def is_rows_of(message: Message, partition: int) -> bool:

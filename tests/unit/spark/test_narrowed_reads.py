@@ -10,6 +10,7 @@ from pyspark.sql.datasource import (
     GreaterThan,
     GreaterThanOrEqual,
     In,
+    InputPartition,
     IsNotNull,
     LessThan,
     LessThanOrEqual,
@@ -17,8 +18,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from quorate.facts.keyspace import key_partition, key_slot
+from quorate.facts.keyspace import RESERVED, key_partition, key_slot
 from quorate.protocol.messages.tools import AskColumns
+from quorate.protocol.transactions.parts import INDEX_KEY
 from quorate_spark.data_source import (
     CopyPartition,
     CopyReader,
@@ -28,7 +30,7 @@ from quorate_spark.data_source import (
 from quorate_spark.reading.agent_link import Unreadable
 from quorate_spark.reading.read_columns import KeyRange
 from quorate_spark.sources import narrowing
-from quorate_spark.sources.narrowing import after_prefix, intersection, slot_of
+from quorate_spark.sources.narrowing import after_prefix, intersection, only, slot_of
 from quorate_spark_fixtures.logged_zone import LoggedZone
 from quorate_spark_fixtures.scripted_zone import listening
 
@@ -149,7 +151,9 @@ def test_of_a_range_only_its_keys_are_asked_for(zone: LoggedZone) -> None:
     assert {each[2] for each in asked(zone)} == {KeyRange(KEYS[4], KEYS[9])}
     above, upto = GreaterThan(KEY, KEYS[4]), LessThanOrEqual(KEY, KEYS[9])
     assert keys(read(filtered(zone, above, upto, prefix="key-"))) == KEYS[5:10]
-    assert not filtered(zone, above, EqualTo(KEY, KEYS[4])).partitions()
+    nothing = filtered(zone, above, EqualTo(KEY, KEYS[4]), problems="rows")
+    assert nothing.partitions() == []
+    assert list(nothing.read(InputPartition(None))) == [], "Spark makes one up"
 
 
 def test_only_the_copies_that_pass_are_asked(zone: LoggedZone) -> None:
@@ -224,6 +228,18 @@ def test_the_slot_of_a_range_is_known_by_its_tag() -> None:
     assert of_prefix(b"a{user}b") == of_prefix(b"{user}") == key_slot(b"{user}")
     assert of_prefix(b"{user") is of_prefix(b"{}a") is of_prefix(b"user}") is of_prefix(b"") is None
     assert slot_of(KeyRange(b"{user}", b"{usex}")) is None
+
+
+def test_internal_keys_are_looked_for_in_every_partition(zone: LoggedZone) -> None:
+    for key in (INDEX_KEY, RESERVED, RESERVED + b"{user}-"):
+        assert slot_of(only(key)) is None
+        assert slot_of(KeyRange(key, after_prefix(key))) is None
+    assert slot_of(only(b"\0quorate")) is not None, "it is a client's"
+    assert slot_of(only(b"\0quorate\1")) is not None, "it is a client's"
+
+    filtered_reader = filtered(zone, EqualTo(KEY, INDEX_KEY))
+
+    assert len(filtered_reader.partitions()) == 3 * PARTITIONS
 
 
 def test_ranges_that_overlap_in_part() -> None:
