@@ -45,7 +45,7 @@ class RowColumns:
     values: Any
 
     def __len__(self) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         return len(self.counters)
 
     @classmethod
@@ -127,7 +127,7 @@ class RowColumns:
 
     @property
     def size(self) -> int:
-        """How many bytes keys and values have."""
+        """The bytes of keys and values."""
         sizes = [pc.sum(pc.binary_length(column)).as_py() for column in (self.keys, self.values)]
         return sum(size or 0 for size in sizes)
 

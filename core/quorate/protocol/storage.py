@@ -41,7 +41,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
 
 ROW_HEAD: Final = Struct(">QQQB")
-"""What a row is beside key and value: counter, term, expires_at, and LIVE or TOMBSTONE."""
+"""The rest of a row beside key and value: counter, term, expires_at, and LIVE or TOMBSTONE."""
 LIVE: Final = 0
 TOMBSTONE: Final = 1
 

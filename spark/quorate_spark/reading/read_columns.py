@@ -59,7 +59,7 @@ def columns_from(
     *,
     values: bool = True,
 ) -> Iterator[RowColumns]:
-    """Do the same over a link to the process that answered for the copy."""
+    """Yield the copy's rows as `read_columns` does, over a link to the process that has it."""
     lwm = copy.state.lwm
     asked = _asked if link.knows(AskColumns) else _asked_for_rows
     for wanted in ranges:

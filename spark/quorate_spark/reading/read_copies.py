@@ -130,7 +130,7 @@ def rows_from(
     partition = copy.state.partition
     while True:
         answer = _ask_rows(link, zone, partition, after, settings.chunk_bytes, buckets)
-        check_place(link, copy, zone, lwm, answer)
+        _check_lwm(copy, lwm, answer)
         lwm = answer.lwm
         yield list(answer.rows), lwm
         if answer.next is None:
@@ -238,11 +238,14 @@ def check_place(
     link: AgentLink, copy: CopySeen, zone: str, lwm: int, answer: CopyRows | CopyColumns
 ) -> None:
     """Raise Unreadable unless the answer is of this copy, whose LWM did not go back."""
-    partition = copy.state.partition
-    _check_answer(link, zone, partition, answer)
+    _check_answer(link, zone, copy.state.partition, answer)
+    _check_lwm(copy, lwm, answer)
+
+
+def _check_lwm(copy: CopySeen, lwm: int, answer: CopyRows | CopyColumns) -> None:
     if answer.lwm < lwm:
         raise Unreadable(
-            f"partition {partition}: the copy on {copy.node} went back from LWM {lwm} to"
+            f"partition {copy.state.partition}: the copy on {copy.node} went back from LWM {lwm} to"
             f" {answer.lwm} while it was read"
         )
 

@@ -11,7 +11,7 @@ from quorate.wire.resource import Resource, Rule, Text, name_rule
 
 
 class BackupRun(JobRun):
-    """Which zone is exported, and where to."""
+    """The zone that is exported, and where to."""
 
     destination: ExportPlace
     """The place of the export: empty, or new."""

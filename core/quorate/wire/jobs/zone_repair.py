@@ -22,7 +22,7 @@ class RepairStrategy(enum.StrEnum):
 
 
 class RepairLevel(enum.StrEnum):
-    """How deeply copies are compared for a plan."""
+    """The depth to which copies are compared for a plan."""
 
     DIGEST = "Digest"
     ROWS = "Rows"
