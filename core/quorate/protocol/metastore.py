@@ -17,6 +17,9 @@ SHARD_PARTITIONS = 64
 """Rows per stored object: an object stays far below etcd's 1.5 MB, and the loss of a node costs few
 writes."""
 
+UNREADABLE = 1 << 62
+"""The version or term of a stored row where it cannot be read."""
+
 
 class ZoneKey(NamedTuple):
     """The record of one zone (value: ZoneRecord)."""
@@ -54,8 +57,8 @@ def partitions_of(shard: int, partitions: int) -> range:
 class DamagedRow(NamedTuple):
     """A stored row that is invalid.
 
-    `version` and `term` are what the row says; `why` is a sentence that names the object and says
-    why the row is invalid.
+    `version` and `term` are what the row says, or UNREADABLE; `why` is a sentence that names the
+    object and says why the row is invalid.
     """
 
     partition: int

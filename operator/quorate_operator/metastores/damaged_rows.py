@@ -8,13 +8,11 @@ from typing import Any, NamedTuple
 
 from quorate.facts.errors import InvariantError, WireError
 from quorate.facts.partition_row import check_row
-from quorate.protocol.metastore import SHARD_PARTITIONS, DamagedRow
+from quorate.protocol.metastore import SHARD_PARTITIONS, UNREADABLE, DamagedRow
 from quorate.wire.partition_table import PartitionTable, PartitionTableSpec, partition_row
 from quorate.wire.unknown_fields import UnknownField
 
 Json = dict[str, Any]
-UNREADABLE = 1 << 62
-"""The version of a row whose version cannot be read: no other is higher."""
 
 
 class Sifted(NamedTuple):

@@ -7,7 +7,7 @@ import pytest
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.zone import ConsistencyMode, WriteMode, ZoneRecord
 from quorate.protocol.messages.events import Reason
-from quorate.protocol.metastore import DamagedRow, ShardKey, ZoneKey
+from quorate.protocol.metastore import UNREADABLE, DamagedRow, ShardKey, ZoneKey
 from quorate.protocol.recovery import Recovery, RecoveryAction, RecoveryAnswer
 from quorate.protocol.zone_master.recovery.recover_rows import RECOVERY_GAP
 from quorate_lone_master.world import LoneMaster
@@ -15,11 +15,12 @@ from quorate_lone_master.world import LoneMaster
 ZONE = ZoneRecord("uid-1", "books", 8, 3)
 SHARD = ShardKey(ZONE.uid, 0)
 WHY = "PartitionTable uid-1-000, row of partition 5: an owner twice"
-UNREADABLE = 1 << 62
 
 
-def damaged(partition: int = 5, version: int = 40, why: str = WHY) -> DamagedRow:
-    return DamagedRow(partition, version, version, why)
+def damaged(
+    partition: int = 5, version: int = 40, why: str = WHY, term: int | None = None
+) -> DamagedRow:
+    return DamagedRow(partition, version, version if term is None else term, why)
 
 
 def aside(
@@ -143,6 +144,42 @@ def test_agents_that_were_not_asked_yet_are_asked() -> None:
     assert rebuild(world, {5: 40}).refusals == ()
 
 
+def test_an_online_agent_that_has_not_reported_yet_is_waited_for_beside_a_quorum() -> None:
+    world = aside()
+    world.master.agents["c"].rows.clear()
+
+    [refused] = rebuild(world, {5: 40}, dry_run=True).refusals
+
+    assert "its row is not rebuilt yet: c are being asked: try again in a moment" in refused
+    [shown] = rebuild(world, {5: 40}, dry_run=True).partitions
+    assert "by what a, b, c know" in shown.sentence
+
+
+def test_an_agent_that_refuses_the_zone_is_not_waited_for_and_knows_nothing() -> None:
+    world = aside()
+    world.master.agents["c"].rows.clear()
+    world.knows = lambda node, uid: node != "c"
+    world.master.zones[ZONE.uid].nodes.refused("c", "no room", world.now)
+
+    [shown] = rebuild(world, {5: 40}, dry_run=True).partitions
+
+    assert "by what a, b know" in shown.sentence
+    assert "(start c first, if that may be)" in shown.sentence
+
+
+@pytest.mark.parametrize(
+    ("version", "term"), [(UNREADABLE, 10**12), (10**12, UNREADABLE), (10**12, 7), (7, 10**12)]
+)
+def test_the_highest_number_that_can_be_read_is_exceeded(version: int, term: int) -> None:
+    world = aside(damaged(version=version, term=term))
+    [shown] = rebuild(world, {5: 0}, dry_run=True).partitions
+
+    [done] = rebuild(world, {5: shown.version}).partitions
+
+    assert done.decided[0] > 10**12
+    assert done.decided[1] > 10**12
+
+
 def test_a_row_whose_version_cannot_be_read_has_a_number_by_what_is_wrong_with_it() -> None:
     world = aside(damaged(version=UNREADABLE))
     [shown] = rebuild(world, {5: 0}, dry_run=True).partitions
@@ -152,11 +189,14 @@ def test_a_row_whose_version_cannot_be_read_has_a_number_by_what_is_wrong_with_i
     world.wait(lambda: world.status(ZONE).available == 8)
 
 
-def test_a_version_that_is_garbage_can_only_be_removed_by_hand() -> None:
-    world = aside(damaged(version=1 << 60))
+@pytest.mark.parametrize(
+    ("version", "term"), [(1 << 60, 40), (40, 1 << 60), (UNREADABLE, 1 << 60), (UNREADABLE + 1, 40)]
+)
+def test_a_number_that_is_garbage_can_only_be_removed_by_hand(version: int, term: int) -> None:
+    world = aside(damaged(version=version, term=term))
     [shown] = rebuild(world, {5: 0}, dry_run=True).refusals
 
-    assert "its version is garbage: remove it from its object" in shown
+    assert "its version or term is garbage: remove it from its object" in shown
 
 
 def test_an_object_that_cannot_be_read_goes_as_a_whole() -> None:
@@ -174,22 +214,77 @@ def test_an_object_that_cannot_be_read_goes_as_a_whole() -> None:
     world.wait(lambda: world.status(ZONE).available == 8)
 
 
-def written_over(world: LoneMaster, found: DamagedRow) -> None:
+def written_over(world: LoneMaster, found: DamagedRow, version: int = 40) -> None:
     """A person has the row rebuilt, and its write meets an object that was changed meanwhile."""
-    asked = Recovery(RecoveryAction.REBUILD, {5: 40}, dry_run=False)
+    asked = Recovery(RecoveryAction.REBUILD, {5: version}, dry_run=False)
     assert world.master.recover(ZONE.uid, asked, world.now).refusals == ()
     assert SHARD in [key for key, _ in world.master.take_outputs().writes]
     others = tuple(stored(world).values())
     world.master.reloaded(SHARD, others, world.now, [found])
 
 
-def test_a_write_that_meets_the_same_invalid_row_is_made_again() -> None:
-    world = aside()
-    written_over(world, damaged())
+@pytest.mark.parametrize("version", [40, 10**12])
+def test_a_write_that_meets_the_same_invalid_row_is_made_again(version: int) -> None:
+    world = aside(damaged(version=version))
+    written_over(world, damaged(version=version), version)
     assert "set aside" not in world.status(ZONE).ownership
+    assert world.said(Reason.ROW_DISCARDED) == []
 
     world.wait(lambda: world.status(ZONE).available == 8)
+    assert stored(world)[5].version > version
     assert len(world.said(Reason.ROW_SET_ASIDE)) == 1
+    assert len(world.said(Reason.ROW_DISCARDED)) == 1
+    assert world.said(Reason.OWNERSHIP_LOST) == []
+
+
+def test_it_is_set_aside_again_if_too_little_is_known_by_then() -> None:
+    world = aside(damaged(version=10**12))
+    asked = Recovery(RecoveryAction.REBUILD, {5: 10**12}, dry_run=False)
+    assert world.master.recover(ZONE.uid, asked, world.now).refusals == ()
+    assert SHARD in [key for key, _ in world.master.take_outputs().writes]
+    for agent in world.master.agents.values():
+        agent.rows.clear()
+
+    world.master.reloaded(
+        SHARD, tuple(stored(world).values()), world.now, [damaged(version=10**12)]
+    )
+    world.pass_time(2_000)
+
+    assert world.status(ZONE).unavailable_partitions == (5,)
+    assert 5 not in stored(world)
+    assert len(world.said(Reason.ROW_SET_ASIDE)) == 2
+    assert world.said(Reason.OWNERSHIP_LOST) == []
+    assert world.said(Reason.ROW_DISCARDED) == []
+
+
+def test_a_row_that_is_broken_again_in_the_same_way_is_set_aside_again() -> None:
+    broken = damaged(version=UNREADABLE)
+    world = aside(broken)
+    [shown] = rebuild(world, {5: 0}, dry_run=True).partitions
+    assert rebuild(world, {5: shown.version}).refusals == ()
+    world.wait(lambda: world.status(ZONE).available == 8)
+
+    others = tuple(row for row in stored(world).values() if row.partition != 5)
+    world.stored[SHARD] = others
+    world.master.reloaded(SHARD, others, world.now, [broken])
+    world.pass_time(2_000)
+
+    assert world.status(ZONE).unavailable_partitions == (5,)
+    assert 5 not in stored(world)
+
+
+def test_a_write_of_unknown_outcome_is_told_once_it_is_read() -> None:
+    world = aside()
+    asked = Recovery(RecoveryAction.REBUILD, {5: 40}, dry_run=False)
+    assert world.master.recover(ZONE.uid, asked, world.now).refusals == ()
+    [rows] = [rows for key, rows in world.master.take_outputs().writes if key == SHARD]
+    assert isinstance(rows, tuple)
+
+    world.stored[SHARD] = rows
+    world.master.reloaded(SHARD, rows, world.now)
+    world.write()
+
+    assert len(world.said(Reason.ROW_DISCARDED)) == 1
 
 
 def test_an_invalid_row_that_was_changed_since_is_set_aside_again() -> None:

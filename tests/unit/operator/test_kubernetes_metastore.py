@@ -11,6 +11,7 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.metastore import (
+    UNREADABLE,
     Key,
     NodeKey,
     Revision,
@@ -25,7 +26,7 @@ from quorate_operator.kube.access import read_kubeconfig
 from quorate_operator.kube.api import KubeApi
 from quorate_operator.kube.scope import Scope
 from quorate_operator.kube.shared_watch import SharedWatches
-from quorate_operator.metastores.damaged_rows import UNREADABLE, sift
+from quorate_operator.metastores.damaged_rows import sift
 from quorate_operator.metastores.kubernetes import WATCHED, KubernetesMetastore
 from quorate_operator.names import LABEL_CLUSTER, MASTER_TERM_OF_BEFORE
 

@@ -87,3 +87,12 @@ def test_the_copies_of_those_that_left_are_made_before_the_next_dead_voter_leave
 
     assert step is not None
     assert (step.newcomer, step.leaver) == ("D", None)
+
+
+def test_a_voter_that_is_given_up_and_just_back_is_not_dropped() -> None:
+    row = ("A", "B", "C", "D", "E")
+
+    step = plan_step(row, row, row[:3], ["E"], [], 5, given_up=["D", "E"])
+
+    assert step is not None
+    assert (step.kind, step.voters) == (MigrationKind.DROP, ("A", "B", "C", "D"))

@@ -32,8 +32,8 @@ def plan_step(
     - `lost`: nodes that are not online, and voters whose store is not.
     - `size`: the zone's replicas. In a row of up to `size` voters, a voter that is only lost stays
       one until another replaces it in the same step.
-    - `given_up`: of the lost voters, those that are dropped if no newcomer replaces them. `wanted`
-      names none of them.
+    - `given_up`: voters that are dropped, if they are lost, and if no newcomer replaces them.
+      `wanted` names none of them.
 
     With the planner Staged the row ends at `plan_staged.reachable_target`, which may differ from
     `wanted`.
@@ -41,7 +41,7 @@ def plan_step(
     appended = [n for n in wanted if n not in voters and n not in lost]
     leavers = [node for node in voters if node in dead]
     if not appended and _is_quorum_there(voters, lost, dead):
-        leavers = [node for node in voters if node in dead or node in given_up]
+        leavers = [n for n in voters if n in dead or (n in given_up and n in lost)]
     if leavers and (len(voters) >= len(wanted) or not appended):
         # Voters that were removed before are restored first, so a row does not shrink from loss to
         # loss.

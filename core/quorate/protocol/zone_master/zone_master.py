@@ -442,6 +442,7 @@ class ZoneMaster(Zone):
 
     def rows_written(self, key: ShardKey, rows: tuple[PartitionRow, ...], now: Now) -> None:
         """Take the changed rows of a shard that is now stored, and publish them."""
+        self.recovery.note_stored(rows)
         self._take_changed(rows, self.writing.pop(key.shard, {}), now)
 
     def rows_reloaded(
@@ -453,6 +454,7 @@ class ZoneMaster(Zone):
     ) -> None:
         """Take the stored rows after an unknown outcome, or another's write: truth if newer."""
         self._all_placed = False
+        self.recovery.note_stored(rows)
         self.recovery.look(key.shard, damaged)
         self._take_changed(rows, self.writing.pop(key.shard, {}), now)
         if not self.record.deleting:

@@ -60,7 +60,7 @@ def recover(zone: ZoneMaster, asked: Recovery, now: Now) -> RecoveryAnswer:
         elif asked.action is RecoveryAction.REOPEN:
             zone.empty_start.report(rows, "a person reopened them")
         elif asked.action is RecoveryAction.REBUILD:
-            zone.recovery.discard(changes)
+            zone.recovery.discard(rows)
     return answer
 
 

@@ -50,13 +50,17 @@ def judge_rebuild(
             f"its whole object cannot be read, and goes with it: name all of its partitions"
             f" ({listed(beside)}), or repair the object"
         )
-    unheard = recovery.ask(now)
+    # An agent that refuses the zone reports nothing of it: it counts as away.
+    unheard = [node for node in recovery.ask(now) if zone.nodes.holder(node) is not None]
+    later = f"{', '.join(unheard)} are being asked: try again in a moment"
     row = recovery.replacement(partition)
     if isinstance(row, Waiting):
-        later = f"; {', '.join(unheard)} are being asked: try again in a moment" if unheard else ""
-        return Verdict(f"its row cannot be rebuilt yet: {row.why}{later}")
+        why = f"{row.why}; {later}" if unheard else row.why
+        return Verdict(f"its row cannot be rebuilt yet: {why}")
+    if unheard:
+        return Verdict(f"its row is not rebuilt yet: {later}")
     voters = sorted(row.voter_nodes)
-    told = [node for node in voters if zone.nodes.holder(node) is not None]
+    told = [node for node in voters if recovery.has_reported(node)]
     away = [node for node in zone.nodes.registered() if zone.nodes.holder(node) is None]
     primary = row.primary.node if row.primary is not None else "none"
     replaced = verb(dry_run, "be discarded", "is discarded")

@@ -20,7 +20,7 @@ from quorate.protocol.members.cluster import Cluster
 from quorate.protocol.members.membership import ZoneNodes
 from quorate.protocol.messages.events import Reason
 from quorate.protocol.messages.master import AskInventory, CopyReport
-from quorate.protocol.metastore import SHARD_PARTITIONS, DamagedRow, partitions_of
+from quorate.protocol.metastore import SHARD_PARTITIONS, UNREADABLE, DamagedRow, partitions_of
 from quorate.protocol.zone_master.causes import Cause, Why
 from quorate.protocol.zone_master.recovery.recover_rows import Told, Waiting, recovered_row
 from quorate.protocol.zone_master.zone import Zone
@@ -48,7 +48,7 @@ class ZoneRebuild:
         self._uid = zone.record.uid
         self._drop_row = drop_row
         self._below: dict[int, int] = {}
-        self._discarded: dict[int, DamagedRow] = {}
+        self._discarded: dict[int, tuple[DamagedRow, PartitionRow]] = {}
         """Invalid rows that are stored until the rows that replace them are written."""
         self._asked_ms: dict[str, int] = {}
 
@@ -132,7 +132,7 @@ class ZoneRebuild:
         )
         if is_older:
             return  # the valid row is known here: put_right writes it again
-        if self._discarded.get(partition) == damaged:
+        if self._is_replaced(damaged):
             return
         if part is not None:
             self._forget_told()  # it may be older than later decisions about this row
@@ -146,28 +146,64 @@ class ZoneRebuild:
                 "Warning",
             )
 
-    def replacement(self, partition: int) -> PartitionRow | Waiting:
-        """Return the row that takes the place of one that is set aside, or what it waits for.
+    def _is_replaced(self, damaged: DamagedRow) -> bool:
+        """Return whether the invalid row is one that a person had rebuilt, and is written over.
 
-        It is counted above the invalid row: the metastore refuses versions that go back.
+        If it is still stored after a write that failed, another row is decided from what agents
+        know now. If they know too little now, the person has to decide again.
         """
-        damaged = self.set_aside[partition]
-        below = max(damaged.version, damaged.term, self._below.get(partition, 0))
-        if VERSION_MAX <= below < 1 << 62:
-            return Waiting((), "its version is garbage: remove it from its object")
-        least = {partition: below if below < VERSION_MAX else 0}
+        partition = damaged.partition
+        if self._discarded.get(partition, (None,))[0] != damaged:
+            self._discarded.pop(partition, None)
+            return False
+        if partition in self._zone.decided:
+            return True
+        row = self._replacement_of(damaged)
+        if isinstance(row, Waiting):
+            del self._discarded[partition]
+            return False
+        self._discarded[partition] = (damaged, row)
+        self._zone.decided[partition] = (row, Why(Cause.REBUILT))
+        return True
+
+    def replacement(self, partition: int) -> PartitionRow | Waiting:
+        """Return the row that takes the place of one that is set aside, or what it waits for."""
+        return self._replacement_of(self.set_aside[partition])
+
+    def _replacement_of(self, damaged: DamagedRow) -> PartitionRow | Waiting:
+        """Return a row that is counted above the invalid one: the metastore refuses lower ones.
+
+        A number that cannot be read is left out; the other one still counts.
+        """
+        partition = damaged.partition
+        numbers = [each for each in (damaged.version, damaged.term) if each != UNREADABLE]
+        below = max(*numbers, self._below.get(partition, 0), 0)
+        if below >= VERSION_MAX:
+            return Waiting((), "its version or term is garbage: remove it from its object")
+        least = {partition: below}
         return next(_rebuilt(self._cluster, self._zone.nodes, self._uid, [partition], least))[1]
 
-    def discard(self, partitions: Iterable[int]) -> None:
-        """Set these rows aside no more: others are decided, and about to be written."""
-        for partition in partitions:
-            damaged = self._discarded[partition] = self.set_aside.pop(partition)
-            self._tell(
-                Reason.ROW_DISCARDED,
-                f"partition {partition}: a person had its row rebuilt from the agents' data; what "
-                f"was stored: {damaged.why}",
-                "Warning",
-            )
+    def discard(self, rows: Iterable[PartitionRow]) -> None:
+        """Set the rows aside that these replace no more: these are about to be written."""
+        for row in rows:
+            self._discarded[row.partition] = (self.set_aside.pop(row.partition), row)
+
+    def note_stored(self, stored: Iterable[PartitionRow]) -> None:
+        """Note that these rows are stored: the invalid rows that they replaced are gone."""
+        for row in stored:
+            damaged, replacing = self._discarded.pop(row.partition, (None, None))
+            if damaged is not None and row == replacing:
+                self._tell(
+                    Reason.ROW_DISCARDED,
+                    f"partition {row.partition}: a person had its row rebuilt from the agents' "
+                    f"data; what was stored: {damaged.why}",
+                    "Warning",
+                )
+
+    def has_reported(self, node: str) -> bool:
+        """Return whether the agent is online and has reported its rows of this zone."""
+        agent = self._cluster.agents.get(node)
+        return agent is not None and agent.online and self._uid in agent.rows
 
     def put_right(self, shard: int, stored: Iterable[PartitionRow]) -> None:
         """Write rows again that another process deleted, put back or damaged.
