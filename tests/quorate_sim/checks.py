@@ -10,7 +10,7 @@ from quorate.facts.errors import InvariantError
 from quorate.facts.keyspace import key_partition
 from quorate.facts.partition_row import PartitionRow, check_row, is_quorum
 from quorate.facts.topology import NodeRecord, Voter
-from quorate.facts.zone import SyncWrites
+from quorate.facts.zone import SyncWrites, ZoneRecord
 from quorate.protocol.agent.turn import Turn
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.primary import Primary
@@ -53,6 +53,7 @@ class Decided(NamedTuple):
     known: Mapping[str, NodeRecord]
     refusing: frozenset[tuple[str, str]]
     """Zone and node of each agent that was known to refuse a zone."""
+    zone: ZoneRecord | None
 
 
 class Checks:
@@ -87,9 +88,9 @@ class Checks:
         if newest is None or _age(newest) <= _age(record):
             self._newest[record.name] = record
 
-    def deciding(self, known: Mapping[str, NodeRecord]) -> Decided:
-        """A master that knows these registrations begins to write."""
-        return Decided(dict(self._newest), known, self.resets.refusing())
+    def deciding(self, known: Mapping[str, NodeRecord], zone: ZoneRecord | None = None) -> Decided:
+        """A master that knows these registrations, and this record of a zone, begins to write."""
+        return Decided(dict(self._newest), known, self.resets.refusing(), zone)
 
     def rows_written(self, uid: str, before: object, rows: object, decided: Decided) -> None:
         """I-1: no step takes a copy that is not made up for, as was known when it was decided.
@@ -117,7 +118,7 @@ class Checks:
             # A voter whose store is gone for good is no copy: without it the row has as many.
             had, zone = self._living(uid, old.voters, decided.newest), self.cluster.zones[uid]
             before_it = len(had) - copies_given_up(zone, old, row, had)
-            check_silent(zone, old, row, decided.known)
+            check_silent(zone, old, row, decided.known, decided.zone)
             living = {
                 *self._living(uid, row.voters, decided.newest),
                 *self._living(uid, row.voters, decided.known),

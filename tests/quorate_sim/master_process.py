@@ -306,7 +306,9 @@ class MasterProcess:
             if agent.record is not None
         }
         revision = self.revisions.get(key)
-        self.cluster.metastore.write(self.name, key, value, revision, known, answered)
+        rows_of = self.master.zones.get(key.uid) if isinstance(key, ShardKey) else None
+        zone = rows_of.record if rows_of is not None else None
+        self.cluster.metastore.write(self.name, key, value, revision, known, zone, answered)
 
     @property
     def _is_followed(self) -> bool:

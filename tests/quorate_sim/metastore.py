@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from quorate.facts.topology import NodeRecord
+from quorate.facts.zone import ZoneRecord
 from quorate.protocol.metastore import Conflict, Key, Revision, ShardKey, Stored, Value, ZoneKey
 from quorate_operator.metastores.memory import MemoryMetastore
 from quorate_sim.world import MS, World
@@ -90,12 +91,14 @@ class SimMetastore:
         value: Value | None,
         expected: Revision | None,
         known: Mapping[str, NodeRecord],
+        zone: ZoneRecord | None,
         answer: Callable[[Outcome, Revision], None],
     ) -> None:
         """Write when the object is at `expected`; `answer` may hear that nobody knows.
 
-        `known`: the registrations that the master knows which decided this."""
-        decided = self.checks.deciding(known)
+        `known`, `zone`: the registrations that the master knows which decided this, and its record
+        of the zone whose rows these are."""
+        decided = self.checks.deciding(known, zone)
         cut_off = who in self._stalled
         lost = cut_off or self.world.chance(self.trouble)
         late = lost and self.world.chance(0.3)

@@ -79,6 +79,7 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "same-term-twice": planted_primaries.same_term_twice,
     "serves-while-frozen": planted_primaries.serves_while_frozen,
     "silent-dropped-alone": planted_masters.silent_dropped_alone,
+    "silent-dropped-early": planted_placements.silent_dropped_early,
     "skip-the-lease-wait": planted_primaries.skip_the_lease_wait,
     "slot-order-trusted": planted_primaries.slot_order_trusted,
     "snapshot-row-wins": planted_copies.snapshot_row_wins,
@@ -124,6 +125,7 @@ STORIES: dict[str, Callable[[], None]] = {
     "silent-dropped-alone": (
         silent_story.silent_voters_are_dropped_when_a_majority_has_what_was_answered
     ),
+    "silent-dropped-early": silent_story.silent_voters_are_dropped_when_their_time_is_over,
     "transfer-from-unrepaired": unrepaired_story.a_copy_supplies_rows_only_of_a_term_it_adopted,
 }
 """Defects that no seed comes upon, or one in thousands: a story without chance finds them."""

@@ -40,6 +40,18 @@ def _nodes_with(**fields: Any) -> AbstractContextManager[None]:
     return changed(Rebalance, "data_nodes", data_nodes)
 
 
+def silent_dropped_early() -> AbstractContextManager[None]:
+    """A voter in memory is given up as soon as its node has left: no timer is waited for."""
+
+    def state_of(self: Rebalance, agent: KnownAgent, record: ZoneRecord, now: Now) -> str:
+        state = _state_of(self, agent, record, now)
+        is_early = state == "waited" and agent.has_left and not record.persistent
+        return "given-up" if is_early else state
+
+    _state_of = Rebalance._state_of
+    return changed(Rebalance, "_state_of", state_of)
+
+
 def filters_read_once() -> AbstractContextManager[None]:
     """Whether a node matches is judged only by the first filter of a zone."""
 

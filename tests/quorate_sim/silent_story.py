@@ -40,3 +40,13 @@ def silent_voters_are_dropped_when_a_majority_has_what_was_answered() -> None:
     story.heal()
     story.start(primary)
     story.come_to_rest()
+
+
+def silent_voters_are_dropped_when_their_time_is_over() -> None:
+    """Two fall silent, and no other agent can take their places: the scale-down timer decides."""
+    story = five_in_memory()
+    silent = story.backups()[2:]
+    story.cut(*silent)
+    story.wait(lambda: not {*silent} & {*story.row.voter_nodes}, "they are dropped")
+    story.heal()
+    story.come_to_rest()

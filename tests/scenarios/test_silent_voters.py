@@ -2,11 +2,13 @@
 
 import pytest
 
+from quorate.facts.errors import InvariantError
 from quorate_sim.planted import DEFECTS
 from quorate_sim.scenario import Scenario
 from quorate_sim.silent_story import (
     five_in_memory,
     silent_voters_are_dropped_when_a_majority_has_what_was_answered,
+    silent_voters_are_dropped_when_their_time_is_over,
 )
 
 
@@ -24,6 +26,12 @@ def test_it_is_noticed_when_a_majority_is_not_waited_for() -> None:
     defect = DEFECTS["silent-dropped-alone"]
     with defect(), pytest.raises(Exception, match=r"I-5|no majority has"):
         silent_voters_are_dropped_when_a_majority_has_what_was_answered()
+
+
+def test_it_is_noticed_when_their_timer_is_not_waited_for() -> None:
+    silent_voters_are_dropped_when_their_time_is_over()
+    with DEFECTS["silent-dropped-early"](), pytest.raises(InvariantError, match="is a data node"):
+        silent_voters_are_dropped_when_their_time_is_over()
 
 
 def test_a_third_loss_of_five_leaves_a_majority() -> None:

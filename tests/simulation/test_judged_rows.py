@@ -7,9 +7,11 @@ import msgspec
 import pytest
 
 from quorate.facts.errors import InvariantError
-from quorate.facts.partition_row import PartitionRow
+from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
 from quorate.facts.topology import Holder, NodeRecord, Voter
+from quorate.facts.zone import DataNodes, StorageKind, ZoneRecord
 from quorate.protocol.copies.copy import Copy
+from quorate.protocol.members.membership import left
 from quorate.protocol.messages.master import RowsStored
 from quorate.protocol.metastore import Key, NodeKey, ZoneKey
 from quorate_sim.changed import changed
@@ -18,6 +20,8 @@ from quorate_sim.cluster import Cluster
 from quorate_sim.disk import Image, SimStorage
 from quorate_sim.master_process import MasterProcess
 from quorate_sim.scenario import Scenario, quiet
+from quorate_sim.silent_checks import check_silent
+from quorate_sim.swarm import zone_record
 
 pytestmark = pytest.mark.simulation
 
@@ -96,6 +100,54 @@ def test_a_loss_that_the_master_has_not_heard_of_is_not_its_step(
     checks.node_written(node(4, 9))  # registered by another master
     after = row(3, *THREE[:2], Voter("a4", "s4"))
     checks.rows_written("zone", (row(2, *THREE),), (after,), checks.deciding(known))
+
+
+IN_MEMORY = zone_record("zone", 1, 3, StorageKind.IN_MEMORY)
+A1_A2 = DataNodes(("a1", "a2"))
+
+
+def judge_drop(known: Known, zone: ZoneRecord | None, record: ZoneRecord = IN_MEMORY) -> None:
+    """A DROP begins that takes the third of three voters."""
+    voters = tuple(Voter(f"a{n}", node(n, n).zone_store(record.persistent)) for n in (1, 2, 3))
+    before = row(2, *voters)
+    drop = Migration("zone/0/3", MigrationKind.DROP, "a3", None, ("a1", "a2"), voters[:2])
+    after = msgspec.structs.replace(before, version=3, active=drop)
+    check_silent(record, before, after, known, zone)
+
+
+@pytest.fixture
+def silent(known: Known) -> Known:
+    """The third has left."""
+    return known | {"a3": left(known["a3"], 1)}
+
+
+def test_a_voter_in_memory_that_has_left_and_is_no_data_node_may_be_dropped(silent: Known) -> None:
+    judge_drop(silent, msgspec.structs.replace(IN_MEMORY, data_nodes=A1_A2))
+
+
+@pytest.mark.parametrize("nodes", [None, DataNodes(("a1", "a2", "a3"))])
+def test_one_that_is_a_data_node_may_not(silent: Known, nodes: DataNodes | None) -> None:
+    with pytest.raises(InvariantError, match="which is a data node"):
+        judge_drop(silent, msgspec.structs.replace(IN_MEMORY, data_nodes=nodes))
+
+
+def test_one_that_does_not_fit_the_zone_may_not(silent: Known) -> None:
+    zone = msgspec.structs.replace(IN_MEMORY, data_nodes=A1_A2, filter="number notin (1,3)")
+    with pytest.raises(InvariantError, match="excludes"):
+        judge_drop(silent, zone)
+
+
+def test_one_that_is_there_or_on_disk_or_not_registered_may_not(
+    known: Known, silent: Known
+) -> None:
+    zone = msgspec.structs.replace(IN_MEMORY, data_nodes=A1_A2)
+    with pytest.raises(InvariantError, match="which is there"):
+        judge_drop(known, zone)
+    with pytest.raises(InvariantError, match="which is there"):
+        judge_drop(silent, zone, zone_record("zone", 1, 3, StorageKind.PERSISTENT))
+    del silent["a3"]
+    with pytest.raises(InvariantError, match="which is not registered"):
+        judge_drop(silent, zone)
 
 
 @pytest.fixture
