@@ -17,7 +17,7 @@ from quorate.protocol.master.node_registry import NodeRegistry
 from quorate.protocol.members.membership import KnownAgent
 from quorate.protocol.zone_master import rebalance
 from quorate.protocol.zone_master.fitting_nodes import FittingNodes
-from quorate.protocol.zone_master.rebalance import Rebalance
+from quorate.protocol.zone_master.rebalance import AgentState, Rebalance
 from quorate_sim.changed import changed
 
 
@@ -43,10 +43,10 @@ def _nodes_with(**fields: Any) -> AbstractContextManager[None]:
 def silent_dropped_early() -> AbstractContextManager[None]:
     """A voter in memory is given up as soon as its node has left: no timer is waited for."""
 
-    def state_of(self: Rebalance, agent: KnownAgent, record: ZoneRecord, now: Now) -> str:
+    def state_of(self: Rebalance, agent: KnownAgent, record: ZoneRecord, now: Now) -> AgentState:
         state = _state_of(self, agent, record, now)
-        is_early = state == "waited" and agent.has_left and not record.persistent
-        return "given-up" if is_early else state
+        is_early = state is AgentState.WAITED and agent.has_left and not record.persistent
+        return AgentState.GIVEN_UP if is_early else state
 
     _state_of = Rebalance._state_of
     return changed(Rebalance, "_state_of", state_of)

@@ -198,3 +198,18 @@ def test_one_that_no_longer_fits_keeps_its_vote() -> None:
     world.pass_time(AFTER_MS + 10_000)
 
     assert voters(world) == {*FIVE}
+
+
+def test_a_spare_whose_disk_is_full_keeps_the_vote_until_it_has_room() -> None:
+    world = placed()
+    world.full["f"] = {ZONE.uid: "/data: 0 MiB left on the disk"}
+    world.connect("f")
+    world.pass_time(1_000)
+    world.kill("e")
+    world.pass_time(AFTER_MS + 5_000)
+    assert voters(world) == {*FIVE}
+    assert world.status(ZONE).full == {"f": "/data: 0 MiB left on the disk"}
+
+    del world.full["f"]
+    world.wait(lambda: voters(world) == {"a", "b", "c", "d", "f"})
+    assert drops(world) == []

@@ -5,6 +5,7 @@ follows from the row and the target. The steps that begin are chosen for all zon
 (migration_queue.py).
 """
 
+import enum
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
@@ -33,8 +34,31 @@ from quorate.protocol.zone_master.decide_partition import PartitionState, is_cut
 from quorate.protocol.zone_master.fitting_nodes import FittingNodes
 from quorate.protocol.zone_master.zone import Parts
 
-_WITHOUT_COPIES = ("draining", "unregistered", "joining", "given-up")
-"""States of agents that a target names for nothing, not even for a copy that they have."""
+
+class AgentState(enum.StrEnum):
+    """What an agent is to one zone when its target is computed."""
+
+    ONLINE = "online"
+    NEW_STORE = "new-store"
+    WAITED = "waited"
+    LOST = "lost"
+    GIVEN_UP = "given-up"
+    REFUSED = "refused"
+    WITHOUT = "without"
+    DRAINING = "draining"
+    UNREGISTERED = "unregistered"
+    JOINING = "joining"
+    UNFIT = "unfit"
+
+
+_WITHOUT_COPIES = (
+    AgentState.DRAINING,
+    AgentState.UNREGISTERED,
+    AgentState.JOINING,
+    AgentState.GIVEN_UP,
+)
+"""Agents in these states are named by a target for nothing, not even for a copy that they have."""
+_AT_REST = {AgentState.ONLINE, AgentState.JOINING, AgentState.UNFIT}
 
 
 class Rebalance:
@@ -59,7 +83,7 @@ class Rebalance:
         self._queued: dict[int, QueuedMigration] = {}
         self._intents: dict[int, tuple[PartitionRow, Intent]] = {}
         self.sizes: dict[int, int] = {}
-        self._states: dict[str, str] = {}
+        self._states: dict[str, AgentState] = {}
         self._refilling: dict[str, tuple[int, ...]] = {}
         self._kept_off: set[int] = set()
         self._without_room: set[str] = set()
@@ -81,13 +105,13 @@ class Rebalance:
         for name in sorted(self._agents):
             agent = self._agents[name]
             state = self._state_of(agent, record, now)
-            if state == "online" and name in replaced:
-                state = "new-store"
+            if state is AgentState.ONLINE and name in replaced:
+                state = AgentState.NEW_STORE
             self._states[name] = state
             if agent.record is None or state in _WITHOUT_COPIES:
                 continue
-            there = state in ("online", "new-store") or (
-                state in ("waited", "refused") and bool(self._parts)
+            there = state in (AgentState.ONLINE, AgentState.NEW_STORE) or (
+                state in (AgentState.WAITED, AgentState.REFUSED) and bool(self._parts)
             )
             nodes.append(DataNode(name, agent.record.weight, agent.record.failure_domain, there))
         if any(node.online for node in nodes):
@@ -95,27 +119,30 @@ class Rebalance:
         kept = {
             voter.node
             for voter in voters
-            if self._states.get(voter.node) == "unfit" and self._agents[voter.node].online
+            if self._states.get(voter.node) is AgentState.UNFIT and self._agents[voter.node].online
         }
         return [msgspec.structs.replace(node, online=node.name in kept) for node in nodes]
 
-    def _state_of(self, agent: KnownAgent, record: ZoneRecord, now: Now) -> str:
+    def _state_of(self, agent: KnownAgent, record: ZoneRecord, now: Now) -> AgentState:
         if agent.record is None or agent.removing:
-            return "unregistered"
+            return AgentState.UNREGISTERED
         if agent.draining:
-            return "draining"
+            return AgentState.DRAINING
         known, fits = record.data_nodes, self._fitting.fits(agent.record, record)
         is_in = fits if known is None else agent.record.name in known.nodes
         if not agent.online:
             is_given_up = fits and agent.has_left and record.storage is StorageKind.IN_MEMORY
-            return "waited" if is_in else "given-up" if is_given_up else "lost"
+            if is_in:
+                return AgentState.WAITED
+            return AgentState.GIVEN_UP if is_given_up else AgentState.LOST
         if not is_in:
-            return "joining" if fits else "unfit"
+            return AgentState.JOINING if fits else AgentState.UNFIT
         refusal = self._nodes.refusal(agent.record.name)
         if refusal is not None:
             refused_ms = now.boot_ms - refusal.since_ms
-            return "refused" if refused_ms < self._settings.refusal_delay_ms else "without"
-        return "online"
+            is_waited_for = refused_ms < self._settings.refusal_delay_ms
+            return AgentState.REFUSED if is_waited_for else AgentState.WITHOUT
+        return AgentState.ONLINE
 
     def is_at_rest(self, record: ZoneRecord) -> bool:
         """Return whether the zone needs nothing, and will not by the passing of time alone.
@@ -123,7 +150,7 @@ class Rebalance:
         That is so if every partition serves with all its copies in their places, and every agent
         was online at the last look. The zone's timers are for the caller to judge.
         """
-        if self.off_target or not set(self._states.values()) <= {"online", "joining", "unfit"}:
+        if self.off_target or not set(self._states.values()) <= _AT_REST:
             return False
         return all(
             part.serves
@@ -137,17 +164,18 @@ class Rebalance:
     def missing(self) -> list[str]:
         """Return the reasons why copies are missing, node by node."""
         words = {
-            "waited": "{} is offline and waited for",
-            "lost": "{} is offline; another agent without a copy would take its place",
-            "given-up": "{} is offline, and its votes are given up; another agent without a copy "
-            "would take its place",
-            "refused": "{} refuses the zone and is waited for",
-            "without": "{} refuses the zone; another agent without a copy would take its place",
-            "new-store": "{} came back with a new store: the votes of its old store are given up, "
-            "then it gets new copies",
-            "draining": "{} is draining",
-            "unfit": "{} does not match dataNodesFilter or storageProfile",
-            "joining": "{} has joined and is no data node yet",
+            AgentState.WAITED: "{} is offline and waited for",
+            AgentState.LOST: "{} is offline; another agent without a copy would take its place",
+            AgentState.GIVEN_UP: "{} is offline, and its votes are given up; another agent without "
+            "a copy would take its place",
+            AgentState.REFUSED: "{} refuses the zone and is waited for",
+            AgentState.WITHOUT: "{} refuses the zone; another agent without a copy would take its "
+            "place",
+            AgentState.NEW_STORE: "{} came back with a new store: the votes of its old store are "
+            "given up, then it gets new copies",
+            AgentState.DRAINING: "{} is draining",
+            AgentState.UNFIT: "{} does not match dataNodesFilter or storageProfile",
+            AgentState.JOINING: "{} has joined and is no data node yet",
         }
         return [
             words[state].format(node)
@@ -307,12 +335,8 @@ class Rebalance:
         # A store that is gone for good is removed, although its node is to get a copy again. So is
         # a copy that a person has made anew.
         dead = self._nodes.dead_voters(row)
-        active = row.active
-        staying = () if active is None else active.voters
-        leavers = [voter.node for voter in row.voters if voter not in staying]
-        is_reduction = active is not None and active.destination is None
-        is_reduction = is_reduction and bool(leavers) and all(node in dead for node in leavers)
-        if self.target is None or is_reduction or (active is not None and active.is_erasure):
+        is_erasure = row.active is not None and row.active.is_erasure
+        if self.target is None or is_erasure or _is_reduction(row, dead):
             return True
         wanted = self._end(row, record)
         return still_serves(row, [node for node in wanted if node not in dead] or wanted)
@@ -384,7 +408,7 @@ class Rebalance:
 
         Their memory ends with their processes, and the scale-down timer has fired for their nodes.
         """
-        return tuple(n for n in row.voter_nodes if self._states.get(n) == "given-up")
+        return tuple(n for n in row.voter_nodes if self._states.get(n) is AgentState.GIVEN_UP)
 
     def _planned_step(self, row: PartitionRow, record: ZoneRecord) -> PlannedMigration | None:
         """Return `_next_step`, computed once for a row, a target and a topology."""
@@ -485,8 +509,8 @@ class Rebalance:
             row = self._parts[partition].row
             for voter in row.voters:
                 state = states.get(voter.node)
-                if state in ("waited", "refused") or (
-                    state == "online" and voter.node not in row.replicas
+                if state in (AgentState.WAITED, AgentState.REFUSED) or (
+                    state is AgentState.ONLINE and voter.node not in row.replicas
                 ):
                     return True
         return False
@@ -526,6 +550,15 @@ class Rebalance:
 def _may_begin(part: PartitionState) -> bool:
     """Return whether the row, as it is, lets a migration begin."""
     return part.serves and part.row.active is None and not part.row.sets
+
+
+def _is_reduction(row: PartitionRow, dead: Sequence[str]) -> bool:
+    """Return whether the row's active migration removes voters, and only dead ones."""
+    active = row.active
+    if active is None or active.destination is not None:
+        return False
+    leavers = [voter.node for voter in row.voters if voter not in active.voters]
+    return bool(leavers) and all(node in dead for node in leavers)
 
 
 def _misses_copies(row: PartitionRow) -> bool:
