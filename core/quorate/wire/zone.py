@@ -2,6 +2,7 @@
 
 import enum
 import re
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field
@@ -166,6 +167,18 @@ class Restoring(NamedTuple):
 def import_in_record(importing: str) -> Restoring | None:
     """Return the import that a ZoneRecord says has begun, at whatever Zone."""
     return Restoring.parse(importing.partition(" ")[2])
+
+
+def begun_import(annotations: Mapping[str, str], uid: str, importing: str) -> Restoring | None:
+    """Return the import that has begun at the Zone with this uid, or at an earlier one with its
+    data.
+
+    `importing`: of the zone's record.  What it has of this Zone is older than the annotation: a
+    removed note says that the import has ended, or that a person gives it up.
+    """
+    if importing.startswith(f"{uid} "):
+        importing = ""
+    return Restoring.parse(annotations.get(RESTORING, "")) or import_in_record(importing)
 
 
 class ObjectName(Part):

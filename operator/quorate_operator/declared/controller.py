@@ -246,8 +246,10 @@ class Controller:
 
     def run_gone(self, kind: Kind, name: str) -> None:
         """Handle the deletion of such an object."""
-        self._runs.gone(kind, name)
+        is_left = self._runs.gone(kind, name)
         self._forget(Key(kind, name))
+        if is_left:
+            self._queue.add(Key(kind, name))
 
     def _forget(self, key: Key) -> None:
         self._queue.forget(key)

@@ -28,7 +28,7 @@ from quorate.wire.zone import (
     ZonePartitions,
     ZoneStatus,
     ZoneTimer,
-    import_in_record,
+    begun_import,
 )
 from quorate_operator import names
 from quorate_operator.declared.acceptance import Acceptance
@@ -148,7 +148,8 @@ def _phase(zone: Zone, observed: Observed, lacks_name: bool) -> str:
 
 def _restoring(zone: Zone, observed: Observed) -> Restoring | None:
     """Return what is being imported into the zone, or was into an earlier one with its data."""
-    return _noted(zone) or import_in_record(observed.importing)
+    metadata = zone.metadata
+    return begun_import(metadata.annotations, metadata.uid, observed.importing)
 
 
 def _noted(zone: Zone) -> Restoring | None:

@@ -35,8 +35,15 @@ def import_work(restore: ZoneRestore, copies: Copies, mine: Restoring) -> Work:
 
 def note_of(restore: ZoneRestore, export_id: str, begun: Restoring | None) -> Restoring:
     """Return the note at the Zone of this import."""
-    place, run = restore.spec.source.text, restore.metadata.uid.replace(".", "-")
-    return Restoring(place, export_id, run, _into_non_empty(restore, begun))
+    into_non_empty = _into_non_empty(restore, begun)
+    return Restoring(
+        restore.spec.source.text, export_id, run_word(restore.metadata.uid), into_non_empty
+    )
+
+
+def run_word(uid: str) -> str:
+    """Return the word for a ZoneRestore with this uid in a note."""
+    return uid.replace(".", "-")
 
 
 def _into_non_empty(restore: ZoneRestore, begun: Restoring | None) -> bool:

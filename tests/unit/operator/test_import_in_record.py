@@ -13,6 +13,7 @@ from quorate_loopback.namespace import Namespace
 from quorate_loopback.waiting import until
 from quorate_operator.declared.kinds import Kind
 from quorate_operator.declared.led_cluster import LedCluster
+from quorate_operator.declared.runs import job_runs
 from quorate_spark import __main__ as program
 
 Json = dict[str, Any]
@@ -20,6 +21,13 @@ NOTE = "quorate.io/restoring"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 MAY_BEGIN = ExportResult(RunOutcome.COMPLETE, "0011aabb")
 COMPLETE = ExportResult(RunOutcome.COMPLETE, "0011aabb", 20, 300, "f" * 32)
+
+
+@pytest.fixture
+def led(led: Namespace, monkeypatch: pytest.MonkeyPatch) -> Namespace:
+    """Refused Jobs are soon tried again."""
+    monkeypatch.setattr(job_runs, "REFUSED_S", 0.02)
+    return led
 
 
 def declare(led: Namespace, kind: str = "ZoneRestore", name: str = "back") -> None:
@@ -156,25 +164,127 @@ async def test_no_import_begins_before_the_record_says_so(
     await until_job(led, "back-restore")
 
 
-async def test_an_import_waits_for_a_backup_and_no_backup_begins_beside_it(
-    led: Namespace,
-) -> None:
+def note(led: Namespace) -> str:
+    metadata = led.api.objects[led.path("Zone", "books")]["metadata"]
+    return str((metadata.get("annotations") or {}).get(NOTE, ""))
+
+
+def refuse_jobs(led: Namespace, code: int) -> None:
+    led.api.refuse = lambda method, path: code if (method, path) == ("POST", JOBS) else 0
+
+
+async def until_noted(led: Namespace) -> None:
+    """The check is good and the import noted; no Job that imports can be made for now."""
+    declare(led)
+    await until_job(led, "back-check")
+    refuse_jobs(led, 403)
+    end(led, "back-check", MAY_BEGIN)
+    await until_so(led, lambda: "Job is refused" in status(led).get("message", ""), "it waits")
+    assert note(led) != ""
+
+
+async def test_an_import_waits_for_a_backup_while_the_zone_is_available(led: Namespace) -> None:
     declare(led, "ZoneBackup", "nightly")
     await until_job(led, "nightly-backup")
     declare(led)
-    await until_job(led, "back-check")
-    end(led, "back-check", MAY_BEGIN)
     said = "ZoneBackup nightly of the same zone is waited for"
+    await until_so(led, lambda: status(led).get("message") == said, said)
+    assert f"{JOBS}/back-check" not in led.api.objects
+    end(led, "nightly-backup", COMPLETE, "backup")
+    await until_job(led, "back-check")
+    declare(led, "ZoneBackup", "late")
+    await until_job(led, "late-backup")
+    end(led, "back-check", MAY_BEGIN)
+    said = "ZoneBackup late of the same zone is waited for"
     await until_so(led, lambda: status(led)["message"] == said, said)
-    assert f"{JOBS}/back-restore" not in led.api.objects
+
+    assert note(led) == ""
+    assert available(led)["status"] == "True"
+    end(led, "late-backup", COMPLETE, "backup")
+    await until_job(led, "back-restore")
+    assert status(led, "late", "ZoneBackup")["outcome"] == "Complete"
+
+
+async def test_a_note_is_taken_back_if_a_backup_runs_all_the_same(led: Namespace) -> None:
+    """Another operator has made its Job."""
+    await until_noted(led)
+    late = {
+        "metadata": {"name": "late", "uid": "uid-of-late"},
+        "spec": {"zoneRef": {"name": "books"}},
+        "status": {"phase": "Running"},
+    }
+    led.api.put(led.path("ZoneBackup", "late"), late)
+    said = "ZoneBackup late of the same zone is waited for"
+    await until_so(led, lambda: status(led)["message"] == said and not note(led), said)
+    await until_so(led, lambda: available(led).get("status") == "True", "it is whole")
+    del led.api.objects[led.path("ZoneBackup", "late")]
+    refuse_jobs(led, 0)
+    await until_job(led, "back-restore")
+    assert note(led) != ""
+
+
+@pytest.mark.parametrize("way", ["lost", "refused", "deleted"])
+async def test_a_note_goes_with_a_restore_that_ends_before_its_import(
+    led: Namespace, way: str
+) -> None:
+    await until_noted(led)
+    if way == "lost":  # it has expired
+        del led.api.objects[f"{JOBS}/back-check"]
+    elif way == "refused":
+        refuse_jobs(led, 422)
+    else:
+        del led.api.objects[led.path("ZoneRestore", "back")]
+        led.controller.run_gone(Kind.RESTORE, "back")
+    await until_so(led, lambda: not note(led), "the note is removed")
+    await until_so(led, lambda: available(led).get("status") == "True", "it is whole")
+    if way != "deleted":
+        await until_so(led, lambda: status(led)["phase"] == "Finished", "its end")
+        assert status(led)["message"].startswith("nothing is imported from backups:monday: ")
+
+
+@pytest.mark.parametrize("way", ["lost", "deleted"])
+async def test_the_note_of_an_earlier_import_stays(led: Namespace, way: str) -> None:
+    led.zone("books", {NOTE: "backups:monday#0011aabb.earlier"})
+    await until_noted(led)
+    if way == "lost":
+        del led.api.objects[f"{JOBS}/back-check"]
+        await until_so(led, lambda: status(led)["phase"] == "Finished", "its end")
+        message = status(led)["message"]
+        assert "Zone books is still noted as not whole" in message
+        assert "kubectl annotate zone books quorate.io/restoring- --namespace default" in message
+    else:
+        del led.api.objects[led.path("ZoneRestore", "back")]
+        led.controller.run_gone(Kind.RESTORE, "back")
+        declare(led, "ZoneBackup", "late")
+        await until_so(
+            led, lambda: "has begun" in status(led, "late", "ZoneBackup").get("message", ""), "it"
+        )
+    assert note(led) == "backups:monday#0011aabb.uid-of-back"
+
+
+async def test_a_check_that_is_lost_after_its_import_was_made_changes_nothing(
+    led: Namespace,
+) -> None:
+    """An operator has ended after it made the Job, and before it told so."""
+    await begin_import(led)
+    path = led.path("ZoneRestore", "back")
+    led.api.objects[path]["status"]["job"] = "back-check"
+    del led.api.objects[path]["status"]["exportId"]
+    del led.api.objects[f"{JOBS}/back-check"]
+    await led.restart()
+    await until_so(led, lambda: status(led)["job"] == "back-restore", "it follows the import")
+    end(led, "back-restore", COMPLETE)
+    await until_so(led, lambda: status(led).get("outcome") == "Complete", "its end")
+    assert note(led) == ""
+
+
+async def test_no_backup_begins_beside_an_import(led: Namespace) -> None:
+    await begin_import(led)
     declare(led, "ZoneBackup", "late")
     await until_so(
         led, lambda: "has begun" in status(led, "late", "ZoneBackup").get("message", ""), "it waits"
     )
     assert f"{JOBS}/late-backup" not in led.api.objects
-
-    end(led, "nightly-backup", COMPLETE, "backup")
-    await until_job(led, "back-restore")
 
 
 async def test_a_backup_beside_which_an_import_began_is_not_called_good(led: Namespace) -> None:
@@ -182,7 +292,8 @@ async def test_a_backup_beside_which_an_import_began_is_not_called_good(led: Nam
     declare(led, "ZoneBackup", "nightly")
     await until_job(led, "nightly-backup")
     led.zone("books", {NOTE: "/backups/sunday#44556677.x"})
-    end(led, "nightly-backup", COMPLETE, "backup")
+    deleted = msgspec.structs.replace(COMPLETE, deleted=("a",), undeleted="b is in use")
+    end(led, "nightly-backup", deleted, "backup")
     await until_so(
         led, lambda: status(led, "nightly", "ZoneBackup").get("phase") == "Finished", "its end"
     )
@@ -190,6 +301,56 @@ async def test_a_backup_beside_which_an_import_began_is_not_called_good(led: Nam
 
     assert told["outcome"] == "Failed"
     assert "while it ran, an import of /backups/sunday into Zone books has begun" in told["message"]
+    assert (told["exportId"], told["rows"]) == (COMPLETE.export_id, COMPLETE.rows)
+    assert (told["deleted"], told["undeleted"]) == (["a"], "b is in use")
+
+
+@pytest.mark.parametrize(
+    ("began", "ended", "outcome"),
+    [("T02", "T04", "Failed"), ("T02", "T03", "Complete"), ("T08", "T09", "Complete")],
+)
+async def test_a_backup_is_not_good_if_an_import_ran_beside_it(
+    led: Namespace, began: str, ended: str, outcome: str
+) -> None:
+    """The import has ended, and its note is removed."""
+    declare(led, "ZoneBackup", "nightly")
+    await until_job(led, "nightly-backup")
+    path = led.path("ZoneRestore", "back")
+    zone_ref = {"zoneRef": {"name": "books"}}
+    metadata = {"name": "back", "uid": "uid-of-back"}
+    led.api.put(path, {"metadata": metadata, "spec": zone_ref, "status": {"phase": "Finished"}})
+    metadata = {
+        "name": "back-restore",
+        "creationTimestamp": began,
+        "ownerReferences": [{"kind": "ZoneRestore", "name": "back", "uid": "uid-of-back"}],
+    }
+    led.api.put(f"{JOBS}/back-restore", {"metadata": metadata, "status": {"completionTime": ended}})
+    job = led.api.objects[f"{JOBS}/nightly-backup"]
+    job["metadata"]["creationTimestamp"] = "T03"
+    end(led, "nightly-backup", COMPLETE, "backup")
+    job = led.api.objects[f"{JOBS}/nightly-backup"]
+    job["status"]["completionTime"] = "T08"
+    await until_so(
+        led, lambda: status(led, "nightly", "ZoneBackup").get("phase") == "Finished", "its end"
+    )
+
+    assert status(led, "nightly", "ZoneBackup")["outcome"] == outcome
+
+
+async def test_a_backup_is_not_judged_before_its_zone_is_led(led: Namespace) -> None:
+    declare(led, "ZoneBackup", "nightly")
+    await until_job(led, "nightly-backup")
+    led.zone("books", {"quorate.io/paused": "true"})
+    end(led, "nightly-backup", COMPLETE, "backup")
+    await until_so(
+        led, lambda: "paused" in status(led, "nightly", "ZoneBackup")["message"], "it waits"
+    )
+    assert status(led, "nightly", "ZoneBackup")["phase"] == "Running"
+
+    led.zone("books")
+    await until_so(
+        led, lambda: status(led, "nightly", "ZoneBackup").get("outcome") == "Complete", "its end"
+    )
 
 
 def test_a_build_of_before_ignores_the_field_and_later_ones_read_its_records() -> None:

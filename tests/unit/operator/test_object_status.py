@@ -89,6 +89,16 @@ def test_a_zone_into_which_an_export_is_imported_is_not_available_until_that_is_
     assert (said(made)["Available"], made.phase) == ("True", "Available")
 
 
+@pytest.mark.parametrize(("uid", "available"), [("u", "True"), ("earlier", "False")])
+def test_the_note_of_this_zone_that_a_person_removed_is_not_of_an_earlier_one(
+    uid: str, available: str
+) -> None:
+    """The zone is paused: its record has the import still."""
+    made = status(observed(**SERVING, importing=f"{uid} backups:monday#01234567.89abcdef"))
+
+    assert said(made)["Available"] == available
+
+
 def test_a_zone_without_a_name_for_clients_is_not_available_yet() -> None:
     of, led = zone(), Seen(ClusterStatus(1, (NODE,), ()))
     made = zone_status(of, accept(of, True, None), observed(**SERVING), led, LATER, lacks_name=True)

@@ -190,7 +190,7 @@ async def test_it_waits_for_a_restore_and_for_pods_of_deleted_runs(led: Namespac
     assert waiting["message"] == "ZoneRestore back of the same zone is waited for"
 
     pod = "/api/v1/namespaces/default/pods/gone-repair-1"
-    labels = {"quorate.io/repair": "gone", "quorate.io/zone-uid": "uid-of-books"}
+    labels = {"app.kubernetes.io/component": "repair", "quorate.io/zone-uid": "uid-of-books"}
     led.api.put(pod, {"metadata": {"name": "gone-repair-1", "labels": labels}})
     led.controller.run_gone(Kind.RESTORE, "back")
     del led.api.objects[led.path("ZoneRestore", "back")]

@@ -18,6 +18,7 @@ COMPLETE = ExportResult(RunOutcome.COMPLETE, "0011aabb", 20, 300, "f" * 32)
 FAILED = ExportResult(RunOutcome.FAILED, reason="zone books is not empty")
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 NOTE = "quorate.io/restoring"
+COMPONENT = "app.kubernetes.io/component"
 
 
 @pytest.fixture
@@ -230,7 +231,7 @@ async def test_a_second_one_of_a_zone_waits_for_the_first(led: Namespace) -> Non
 
 
 async def test_a_pod_of_a_deleted_one_is_waited_for(led: Namespace) -> None:
-    labels = {"quorate.io/zone-uid": "uid-of-books", "quorate.io/restore": "before"}
+    labels = {"quorate.io/zone-uid": "uid-of-books", COMPONENT: "restore"}
     path = "/api/v1/namespaces/default/pods/before-restore-1"
     pod: Json = {"metadata": {"name": "before-restore-1", "labels": labels}}
     led.api.put(path, {**pod, "status": {"phase": "Running"}})
@@ -239,6 +240,38 @@ async def test_a_pod_of_a_deleted_one_is_waited_for(led: Namespace) -> None:
     assert f"{JOBS}/back-check" not in led.api.objects
 
     led.api.put(path, {**pod, "status": {"phase": "Failed"}})
+    await until_job(led, "back-check")
+
+
+@pytest.mark.parametrize(
+    ("uid", "zone", "name"),
+    [
+        # Of one of the same name that was deleted.
+        ("uid-of-books", "books", "back-restore"),
+        # Of an earlier Zone, whose data was kept.
+        ("uid-of-an-earlier-one", "books", "before-restore"),
+    ],
+)
+async def test_a_pod_of_a_predecessor_is_waited_for(
+    led: Namespace, uid: str, zone: str, name: str
+) -> None:
+    labels = {"quorate.io/zone-uid": uid, COMPONENT: "restore", "quorate.io/restore": "back"}
+    owners = [{"kind": "Job", "uid": "uid-of-a-job-that-is-gone", "name": name}]
+    path = f"/api/v1/namespaces/default/pods/{name}-1"
+    metadata = {"name": f"{name}-1", "labels": labels, "ownerReferences": owners}
+    spec = {"containers": [{"args": ["import", zone]}]}
+    led.api.put(path, {"metadata": metadata, "spec": spec, "status": {"phase": "Running"}})
+    other = {**metadata, "name": "of-another-zone"}
+    other["labels"] = {**labels, "quorate.io/zone-uid": "uid-of-songs"}
+    led.api.put(
+        "/api/v1/namespaces/default/pods/of-another-zone",
+        {"metadata": other, "spec": {"containers": [{"args": ["import", "songs"]}]}},
+    )
+    declare(led)
+    await until_message(led, f"pod {name}-1 of another ZoneRestore is waited for")
+    assert f"{JOBS}/back-check" not in led.api.objects
+
+    del led.api.objects[path]
     await until_job(led, "back-check")
 
 

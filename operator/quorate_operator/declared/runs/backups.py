@@ -3,6 +3,8 @@
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+import msgspec
+
 from quorate.protocol.messages.events import Reason
 from quorate.wire.jobs.export_result import ExportResult, RunOutcome
 from quorate.wire.jobs.job_run import RunPhase
@@ -12,7 +14,7 @@ from quorate_operator.declared.runs.exports_in_use import places_in_use
 from quorate_operator.declared.runs.finished_export import finished_export
 from quorate_operator.declared.runs.job_runs import JobRuns, zone_of
 from quorate_operator.declared.runs.last_exports import LastExports
-from quorate_operator.declared.runs.noted_import import noted_import, prove_note, sentence
+from quorate_operator.declared.runs.noted_import import prove_note, sentence
 from quorate_operator.declared.runs.recoveries import LedZone
 from quorate_operator.declared.runs.scheduled_run import ScheduledRun, schedule_of
 from quorate_operator.declared.runs.writers import Writers
@@ -126,18 +128,24 @@ class Backups(JobRuns[ZoneBackupStatus]):
         self, body: Body, status: ZoneBackupStatus, job: Body, pods: list[Body], not_started: str
     ) -> ZoneBackupStatus:
         told = result = export_result(job, pods, BACKUP.component, not_started)
-        led = self._find(zone_of(body))
-        begun = noted_import(led) if isinstance(led, LedZone) else None
-        if result.outcome is RunOutcome.COMPLETE and begun is not None:
+        if result.outcome is not RunOutcome.COMPLETE:
+            return _finished(status, body, result, told)
+        zone = zone_of(body)
+        led, begun = self._find(zone), None
+        if isinstance(led, LedZone):
+            begun = await prove_note(self._api, self._namespace, led)
+        elif not await self._writers.is_gone(led, zone):
+            return status.model_copy(update={"message": led})
+        beside = await self._writers.import_beside(zone, job)
+        if not beside and begun is not None and not await self._writers.only_waits(begun):
             # A person has noted it, or an earlier operator: ours waits for ZoneBackups.
-            reason = (
-                f"while it ran, {sentence(zone_of(body), begun)}: it may have a part of the rows"
-            )
-            result = ExportResult(RunOutcome.FAILED, reason=reason)
-        if result.outcome is RunOutcome.COMPLETE and self._is_replaced(led, status):
-            zone = zone_of(body)
+            beside = sentence(zone, begun)
+        if beside:
+            reason = f"while it ran, {beside}: it may have a part of the rows"
+            result = msgspec.structs.replace(result, outcome=RunOutcome.FAILED, reason=reason)
+        elif self._is_replaced(led, status):
             reason = f"Zone {zone} was replaced by another one meanwhile: it may have rows of that"
-            result = ExportResult(RunOutcome.FAILED, reason=reason)
+            result = msgspec.structs.replace(result, outcome=RunOutcome.FAILED, reason=reason)
         return _finished(status, body, result, told)
 
     def _is_replaced(self, led: LedZone | str, status: ZoneBackupStatus) -> bool:

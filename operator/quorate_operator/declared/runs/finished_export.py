@@ -27,8 +27,8 @@ def finished_export(
             "completion_time": rfc3339(),
             "percent": None,
             "export_id": result.export_id or status.export_id,
-            "rows": result.rows if is_there else None,
-            "bytes": result.bytes if is_there else None,
+            "rows": result.rows if is_there else result.rows or None,
+            "bytes": result.bytes if is_there else result.bytes or None,
             "digest": result.digest,
             "conditions": [finished],
         }

@@ -160,7 +160,8 @@ class JobRuns(ABC, Generic[Status]):
 
     @abstractmethod
     async def _lost(self, body: Body, status: Status, why: str) -> Status:
-        """Return the status of a run whose Job is not there any more."""
+        """Return the status of a run whose Job is not there any more; Running: it goes on, or
+        waits for what its message says."""
 
     @abstractmethod
     def _reason(self, status: Status) -> tuple[Reason, str]:
@@ -236,8 +237,7 @@ class JobRuns(ABC, Generic[Status]):
         job = await find(self._api, f"{self._jobs()}/{status.job}")
         if job is None or not is_owned(job, metadata["uid"]):
             lost = f"Job {status.job} was deleted before its result was read"
-            await self._finish(body, await self._lost(body, status, lost))
-            return None
+            return await self._came(body, await self._lost(body, status, lost))
         is_over, runs = has_ended(job), (job.get("status") or {}).get("ready")
         pods = [] if runs and not is_over else await self._pods(metadata["name"], job)
         if is_over:
@@ -247,15 +247,19 @@ class JobRuns(ABC, Generic[Status]):
             except JobRefused as refused:
                 await self._tell(body, status.model_copy(update={"message": str(refused)}))
                 return REFUSED_S
-            if ended.phase is RunPhase.RUNNING:
-                await self._tell(body, ended)
-                return FOLLOW_S
-            await self._finish(body, ended)
-            return None
+            return await self._came(body, ended)
         message = self._doing(status) if runs else _waiting(pods)
         percent = await self._percent(metadata["name"], job) if runs else None
         await self._tell(body, status.model_copy(update={"message": message, "percent": percent}))
         return FOLLOW_S
+
+    async def _came(self, body: Body, status: Status) -> float | None:
+        """Write the status of a run whose Job has ended or is lost, and that may go on."""
+        if status.phase is RunPhase.RUNNING:
+            await self._tell(body, status)
+            return FOLLOW_S
+        await self._finish(body, status)
+        return None
 
     async def _percent(self, name: str, job: Body) -> int | None:
         """Return how far the Job's pod is; None if it does not tell."""

@@ -10,28 +10,22 @@ conflict if the Zone has changed: so a decision is only made from what is still 
 from collections.abc import Mapping
 from typing import Any
 
-from quorate.wire.zone import RESTORING, Restoring, Zone, import_in_record
+from quorate.wire.zone import RESTORING, Restoring, Zone, begun_import
 from quorate_operator.declared.runs.recoveries import LedZone
 from quorate_operator.kube.api import KubeApi, path_of
 
 
 def noted_import(led: LedZone) -> Restoring | None:
     """Return the import that has begun at this Zone, or at an earlier one with its data."""
-    return annotated_import(led.body) or import_in_record(_importing(led))
+    record, metadata = led.runner.known_zone(led.uid), led.body["metadata"]
+    importing = record.importing if record is not None else ""
+    return begun_import(metadata.get("annotations") or {}, metadata["uid"], importing)
 
 
 def is_in_record(led: LedZone, note: Restoring) -> bool:
     """Return whether the stored record of the zone says that this import has begun here."""
     wanted = f"{led.body['metadata']['uid']} {note.text}"
     return led.runner.written_import(led.uid) == wanted
-
-
-def _importing(led: LedZone) -> str:
-    """Return `importing` of the zone's record, unless it is of a note that this Zone had."""
-    record, uid = led.runner.known_zone(led.uid), led.body["metadata"]["uid"]
-    if record is None or record.importing.startswith(f"{uid} "):
-        return ""
-    return record.importing
 
 
 def annotated_import(body: Mapping[str, Any]) -> Restoring | None:

@@ -1,15 +1,18 @@
 """The ZoneRestores of one namespace: how each is run, in two Jobs, and its result in a sentence.
 
-    Waiting --check made--> Running --it may begin--> noted at the Zone, and in the zone's record
-            --no ZoneBackup runs--> import made: Running
-                                    --it may not--> Finished: Failed, nothing is written
+    Waiting --no other run writes, no ZoneBackup runs, check made--> Running
+    Running --it may begin, no ZoneBackup runs--> noted at the Zone, and in the zone's record
+            --still no ZoneBackup runs--> import made
+            --one does--> the note is taken back
+            --it may not, or the check is lost--> Finished: Failed, nothing is written
     Running --import complete--> the note is removed --> Finished: Complete
             --another end--> Finished: Failed, Unknown; the note stays: the zone is not Available
             --the Zone is another one, or gone--> Finished: Failed
 
-Each step can be done again by another operator: the note has the object's uid, the Jobs its name.
-Both Jobs have the uid of the Zone that the check was made for.  Of one zone one run that writes
-runs at a time (writers), so that the check of one is not from before the import of another.
+A note before which there was none is removed if the run ends, or is deleted, before its import is
+made.  Each step can be done again by another operator: the note has the object's uid, the Jobs its
+name.  Both Jobs have the uid of the Zone that the check was made for.  Of one zone one run that
+writes runs at a time (writers), so that the check of one is not from before the import of another.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,6 +21,8 @@ from typing import Any
 from quorate.protocol.messages.events import Reason
 from quorate.wire.jobs.export_result import ExportResult, RunOutcome
 from quorate.wire.jobs.zone_restore import ZoneRestore, ZoneRestoreStatus
+from quorate.wire.zone import RESTORING
+from quorate_operator.declared.runs import job_runs
 from quorate_operator.declared.runs.exports_in_use import waits_for_deletion
 from quorate_operator.declared.runs.finished_export import finished_export
 from quorate_operator.declared.runs.job_runs import JobRefused, JobRuns, zone_of
@@ -41,8 +46,10 @@ from quorate_operator.jobs.restore_job import (
     check_work,
     import_work,
     note_of,
+    run_word,
 )
-from quorate_operator.kube.api import KubeApi
+from quorate_operator.kube.api import KubeApi, find
+from quorate_operator.owned.apply import is_owned
 
 Body = Mapping[str, Any]
 
@@ -76,6 +83,36 @@ class Restores(JobRuns[ZoneRestoreStatus]):
         super().__init__(ZoneRestoreStatus, api, namespace, find, image)
         self._writers = writers
         self.last = LastExports(on_result, begins=False)
+        self._unbegun: dict[str, str] = {}
+        """By uid of one of which no import was made, and before whose note there was none: the
+        zone."""
+        self._left: dict[str, str] = {}
+        """By name of one that was deleted: its uid, if its note is to be removed."""
+
+    def __bool__(self) -> bool:
+        """Whether any object is still to be run or followed, or has left a note."""
+        return super().__bool__() or bool(self._left)
+
+    def gone(self, name: str) -> None:
+        """Forget an object that was deleted; its Jobs go with it."""
+        body = self._bodies.get(name)
+        super().gone(name)
+        if body is not None and body["metadata"]["uid"] in self._unbegun:
+            self._left[name] = body["metadata"]["uid"]
+
+    def has_left(self, name: str) -> bool:
+        """Return whether one that was deleted has left a note that is to be removed."""
+        return name in self._left
+
+    async def reconcile(self, name: str) -> float | None:
+        """Run or follow an object, or remove the note that a deleted one has left."""
+        uid = self._left.get(name)
+        if uid is not None:
+            async with self._writers.beginning:
+                if await self._take_back(uid):
+                    return job_runs.FOLLOW_S
+            del self._left[name]
+        return await super().reconcile(name)
 
     def _note(self, body: Body, status: ZoneRestoreStatus) -> None:
         self.last.note(body["metadata"]["name"], zone_of(body), status)
@@ -83,6 +120,7 @@ class Restores(JobRuns[ZoneRestoreStatus]):
     async def _begin(self, run: JobOwner, led: LedZone) -> str:
         async with self._writers.beginning:
             waits = await self._writers.waits_for(run, led)
+            waits = waits or await self._writers.waits_for_backup(run.spec.zone_ref.name)
             source = ZoneRestore.parse_stored(self._bodies[run.metadata.name]).spec.source.text
             waits = waits or await waits_for_deletion(self._api, self._namespace, source)
             if waits:
@@ -136,40 +174,96 @@ class Restores(JobRuns[ZoneRestoreStatus]):
         if copies is None:
             return _waiting(status, f"no agent of StorageCluster {led.cluster} is online")
         restore = ZoneRestore.parse_stored(body)
-        begun = noted_import(led)
+        uid, zone = restore.metadata.uid, zone_of(body)
+        begun, is_first = noted_import(led), not _continues(job)
         mine = note_of(restore, result.export_id, begun)
-        why_not = ""
+        is_noted, why_not = annotated_import(led.body) == mine, ""
         if begun is not None and (begun.place, begun.export_id or mine.export_id) != mine[:2]:
             why_not = f"an import of another export, of {begun.place}, has begun meanwhile"
-        elif begun is None and _continues(job):
+        elif begun is None and not is_first:
             why_not = "another import has ended well meanwhile"
-        if why_not or annotated_import(led.body) == mine:
+        if why_not:
+            await prove_note(self._api, self._namespace, led)
+            return _not_begun(body, status, why_not)
+        if await self._has_import(body):  # an operator that ended before it told so has made it
+            return _importing(body, status, result.export_id)
+        if is_first:
+            self._unbegun[uid] = zone
+        if waits := await self._writers.waits_for_backup(zone):
+            if is_first:
+                waits = await self._take_back(uid) or waits
+            return _waiting(status, waits)
+        if is_noted:
             await prove_note(self._api, self._namespace, led)
         else:
             await note_import(self._api, self._namespace, led, mine.text)
-        if why_not:
-            return _not_begun(body, status, why_not)
         if not is_in_record(led, mine):
             return _waiting(status, "the import is being noted in the record of the zone")
-        if waits := await self._writers.waits_for_backup(zone_of(body)):
-            return _waiting(status, waits)
+        self._unbegun.pop(uid, None)
         try:
             waits = await self._make(restore, led, import_work(restore, copies, mine))
         except JobRefused as refused:
+            if is_first:
+                self._unbegun[uid] = zone
             if not refused.is_final:
                 raise
+            if is_first:
+                return await self._without_import(body, status, str(refused))
             failed = ExportResult(RunOutcome.FAILED, reason=str(refused))
             return _part(body, status, failed)
         if waits:
+            if is_first:
+                self._unbegun[uid] = zone
             return _waiting(status, waits)
-        return status.model_copy(
-            update={
-                "job": RESTORE.job_name(restore.metadata.name),
-                "export_id": result.export_id,
-                "percent": None,
-                "message": "its pod is being started",
-            }
-        )
+        return _importing(body, status, result.export_id)
+
+    async def _has_import(self, body: Body) -> bool:
+        """Return whether the Job that imports was made."""
+        metadata = body["metadata"]
+        job = await find(self._api, f"{self._jobs()}/{RESTORE.job_name(metadata['name'])}")
+        return job is not None and is_owned(job, metadata["uid"])
+
+    async def _take_back(self, uid: str) -> str:
+        """Remove the note of an import that was not made; return what that waits for.
+
+        `beginning` is held.  Raises ApiRefused if the Zone is not as it was seen.
+        """
+        zone = self._unbegun.get(uid)
+        if zone is None:
+            return ""
+        led = self._find(zone)
+        if isinstance(led, LedZone):
+            begun = annotated_import(led.body)
+            if begun is not None and begun.run == run_word(uid):
+                await note_import(self._api, self._namespace, led, None)
+            else:
+                await prove_note(self._api, self._namespace, led)
+        elif not await self._writers.is_gone(led, zone):
+            return led
+        self._unbegun.pop(uid, None)
+        return ""
+
+    async def _without_import(
+        self, body: Body, status: ZoneRestoreStatus, why: str
+    ) -> ZoneRestoreStatus:
+        """Return the status of one that ends before its import is made; `beginning` is held.
+
+        Its note is removed, or the message says how a person removes it.
+        """
+        uid, zone = body["metadata"]["uid"], zone_of(body)
+        if uid in self._unbegun:
+            if waits := await self._take_back(uid):
+                return _waiting(status, waits)
+            return _not_begun(body, status, why)
+        led, begun = self._find(zone), None
+        if isinstance(led, LedZone):
+            await prove_note(self._api, self._namespace, led)
+            begun = annotated_import(led.body)
+        elif not await self._writers.is_gone(led, zone):
+            return _waiting(status, led)
+        if begun is None or begun.run != run_word(uid):
+            return _not_begun(body, status, why)
+        return _not_begun(body, status, why, _still_noted(body))
 
     async def _imported(
         self, body: Body, status: ZoneRestoreStatus, result: ExportResult, led: LedZone
@@ -191,7 +285,14 @@ class Restores(JobRuns[ZoneRestoreStatus]):
 
     async def _lost(self, body: Body, status: ZoneRestoreStatus, why: str) -> ZoneRestoreStatus:
         if _is_check(status):
-            return _not_begun(body, status, why)
+            async with self._writers.beginning:
+                if not await self._has_import(body):
+                    return await self._without_import(body, status, why)
+            led = self._find(zone_of(body))
+            if isinstance(led, str):
+                return _waiting(status, led)
+            begun = annotated_import(led.body)
+            return _importing(body, status, begun.export_id if begun is not None else "")
         led = self._find(zone_of(body))
         is_noted = isinstance(led, str) or annotated_import(led.body) is not None
         return _part(body, status, unknown(why), is_noted)
@@ -214,8 +315,31 @@ def _waiting(status: ZoneRestoreStatus, why: str) -> ZoneRestoreStatus:
     return status.model_copy(update={"message": why})
 
 
-def _not_begun(body: Body, status: ZoneRestoreStatus, reason: str) -> ZoneRestoreStatus:
-    message = f"nothing is imported from {status.place}: {reason}"
+def _importing(body: Body, status: ZoneRestoreStatus, export_id: str) -> ZoneRestoreStatus:
+    """Return the status of one whose import was made."""
+    update = {
+        "job": RESTORE.job_name(body["metadata"]["name"]),
+        "export_id": export_id,
+        "percent": None,
+        "message": "its pod is being started",
+    }
+    return status.model_copy(update=update)
+
+
+def _still_noted(body: Body) -> str:
+    """Return how a note is removed of which it is not known whether it was the first."""
+    zone, namespace = zone_of(body), body["metadata"]["namespace"]
+    return (
+        f"; Zone {zone} is still noted as not whole, because an earlier import may have left a part"
+        " of the rows: create another ZoneRestore of the same source, or, if there was no earlier"
+        f" one, remove the note: kubectl annotate zone {zone} {RESTORING}- --namespace {namespace}"
+    )
+
+
+def _not_begun(
+    body: Body, status: ZoneRestoreStatus, reason: str, more: str = ""
+) -> ZoneRestoreStatus:
+    message = f"nothing is imported from {status.place}: {reason}{more}"
     result = ExportResult(RunOutcome.FAILED, reason=reason)
     return finished_export(status, body, result, message)
 

@@ -83,9 +83,10 @@ class Runs:
         """Take an object that is new or changed; return whether it is to be looked at."""
         return self._of[kind].seen(body)
 
-    def gone(self, kind: Kind, name: str) -> None:
-        """Forget an object that was deleted."""
+    def gone(self, kind: Kind, name: str) -> bool:
+        """Forget an object that was deleted; return whether there is something to clear up."""
         self._of[kind].gone(name)
+        return kind is Kind.RESTORE and self.restores.has_left(name)
 
     async def reconcile(self, kind: Kind, name: str) -> float | None:
         """Run an object, if it can be; return the seconds until it is to be looked at again.

@@ -13,18 +13,19 @@ from quorate.wire.jobs.zone_backup import ZoneBackup
 from quorate.wire.jobs.zone_repair import ZoneRepair
 from quorate.wire.jobs.zone_restore import ZoneRestore
 from quorate.wire.resource import Resource
-from quorate.wire.zone import Zone
+from quorate.wire.zone import Restoring, Zone
 from quorate_operator import names
 from quorate_operator.declared.runs.job_runs import zone_of
 from quorate_operator.declared.runs.recoveries import LedZone, NoZone
 from quorate_operator.jobs.backup_job import BACKUP
 from quorate_operator.jobs.job import JobOwner, Work
 from quorate_operator.jobs.repair_job import REPAIR
-from quorate_operator.jobs.restore_job import CHECK
+from quorate_operator.jobs.restore_job import CHECK, RESTORE, run_word
 from quorate_operator.kube.api import ApiRefused, KubeApi, find, path_of
 from quorate_operator.owned.apply import is_owned
 
 Body = Mapping[str, Any]
+Json = dict[str, Any]
 
 _KINDS: tuple[tuple[type[Resource], Work], ...] = ((ZoneRestore, CHECK), (ZoneRepair, REPAIR))
 """Each kind, and the first Job of its objects."""
@@ -61,14 +62,9 @@ class Writers:
                     name = body["metadata"]["name"]
                     return f"{kind.kind_name()} {name} of the same zone is waited for"
         # Those of deleted objects may take a while to end.
-        chosen = f"{names.LABEL_ZONE_UID}={led.body['metadata']['uid']}"
-        async for pod in self._api.list(f"/api/v1/namespaces/{self._namespace}/pods", chosen):
-            is_over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-            labels = pod["metadata"].get("labels", {})
-            for kind, first in _KINDS:
-                of = labels.get(first.label)
-                is_mine = (kind.kind_name(), of) == (run.kind_name(), run.metadata.name)
-                if of is not None and not is_over and not is_mine:
+        for kind, first in _KINDS:
+            async for pod in self._pods_that_write(first, zone, led.body["metadata"]["uid"]):
+                if not await self._is_of(pod, run):
                     about = f"pod {pod['metadata']['name']} of another {kind.kind_name()}"
                     return f"{about} is waited for"
         return ""
@@ -80,13 +76,38 @@ class Writers:
                 return f"ZoneBackup {body['metadata']['name']} of the same zone is waited for"
         return ""
 
+    async def import_beside(self, zone: str, job: Body) -> str:
+        """Return the import into the zone whose Job was there while this one was; empty: none.
+
+        One whose times are not known counts.
+        """
+        async for body in self._bodies(ZoneRestore):
+            if zone_of(body) != zone:
+                continue
+            other = await self._job_of(RESTORE, body)
+            if other is not None and _began(other) < _ended(job) and _began(job) < _ended(other):
+                return f"ZoneRestore {body['metadata']['name']} was importing into Zone {zone}"
+        return ""
+
+    async def only_waits(self, note: Restoring) -> bool:
+        """Return whether a note is of a ZoneRestore that has no Job that imports yet."""
+        async for body in self._bodies(ZoneRestore):
+            phase = str((body.get("status") or {}).get("phase"))
+            if run_word(body["metadata"]["uid"]) == note.run and phase not in _FINAL:
+                return await self._job_of(RESTORE, body) is None
+        return False
+
+    async def is_gone(self, led: LedZone | str, zone: str) -> bool:
+        """Return whether the Zone is not there any more.  `led`: as it was found."""
+        return isinstance(led, NoZone) and not await self._is_there(zone)
+
     async def zone_of_job(self, zone: str, job: Body) -> LedZone | str:
         """Return the zone that the Job was made for, or what is waited for.
 
         Raises NotOfThisZone.
         """
         led = self._find(zone)
-        if isinstance(led, NoZone) and not await self._is_there(zone):
+        if await self.is_gone(led, zone):
             raise NotOfThisZone(f"Zone {zone} was deleted meanwhile")
         if isinstance(led, LedZone):
             labels = job["metadata"].get("labels") or {}
@@ -105,17 +126,61 @@ class Writers:
 
     async def _has_begun(self, first: Work, body: Body) -> bool:
         """Return whether an object runs, or has its first Job, which its status says later."""
-        metadata, phase = body["metadata"], str((body.get("status") or {}).get("phase"))
+        phase = str((body.get("status") or {}).get("phase"))
         if phase == RunPhase.RUNNING or phase in _FINAL:
             return phase == RunPhase.RUNNING
-        name = first.job_name(metadata["name"])
-        job = await find(self._api, f"/apis/batch/v1/namespaces/{self._namespace}/jobs/{name}")
-        return job is not None and is_owned(job, metadata["uid"])
+        return await self._job_of(first, body) is not None
+
+    async def _job_of(self, work: Work, body: Body) -> Json | None:
+        """Return the Job of an object for this work; None: there is none."""
+        job = await self._job(work.job_name(body["metadata"]["name"]))
+        return job if job is not None and is_owned(job, body["metadata"]["uid"]) else None
+
+    async def _job(self, name: str) -> Json | None:
+        return await find(self._api, f"/apis/batch/v1/namespaces/{self._namespace}/jobs/{name}")
+
+    async def _pods_that_write(self, work: Work, zone: str, uid: str) -> AsyncIterator[Json]:
+        """Yield the pods that write into a zone of this name and have not ended.
+
+        Those of an earlier Zone write into the same data if that was kept.
+        """
+        chosen = f"{names.LABEL_COMPONENT}={work.component}"
+        async for pod in self._api.list(f"/api/v1/namespaces/{self._namespace}/pods", chosen):
+            of = pod["metadata"].get("labels", {}).get(names.LABEL_ZONE_UID)
+            is_over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+            if of is not None and not is_over and (of == uid or _zone_of_pod(pod) == zone):
+                yield pod
+
+    async def _is_of(self, pod: Json, run: JobOwner) -> bool:
+        """Return whether a pod is of a Job of this object, not of an earlier one of its name."""
+        for owner in pod["metadata"].get("ownerReferences") or ():
+            job = await self._job(owner["name"])
+            if job is not None and is_owned(pod, job["metadata"]["uid"]):
+                return is_owned(job, run.metadata.uid)
+        return False
 
     async def _is_there(self, zone: str) -> bool:
         """Return whether there is a Zone of this name, whatever the watch has shown."""
         zones = self._api.list(path_of(self._namespace, Zone.plural))
         return zone in [each["metadata"]["name"] async for each in zones]
+
+
+def _zone_of_pod(pod: Body) -> str:
+    """Return the name of the zone that a pod works on: the second word of its command."""
+    words = [*pod["spec"]["containers"][0]["args"]]
+    return str(words[1])
+
+
+def _began(job: Body) -> str:
+    return str(job["metadata"].get("creationTimestamp") or "")
+
+
+def _ended(job: Body) -> str:
+    """Return the time at which a Job has ended; one after all others: not yet, or not known."""
+    status = job.get("status") or {}
+    failed = [each for each in status.get("conditions") or () if each.get("type") == "Failed"]
+    times = [status.get("completionTime"), *(each.get("lastTransitionTime") for each in failed)]
+    return next((str(each) for each in times if each), "never")
 
 
 def _writes(kind: type[Resource], body: Body) -> bool:
