@@ -8,7 +8,9 @@ Exit codes: 0 if all was done; 1 if it was not, and another pod would find the s
 known.  The result is a termination message too, from which the operator reads it.
 
 A pod that is lost is followed by one that goes on.  A plan has the name of its run, so a pod after
-the first one takes the plan that is there; keys that are repaired already stay as they are.
+the first one takes the plan that is there; keys that are repaired already stay as they are.  Before
+the first key is changed, a file with the name of the run is written beside the plan: without it no
+pod of the run has changed any, also none of which nothing is left.
 """
 
 import argparse
@@ -54,6 +56,8 @@ from quorate_spark.work_folder import quiet_work_folder
 NAME = "repair-run"
 PLAN = "repair-plan.parquet"
 """The file of the target."""
+BEGUN = "repair-begun"
+"""The file of the target which shows that keys may be changed: BEGUN.RUN."""
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -108,25 +112,30 @@ class RepairRun:
             planned = options.digest is not None
             keys = self._read(target) if planned else self._plan(target, progress)
             if options.execute and keys:
-                self._execute(keys, progress)
+                self._execute(keys, target, progress)
 
     def end_by(self, error: QuorateError) -> None:
         """Take in an error that has ended it."""
         if not self._has_begun:
             self._is_final = isinstance(error, PlanRefused)
-            self._result = RepairResult(RepairOutcome.FAILED, reasons=(str(error),))
+            self._end(RepairOutcome.FAILED, str(error))
         else:
             self.end_by_itself(str(error))
 
     def end_by_itself(self, defect: str) -> None:
         """Take in a defect of this program that has ended it."""
         self._is_final = False
-        outcome = RepairOutcome.UNKNOWN if self._has_begun else RepairOutcome.FAILED
-        self._result = msgspec.structs.replace(self._result, outcome=outcome, reasons=(defect,))
+        self._end(RepairOutcome.UNKNOWN if self._has_begun else RepairOutcome.FAILED, defect)
+
+    def _end(self, outcome: RepairOutcome, why: str) -> None:
+        """Note another end; what is known of the plan stays."""
+        self._result = msgspec.structs.replace(self._result, outcome=outcome, reasons=(why,))
 
     def tell(self) -> int:
         """Tell the result; return the exit code."""
         result, path = self._result, self._options.termination_message
+        if result.outcome is RepairOutcome.FAILED and self._options.execute:
+            result = msgspec.structs.replace(result, untouched=self._is_untouched())
         if self._options.json:
             print_json({**msgspec.to_builtins(result), "plan_keys": self._keys})
         else:
@@ -142,6 +151,17 @@ class RepairRun:
         if result.outcome.is_good:
             return 0
         return 1 if self._is_final else 2
+
+    @property
+    def _begun(self) -> str:
+        return f"{BEGUN}.{self._options.run}"
+
+    def _is_untouched(self) -> bool:
+        """Return whether the place shows that no pod of this run has begun to change keys."""
+        try:
+            return Target(self._options.target).read(self._begun) is None
+        except QuorateError:
+            return False
 
     def _plan(self, target: Target, progress: Progress) -> list[PlannedKey]:
         """Return the plan, which is written now, or was by another pod of this run.
@@ -211,11 +231,13 @@ class RepairRun:
         )
         return keys
 
-    def _execute(self, keys: list[PlannedKey], progress: Progress) -> None:
+    def _execute(self, keys: list[PlannedKey], target: Target, progress: Progress) -> None:
         """Execute this plan, and no other."""
         options = self._options
         cluster = read_cluster(options.cluster, options.secret_file)
         check_plan(keys, PLAN, self._zone, cluster)
+        if target.read(self._begun) is None:
+            target.write_last(self._begun, self._options.run.encode())
         done = execute_keys(
             keys,
             self._zone,

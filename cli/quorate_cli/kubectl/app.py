@@ -270,8 +270,9 @@ def repair(
         bool, typer.Option("--without-review", help="Execute the new plan at once, unread.")
     ] = False,
     level: Annotated[
-        RepairLevel, typer.Option(help="How deeply copies are compared for the plan.")
-    ] = RepairLevel.ROWS,
+        RepairLevel | None,
+        typer.Option(help="How deeply copies are compared for the plan; rows if absent."),
+    ] = None,
     endpoint: Annotated[str, typer.Option(help="Address of another store than AWS.")] = "",
     region: Annotated[str, typer.Option(help="Region of the bucket.")] = "",
     credentials_secret: Annotated[

@@ -44,7 +44,8 @@ class Wanted(NamedTuple):
     execute: str
     """The name of a dry run; empty: a new plan is made."""
     without_review: bool
-    level: RepairLevel
+    level: RepairLevel | None
+    """None: the default."""
 
 
 def place_of(destination: str, bucket: Mapping[str, str], credentials_secret: str) -> Json | None:
@@ -125,9 +126,10 @@ def _create(
 def _spec(api: KubeApi, zone: str, wanted: Wanted, at: Json | None, namespace: str) -> Json:
     """Return what the options ask for.  Raises Problem."""
     if wanted.execute:
-        if wanted.strategy is not None or at is not None or wanted.without_review:
+        made_new = (wanted.strategy, at, wanted.level, wanted.without_review or None)
+        if any(each is not None for each in made_new):
             raise Problem(
-                "--execute takes a plan as it is: leave out --strategy, --destination and"
+                "--execute takes a plan as it is: leave out --strategy, --level, --destination and"
                 " --without-review"
             )
         return {"dryRun": False, "plan": _quoted(api, zone, wanted.execute, namespace)}
@@ -138,7 +140,7 @@ def _spec(api: KubeApi, zone: str, wanted: Wanted, at: Json | None, namespace: s
         )
     made = {
         "strategy": wanted.strategy.value,
-        "level": wanted.level.value.capitalize(),
+        "level": (wanted.level or RepairLevel.ROWS).value.capitalize(),
         "destination": at,
     }
     return {**made, "dryRun": False, "withoutReview": True} if wanted.without_review else made

@@ -17,27 +17,24 @@ def repair_result(
 ) -> RepairResult:
     """Return the result of a Job that has ended.  `pods`: those of it that are still there.
 
-    All that any pod has done is done, whatever another one told.  That nothing was changed is only
-    known if each pod of a run that writes says so.
+    All that any pod has done is done, whatever another one told.  That nothing was changed by a
+    run that writes is only known if its last pod has found so (`untouched`): of a pod that was lost
+    with its node, or evicted, nothing may be left here.
     """
     found = result_of_job(job, pods, REPAIR.component, decode_repair_result, _is_good, not_started)
     if isinstance(found, str):
         return unknown(found)
     if not writes or found.outcome is not RepairOutcome.FAILED:
         return found
-    results = told(pods, REPAIR.component, decode_repair_result)
+    ended = len(told(pods, REPAIR.component, decode_repair_result))
     failed = int((job.get("status") or {}).get("failed") or 0)
-    if failed <= len(results) and all(each is not None and _is_nothing(each) for each in results):
+    if found.untouched and failed <= ended:  # else one that is gone may have been the last
         return found
     return msgspec.structs.replace(found, outcome=RepairOutcome.UNKNOWN)
 
 
 def _is_good(result: RepairResult) -> bool:
     return result.outcome.is_good
-
-
-def _is_nothing(result: RepairResult) -> bool:
-    return result.outcome is RepairOutcome.FAILED
 
 
 def unknown(reason: str) -> RepairResult:

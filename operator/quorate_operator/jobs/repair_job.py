@@ -1,7 +1,8 @@
 """The work of a ZoneRepair's pod: it makes a plan, or executes one, or does both.
 
-A pod after the first one finds the plan of its run by `--run`, and goes on with it.  An exit code
-of 1 says that another run ends the same way.
+A pod after the first one finds the plan of its run by `--run`, and goes on with it.  It writes into
+the place of the plan, also of one that is only executed: that keys may be changed now.  An exit
+code of 1 says that another run ends the same way.
 """
 
 from quorate.wire.jobs.zone_repair import ZoneRepair
@@ -32,4 +33,4 @@ def repair_work(repair: ZoneRepair, copies: Copies) -> Work:
     )
     labels = () if spec.dry_run else ((names.LABEL_ZONE_UID, copies.object_uid),)
     made = REPAIR._replace(arguments=arguments, labels=labels)
-    return at_place(made, spec.place, read_only=plan is not None)
+    return at_place(made, spec.place)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from quorate.protocol.messages.events import Event
@@ -25,6 +26,8 @@ INCOMPLETE = RepairResult(
     RepairOutcome.INCOMPLETE, DIGEST, {"write": 3}, {"repaired": 1, "changed": 2}
 )
 FAILED = RepairResult(RepairOutcome.FAILED, reasons=("the bucket is not there",))
+UNTOUCHED = msgspec.structs.replace(FAILED, untouched=True)
+WITH_PLAN = msgspec.structs.replace(UNTOUCHED, digest=DIGEST, planned={"write": 3})
 VALIDATE = "kubectl quorate validate books --namespace default"
 
 
@@ -129,15 +132,27 @@ async def test_a_plan_that_was_read_is_executed(led: Namespace, told: list[Event
         (QUOTED, (text(INCOMPLETE),), {}, "Incomplete", "1 of 3 keys", "RepairIncomplete"),
         (
             QUOTED,
-            (text(FAILED),) * 2,
+            (text(UNTOUCHED),) * 2,
             {"failed": 2},
             "Failed",
-            "nothing is changed",
+            "nothing is changed, and no plan",
+            "RepairFailed",
+        ),
+        # A pod of which nothing is left is not counted if it was lost with its node.
+        (QUOTED, (text(FAILED),), {"failed": 1}, "Unknown", "the bucket is not", "RepairUnknown"),
+        (QUOTED, ("Killed", text(UNTOUCHED)), {}, "Failed", "nothing is changed", "RepairFailed"),
+        (QUOTED, (text(UNTOUCHED), "Killed"), {}, "Unknown", "may be repaired", "RepairUnknown"),
+        (
+            QUOTED,
+            (text(WITH_PLAN),),
+            {"failed": 1},
+            "Failed",
+            "nothing is changed; the plan with 3 keys is in backups:one",
             "RepairFailed",
         ),
         (QUOTED, ("Killed", "Killed"), {}, "Unknown", "may be repaired, or not", "RepairUnknown"),
         (QUOTED, ("Killed", text(FAILED)), {}, "Unknown", "the bucket is not", "RepairUnknown"),
-        (QUOTED, (text(FAILED),), {"failed": 2}, "Unknown", "the bucket is not", "RepairUnknown"),
+        (QUOTED, (text(UNTOUCHED),), {"failed": 2}, "Unknown", "the bucket is", "RepairUnknown"),
         (QUOTED, ("Killed", text(REPAIRED)), {}, "Repaired", VALIDATE, "Repaired"),
         (QUOTED, (), {"reason": "DeadlineExceeded"}, "Unknown", "deadlineSeconds", "RepairUnknown"),
         (DRY, ("Killed", text(FAILED)), {}, "Failed", "the bucket is not there", "RepairFailed"),
@@ -220,6 +235,8 @@ async def test_a_zone_that_was_replaced_leaves_it_unknown(led: Namespace) -> Non
 
     assert done["outcome"] == "Unknown"
     assert "Zone books was replaced by another one meanwhile" in done["message"]
+    assert "(as far as is known: repaired 3)" in done["message"]
+    assert (done["planDigest"], done["keys"]) == (DIGEST, {"repaired": 3})
 
 
 async def test_restores_go_on_without_the_kind(

@@ -197,6 +197,51 @@ def test_what_ends_an_execution_leaves_its_end_unknown(
     assert str(error) in told(target).reasons[0]
 
 
+def test_nothing_is_told_as_unchanged_if_an_earlier_pod_may_have_changed_keys(
+    zone: RepairedZone, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each pod meets an error before it changes a key; the second one began to."""
+    damage(zone, 1, KEYS[3])
+    run(zone, target, *STRATEGY)
+    quoted = ("--execute", "--digest", told(target).digest)
+
+    def refused(*arguments: Any) -> None:
+        raise Unreadable("agent-1 is gone")
+
+    monkeypatch.setattr(repair_run, "check_plan", refused)
+    assert run(zone, target, *quoted) == 2
+    assert (told(target).outcome, told(target).untouched) == (RepairOutcome.FAILED, True)
+    monkeypatch.undo()
+
+    def killed(*arguments: Any, **more: Any) -> Iterator[Any]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(repair_run, "execute_keys", killed)
+    assert run(zone, target, *quoted) == 130
+    monkeypatch.setattr(repair_run, "check_plan", refused)
+    assert run(zone, target, *quoted) == 2
+    assert (told(target).outcome, told(target).untouched) == (RepairOutcome.FAILED, False)
+    assert run(zone, target, *quoted, run="u2") == 2
+    assert told(target).untouched, "another run has its own note"
+
+
+@pytest.mark.parametrize("error", [Unreadable("agent-1 is gone"), ValueError("a defect")])
+def test_an_error_before_the_first_key_keeps_what_is_known_of_the_plan(
+    zone: RepairedZone, target: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    damage(zone, 1, KEYS[3])
+
+    def refused(*arguments: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(repair_run, "check_plan", refused)
+    assert run(zone, target, *STRATEGY, "--execute") == 2
+    failed = told(target)
+    assert (failed.outcome, failed.planned) == (RepairOutcome.FAILED, {"write": 1})
+    assert failed.digest == hashlib.sha256((target / repair_run.PLAN).read_bytes()).hexdigest()
+    assert str(error) in failed.reasons[0]
+
+
 def test_a_place_that_cannot_be_read_now_is_tried_by_another_pod(
     zone: RepairedZone, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

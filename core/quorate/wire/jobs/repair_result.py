@@ -46,6 +46,8 @@ class RepairResult(msgspec.Struct, frozen=True, omit_defaults=True):
     - `planned`: keys of the plan, by what it does with them (write, remove, irreparable)
     - `keys`: keys of the plan, by what became of them; empty: it was not executed
     - `reasons`: why it failed, or why another plan may be needed, in sentences
+    - `untouched`: when its pod ended, no pod of its run had begun to change keys, as the place of
+      the plan shows
     """
 
     outcome: RepairOutcome
@@ -53,6 +55,7 @@ class RepairResult(msgspec.Struct, frozen=True, omit_defaults=True):
     planned: Mapping[str, int] = {}
     keys: Mapping[str, int] = {}
     reasons: tuple[str, ...] = ()
+    untouched: bool = False
 
 
 def encode_repair_result(result: RepairResult) -> bytes:

@@ -73,6 +73,12 @@ class ZoneRepairSpec(JobRun):
             lambda new, _: (new.plan is None) != (new.strategy is None),
         ),
         Rule(
+            "level",
+            "!has(self.plan) || self.level == 'Rows'",
+            "leave level out with plan, which was made at its own",
+            lambda new, _: new.plan is None or new.level is RepairLevel.ROWS,
+        ),
+        Rule(
             "dryRun",
             "!has(self.plan) || !self.dryRun",
             "with plan write dryRun: false: the plan is made, and is executed",

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from shlex import quote
 from typing import Any
 
+import msgspec
+
 from quorate.protocol.messages.events import Reason
 from quorate.wire.jobs.job_run import RunPhase
 from quorate.wire.jobs.repair_result import RepairOutcome, RepairResult
@@ -82,7 +84,11 @@ class Repairs(JobRuns[ZoneRepairStatus]):
             try:
                 led = await self._writers.zone_of_job(zone_of(body), job)
             except NotOfThisZone as gone:
-                return _finished(status, body, unknown(str(gone)))
+                reasons = (str(gone), *result.reasons)
+                result = msgspec.structs.replace(
+                    result, outcome=RepairOutcome.UNKNOWN, reasons=reasons
+                )
+                return _finished(status, body, result)
             if isinstance(led, str):
                 return status.model_copy(update={"message": led})
             await prove_note(self._api, self._namespace, led)
@@ -146,6 +152,8 @@ def _sentence(place: str, body: Body, result: RepairResult) -> str:
                 f" {look}{more}"
             )
         case RepairOutcome.FAILED:
+            if result.digest:
+                return f"nothing is changed; the plan with {total} keys is in {place}: {why}"
             return f"nothing is changed, and no plan was made or executed: {why}"
         case RepairOutcome.UNKNOWN if not _writes(body):
             return (
@@ -153,9 +161,10 @@ def _sentence(place: str, body: Body, result: RepairResult) -> str:
                 " create another ZoneRepair, with another destination"
             )
         case RepairOutcome.UNKNOWN:
+            known = f" (as far as is known: {_counts(result.keys)})" if result.keys else ""
             return (
-                f"keys of the plan in {place} may be repaired, or not: {why}; make another plan,"
-                f" and keys that are repaired are not in it; {look}"
+                f"keys of the plan in {place} may be repaired, or not{known}: {why}; make another"
+                f" plan, and keys that are repaired are not in it; {look}"
             )
 
 

@@ -139,6 +139,7 @@ def test_the_exit_code_is_the_outcome(
         (("--strategy", "LWW", "--destination", "backups"), "write CLAIM:FOLDER"),
         (("--strategy", "LWW", "--destination", "b:c", "--region", "x"), "are of a bucket"),
         (("--execute", "plan-1", "--strategy", "LWW"), "leave out --strategy"),
+        (("--execute", "plan-1", "--level", "rows"), "leave out --strategy, --level"),
         (("--execute", "plan-2"), "plan-2"),
         (("--execute", "plan-1"), "zonerepair plan-1 has no plan: no key differs"),
     ],
