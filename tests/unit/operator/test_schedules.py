@@ -219,6 +219,44 @@ async def test_a_last_time_of_a_clock_that_was_ahead_does_not_count(
     assert bool(runs(declared)) == made
 
 
+async def test_a_run_that_ended_while_no_operator_looked_holds_none_back(
+    declared: Namespace,
+) -> None:
+    spec = {"schedule": "0 3 * * *", "template": ZONE}
+    body = put(declared, "ScheduledDataValidation", "nightly", spec)
+    first = schedules(declared)
+    first.seen(body)
+    await first.reconcile("nightly", at("2026-01-05T03:00:01"))
+    [made] = runs(declared)
+    await declared.restart()
+    declared.controller.run_gone(Kind.VALIDATION, made.rpartition("/")[2])  # not seen yet
+    declared.api.objects[made]["status"] = {"phase": "Finished", "verdict": "Agree"}
+    other = schedules(declared)
+    other.seen(declared.api.objects[declared.path("ScheduledDataValidation", "nightly")])
+    await other.reconcile("nightly", at("2026-01-06T03:00:01"))
+
+    assert len(runs(declared)) == 2
+    assert status(declared)["message"] == "2026-01-06T03:00:00Z: run"
+    assert status(declared)["active"] == [status(declared)["lastRun"]]
+
+
+async def test_an_object_of_another_with_the_name_of_a_run_is_not_taken_for_it(
+    declared: Namespace,
+) -> None:
+    name = f"nightly-{int(at('2026-01-05T03:00:00').timestamp()) // 60}"
+    put(declared, "DataValidation", name, ZONE["spec"])
+    found = schedules(declared)
+    spec = {"schedule": "0 3 * * *", "template": ZONE}
+    found.seen(put(declared, "ScheduledDataValidation", "nightly", spec))
+    await found.reconcile("nightly", at("2026-01-05T03:00:01"))
+
+    told = status(declared)
+    said = f"2026-01-05T03:00:00Z: not run: DataValidation {name} of another is there"
+    assert told["message"] == said
+    assert "lastRun" not in told
+    assert "active" not in told
+
+
 async def test_a_schedule_that_is_suspended_has_no_next_time(declared: Namespace) -> None:
     spec = {"schedule": "0 3 * * *", "template": ZONE, "suspend": True}
     found = schedules(declared)

@@ -14,14 +14,14 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 import pydantic
 
 from quorate.facts.errors import WireError
-from quorate.wire.jobs.job_run import JobRun
+from quorate.wire.jobs.job_run import JobRun, RunPhase
 from quorate.wire.jobs.schedule import ConcurrencyPolicy, ScheduleSpec, ScheduleStatus
 from quorate.wire.resource import API_VERSION, Condition, Metadata, Part, Resource
 from quorate.wire.unknown_fields import without_unknown
 from quorate_operator import names
-from quorate_operator.declared.runs.scheduled_run import ScheduledRun, run_name
+from quorate_operator.declared.runs.scheduled_run import ScheduledRun, run_name, schedule_of
 from quorate_operator.declared.runs.schedules.cron import BadSchedule, last_and_next
-from quorate_operator.kube.api import ApiRefused, KubeApi, path_of
+from quorate_operator.kube.api import ApiRefused, KubeApi, find, path_of
 
 _log = logging.getLogger("quorate.schedules")
 
@@ -30,6 +30,7 @@ LOOK_S = 30.0
 LOOK_S_MIN = 1.0
 CLOCKS_DIFFER = timedelta(minutes=10)
 """How far two clocks may differ.  A time that is further ahead is of a clock that was wrong."""
+_FINAL = [phase.value for phase in RunPhase if phase.is_final]
 
 Body = Mapping[str, Any]
 Status = TypeVar("Status", bound=ScheduleStatus)
@@ -119,8 +120,10 @@ class Schedules(ABC, Generic[Status]):
             return None
         runs = self._runs(body["metadata"]["uid"])
         active = [each.name for each in runs if not each.outcome]
-        active += await self._unseen(status, [each.name for each in runs])
+        unseen = await self._unseen(schedule, status, [each.name for each in runs])
+        active += sorted(name for name, has_ended in unseen.items() if not has_ended)
         ended = {each.name for each in runs if each.outcome}
+        ended |= {name for name, has_ended in unseen.items() if has_ended}
         update: dict[str, Any] = _accepted(body, status, "")
         following_time = text_of(following) if following is not None else ""
         update["next_schedule_time"] = "" if spec.suspend else following_time
@@ -136,10 +139,13 @@ class Schedules(ABC, Generic[Status]):
                 active = []
             if judged.creates:
                 made = await self._create(schedule, due)
-                if made not in active and made not in ended:
+                if not made:
+                    taken = f"{self.run_kind.kind_name()} {run_name(name, due)} of another is there"
+                    judged = Due(False, False, f"{text_of(due)}: not run: {taken}")
+                elif made not in active and made not in ended:
                     active.append(made)
-                update["last_run"] = made
-            elif not spec.suspend:
+                update["last_run"] = made or status.last_run
+            if not judged.creates and not spec.suspend:
                 self._skipped(schedule, judged.message)
             update |= {"last_schedule_time": text_of(due), "message": judged.message}
             _log.info("%s/%s: %s", self._namespace, name, judged.message)
@@ -172,22 +178,36 @@ class Schedules(ABC, Generic[Status]):
 
     # --- its runs --------------------------------------------------------------------------------
 
-    async def _unseen(self, status: Status, seen: list[str]) -> list[str]:
-        """Return runs that another operator left unfinished and that this one was not told yet."""
+    async def _unseen(self, schedule: Schedule, status: Status, seen: list[str]) -> dict[str, bool]:
+        """Return whether it has ended, by name of each run that another operator left unfinished
+        and that this one was not told yet."""
         unseen = {*status.active} - {*seen}
         if not unseen:
-            return []
+            return {}
         there = self._api.list(path_of(self._namespace, self.run_kind.plural))
-        return sorted(unseen & {each["metadata"]["name"] async for each in there})
+        return {
+            each["metadata"]["name"]: str((each.get("status") or {}).get("phase")) in _FINAL
+            async for each in there
+            if each["metadata"]["name"] in unseen and self._is_of(each, schedule)
+        }
+
+    def _is_of(self, run: Body, schedule: Schedule) -> bool:
+        return schedule_of(run, self.kind.kind_name()) == schedule.metadata.uid
 
     async def _create(self, schedule: Schedule, due: datetime) -> str:
-        """Create the run of this time; return its name."""
+        """Create the run of this time; return its name, or "" if another object has it."""
         body = run_of(schedule, due, self.run_kind, self._spec_of_run(schedule, due))
         try:
             await self._api.create(path_of(self._namespace, self.run_kind.plural), body)
         except ApiRefused as refused:
-            if refused.status != 409:  # another operator has created it
+            if refused.status != 409:
                 raise
+            path = path_of(self._namespace, self.run_kind.plural, body["metadata"]["name"])
+            there = await find(self._api, path)
+            if there is None:  # it was deleted meanwhile
+                raise
+            if not self._is_of(there, schedule):  # else another operator has created it
+                return ""
         return str(body["metadata"]["name"])
 
     async def _delete(self, name: str) -> None:
