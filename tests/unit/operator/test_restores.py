@@ -243,6 +243,25 @@ async def test_a_pod_of_a_deleted_one_is_waited_for(led: Namespace) -> None:
     await until_job(led, "back-check")
 
 
+def put_job(led: Namespace, name: str, owner: str) -> None:
+    """Put a Job of another operator, or of another object."""
+    owners = [{"kind": "ZoneRestore", "uid": owner, "name": "back"}]
+    metadata = {"name": name, "uid": "uid-of-a-job", "ownerReferences": owners}
+    led.api.put(f"{JOBS}/{name}", {"metadata": metadata})
+
+
+async def test_its_own_pod_is_not_waited_for(led: Namespace) -> None:
+    """An operator has ended after it made the Job, and before it told so."""
+    put_job(led, "back-check", "uid-of-back")
+    labels = {"quorate.io/zone-uid": "uid-of-books", COMPONENT: "restore"}
+    owners = [{"kind": "Job", "uid": "uid-of-a-job", "name": "back-check"}]
+    metadata = {"name": "back-check-1", "labels": labels, "ownerReferences": owners}
+    led.api.put("/api/v1/namespaces/default/pods/back-check-1", {"metadata": metadata})
+    declare(led)
+
+    await until_so(led, lambda: status(led).get("job") == "back-check", "it follows its Job")
+
+
 @pytest.mark.parametrize(
     ("uid", "zone", "name"),
     [
@@ -256,7 +275,8 @@ async def test_a_pod_of_a_predecessor_is_waited_for(
     led: Namespace, uid: str, zone: str, name: str
 ) -> None:
     labels = {"quorate.io/zone-uid": uid, COMPONENT: "restore", "quorate.io/restore": "back"}
-    owners = [{"kind": "Job", "uid": "uid-of-a-job-that-is-gone", "name": name}]
+    owners = [{"kind": "Job", "uid": "uid-of-a-job", "name": name}]
+    put_job(led, name, "uid-of-a-predecessor")
     path = f"/api/v1/namespaces/default/pods/{name}-1"
     metadata = {"name": f"{name}-1", "labels": labels, "ownerReferences": owners}
     spec = {"containers": [{"args": ["import", zone]}]}
