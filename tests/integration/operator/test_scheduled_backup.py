@@ -18,6 +18,7 @@ from quorate_s3.server import s3_server
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.process,
+    pytest.mark.deep,
     pytest.mark.needs("s3-server"),
     pytest.mark.timeout(480),
 ]

@@ -127,9 +127,9 @@ class Backups(JobRuns[ZoneBackupStatus]):
     async def _ended(
         self, body: Body, status: ZoneBackupStatus, job: Body, pods: list[Body], not_started: str
     ) -> ZoneBackupStatus:
-        told = result = export_result(job, pods, BACKUP.component, not_started)
+        result = export_result(job, pods, BACKUP.component, not_started)
         if result.outcome is not RunOutcome.COMPLETE:
-            return _finished(status, body, result, told)
+            return _finished(status, body, result)
         zone = zone_of(body)
         led, begun = self._find(zone), None
         if isinstance(led, LedZone):
@@ -146,15 +146,14 @@ class Backups(JobRuns[ZoneBackupStatus]):
         elif self._is_replaced(led, status):
             reason = f"Zone {zone} was replaced by another one meanwhile: it may have rows of that"
             result = msgspec.structs.replace(result, outcome=RunOutcome.FAILED, reason=reason)
-        return _finished(status, body, result, told)
+        return _finished(status, body, result)
 
     def _is_replaced(self, led: LedZone | str, status: ZoneBackupStatus) -> bool:
         """Return whether the zone has other data than when the run began."""
         return isinstance(led, LedZone) and status.zone_uid not in ("", led.uid)
 
     async def _lost(self, body: Body, status: ZoneBackupStatus, why: str) -> ZoneBackupStatus:
-        result = unknown(why)
-        return _finished(status, body, result, result)
+        return _finished(status, body, unknown(why))
 
     def _reason(self, status: ZoneBackupStatus) -> tuple[Reason, str]:
         return _REASONS[status.outcome or RunOutcome.UNKNOWN]
@@ -165,18 +164,14 @@ class Backups(JobRuns[ZoneBackupStatus]):
         return [(Reason.EXPORTS_NOT_DELETED, "Warning", status.undeleted)]
 
 
-def _finished(
-    status: ZoneBackupStatus, body: Body, result: ExportResult, told: ExportResult
-) -> ZoneBackupStatus:
-    """Return the status of a run with this result; `told`: the one of its pod, which has deleted
-    older exports whatever becomes of it."""
+def _finished(status: ZoneBackupStatus, body: Body, result: ExportResult) -> ZoneBackupStatus:
     done = finished_export(status, body, result, _sentence(status.place, result))
     return done.model_copy(
         update={
-            "deleted": list(told.deleted),
-            "kept": list(told.kept),
-            "half_deleted": list(told.half_deleted),
-            "undeleted": told.undeleted,
+            "deleted": list(result.deleted),
+            "kept": list(result.kept),
+            "half_deleted": list(result.half_deleted),
+            "undeleted": result.undeleted,
         }
     )
 
