@@ -55,7 +55,7 @@ def test_a_plan_and_its_execution_are_taken(spec: Json) -> None:
         ({**NEW, "plan": PLAN, "dryRun": False}, "one of them"),
         ({"destination": CLAIM}, "write strategy for a new plan"),
         ({"plan": PLAN, "strategy": "LWW", "dryRun": False}, "none with plan"),
-        ({"plan": PLAN, "dryRun": False, "level": "Digest"}, "leave level out with plan"),
+        ({"plan": PLAN, "dryRun": False, "level": "Digest"}, "write no level with plan"),
         ({"plan": PLAN}, "with plan write dryRun: false"),
         ({**NEW, "dryRun": False}, "write withoutReview: true to execute a new plan"),
         ({**NEW, "withoutReview": True}, "and never else"),

@@ -75,7 +75,7 @@ class ZoneRepairSpec(JobRun):
         Rule(
             "level",
             "!has(self.plan) || self.level == 'Rows'",
-            "leave level out with plan, which was made at its own",
+            "write no level with plan, which was made at its own",
             lambda new, _: new.plan is None or new.level is RepairLevel.ROWS,
         ),
         Rule(
