@@ -307,11 +307,12 @@ def test_a_migration_is_not_committed_to_a_destination_whose_store_is_gone_meanw
         value: Value | None,
         expected: Revision | None,
         known: Mapping[str, NodeRecord],
+        zone: ZoneRecord | None,
         answer: Answer,
     ) -> None:
         """The row after the migration is not written, nobody knows it, and its destination dies."""
         if lost or not isinstance(value, tuple) or newcomer not in value[0].replicas:
-            write(who, key, value, expected, known, answer)
+            write(who, key, value, expected, known, zone, answer)
             return
         lost.append(value[0])
         story.crash(newcomer)
