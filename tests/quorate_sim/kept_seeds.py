@@ -59,4 +59,5 @@ KEPT = {
     487362301664: "a former master placed a zone late that had been deleted meanwhile",
     771290000303: "two copies of one domain that lacked the same fetched it of each other for ever",
     537566128: "I-3 by a reset that named a destination, which deleted by a row from before it",
+    771300002440: "a DROP that waited for a write was written although its voter was back",
 }

@@ -30,7 +30,7 @@ from quorate.protocol.metastore import (
     partitions_of,
 )
 from quorate.protocol.status import ZoneStatus
-from quorate.protocol.zone_master.causes import Why
+from quorate.protocol.zone_master.causes import Cause, Why
 from quorate.protocol.zone_master.decide_partition import (
     PartitionState,
     adopt_row,
@@ -253,6 +253,9 @@ class ZoneMaster(Zone):
             if is_whole:
                 self.timers.settle(now)
             if is_whole and self._rebalance.refresh(self.record, now):
+                begun = [p for p, (_, why) in self.decided.items() if why.cause is Cause.STARTED]
+                for partition in begun:  # they waited for another write
+                    del self.decided[partition]
                 for partition, part in self.parts.items():
                     if part.row.active is not None:
                         self._judge_active(partition)

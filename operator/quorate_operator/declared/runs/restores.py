@@ -120,9 +120,9 @@ class Restores(JobRuns[ZoneRestoreStatus]):
     async def _begin(self, run: JobOwner, led: LedZone) -> str:
         async with self._writers.beginning:
             waits = await self._writers.waits_for(run, led)
-            waits = waits or await self._writers.waits_for_backup(run.spec.zone_ref.name)
             source = ZoneRestore.parse_stored(self._bodies[run.metadata.name]).spec.source.text
             waits = waits or await waits_for_deletion(self._api, self._namespace, source)
+            waits = waits or await self._writers.waits_for_backup(run.spec.zone_ref.name)
             if waits:
                 return waits
             await prove_note(self._api, self._namespace, led)
