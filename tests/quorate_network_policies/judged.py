@@ -11,7 +11,7 @@ Json = Mapping[str, Any]
 
 
 class Judged:
-    """Who is who among the ends of connections, and which of these no policy allows.
+    """The ends of connections, and those connections that no policy allows.
 
     - `others`: ends that are no pods, by address
     - `services`: the range of cluster IPs, behind which is the API server at `api_port`
@@ -34,7 +34,7 @@ class Judged:
             self._by_name[metadata["name"]] = self._by_address[address] = end
 
     def ends(self, seen: Collection[Connection]) -> set[tuple[str, str, int]]:
-        """Which kind of pod connected to which, at which port."""
+        """Kinds of pods that connected, and to which at which port."""
         return {(source.name, to.name, port) for source, to, port in self._made(seen)}
 
     def denied(self, seen: Collection[Connection], policies: Policies) -> set[str]:

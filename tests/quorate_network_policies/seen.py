@@ -68,7 +68,7 @@ class SeenConnections:
 
     @property
     def seen(self) -> set[Seen]:
-        """What was seen until now."""
+        """The connections seen until now."""
         return {
             Seen(pid, source[0], *target) for (source, target), pid in self._found.copy().items()
         }

@@ -207,7 +207,7 @@ def _suspend(installed: Installed, suspended: bool) -> None:
 
 
 def _told_by_events(installed: Installed) -> dict[str, str]:
-    """What Events on the zone say, by their reason."""
+    """The messages of Events on the zone, by their reason."""
     told: dict[str, str] = {}
     events = installed.get("events", f"--field-selector=involvedObject.name={BOOKS}")["items"]
     for each in events:

@@ -1,4 +1,4 @@
-"""What an export makes of columns: the same digest and the same rows as row by row."""
+"""An export makes of columns the same digest and the same rows as row by row."""
 
 from collections.abc import Iterator
 from unittest.mock import patch

@@ -32,7 +32,7 @@ FIELDS = st.sampled_from(
 
 @st.composite
 def zones(draw: st.DrawFn) -> list[list[StoredRow]]:
-    """What three copies show: the same rows, but for a few fields, rows and missing rows."""
+    """Rows of three copies: the same, but for a few fields, rows and missing rows."""
     common = draw(copies)
     shown: list[dict[bytes, list[Any]]] = [
         {key: list(row) for key, row in common.items()} for _ in NODES

@@ -36,7 +36,7 @@ from quorate.protocol.zone_master.zone import Parts
 
 
 class AgentState(enum.StrEnum):
-    """What an agent is to one zone when its target is computed."""
+    """The state of an agent for one zone when its target is computed."""
 
     ONLINE = "online"
     NEW_STORE = "new-store"

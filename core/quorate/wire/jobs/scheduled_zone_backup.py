@@ -45,12 +45,12 @@ class BackupTemplate(Part):
 
 
 class Retention(Part):
-    """Which exports of the schedule are kept, besides that of the run that deletes.  The newest one
-    that is verified always is."""
+    """The exports of the schedule that are kept, besides that of the run that deletes.  The newest
+    one that is verified always is."""
 
     keep_last: Annotated[Integer, Field(ge=1, le=KEEP_MAX)]
-    """How many verified exports are kept; older ones are deleted.  The export of the run that
-    deletes does not count, so that a place has one more."""
+    """The number of verified exports that are kept; older ones are deleted.  The export of the run
+    that deletes does not count, so that a place has one more."""
     max_age_days: Annotated[Integer, Field(ge=1, le=AGE_MAX_DAYS)] | None = None
     """Of these, one that is older is deleted, too; in one run never more than remain, and never the
     newest.  Absent: age does not matter."""

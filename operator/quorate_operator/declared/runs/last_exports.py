@@ -15,7 +15,7 @@ from quorate_operator.declared.declared_zone import DeclaredZone
 
 
 class ExportTimes(NamedTuple):
-    """What is known of one zone, RFC 3339; empty: there is none.
+    """Times that are known of one zone, RFC 3339; empty: there is none.
 
     `due`: the last but one time at which a schedule was to make a backup.
     """

@@ -88,7 +88,7 @@ def to_delete(
 
 
 class Deletions(NamedTuple):
-    """What the pods of runs have told of folders: by folder, the run.
+    """Folders that the pods of runs have told of, each with its run.
 
     `undeleted`: those that could not be deleted.  `halves`: of these, those without a manifest.
     """

@@ -37,7 +37,7 @@ Status = TypeVar("Status", bound=ScheduleStatus)
 
 
 class Template(Protocol):
-    """What a schedule creates."""
+    """The object that a schedule creates."""
 
     @property
     def labels(self) -> dict[str, str]:
