@@ -23,12 +23,9 @@ from quorate_cli.commands import top as embedded_top
 from quorate_cli.commands.cli import SETTINGS
 from quorate_cli.commands.events import until_nobody_reads
 from quorate_cli.commands.plan import print_plan
-from quorate_cli.commands.repair import RepairLevel, Strategy
 from quorate_cli.commands.top import INTERVAL_S, IntervalOption, OnceOption, watch
 from quorate_cli.copies.aside_view import print_list
 from quorate_cli.kubectl import exec_client, objects, told_events
-from quorate_cli.kubectl import repair as repairing
-from quorate_cli.kubectl import validate as validation
 from quorate_cli.kubectl.declared_state import Found, cluster_state, state_json
 from quorate_cli.kubectl.drain import declare_drain, follow_drain
 from quorate_cli.kubectl.kube_api import KubeApi, core_path
@@ -39,9 +36,10 @@ from quorate_cli.kubectl.options import (
     NamespaceOption,
     OperatorOption,
 )
-from quorate_cli.kubectl.recover import Place, recover
+from quorate_cli.kubectl.recover import recover
 from quorate_cli.kubectl.replace import find_freed, free
 from quorate_cli.kubectl.report import Report
+from quorate_cli.kubectl.runs.commands import RUN_COMMANDS
 from quorate_cli.kubectl.top import PodMetrics
 from quorate_cli.objects import resources
 from quorate_cli.objects.object_view import describe_all
@@ -54,13 +52,9 @@ from quorate_cli.terminal.options import (
     DiffersOption,
     JsonLinesOption,
     JsonOption,
-    KeyNames,
-    KeyNamesOption,
     KeyOption,
     KindArgument,
-    LevelOption,
     PartitionArgument,
-    ValidationLevel,
     WatchOption,
     WithOption,
     WithoutOption,
@@ -232,68 +226,8 @@ def plan(
     print_plan(zone, found, as_json, sizes=False)
 
 
-@app.command()
-def validate(
-    zone: ZoneArgument,
-    level: LevelOption = ValidationLevel.ROWS,
-    keys: KeyNamesOption = KeyNames.ESCAPED,
-    report: Annotated[
-        str, typer.Option(metavar="FOLDER", help="Folder that gets the report, as JSON and a page.")
-    ] = "",
-    kubeconfig: KubeconfigOption = "",
-    context: ContextOption = "",
-    namespace: NamespaceOption = "",
-    operator_namespace: OperatorOption = "",
-    as_json: JsonOption = False,
-) -> NoReturn:
-    """Check that all copies of a zone agree, by a DataValidation; Ctrl-C leaves it running.
-
-    The exit code is 0 if they agree, 1 if they differ, 2 if that could not be determined.
-    """
-    place = Place(kubeconfig, context, namespace, operator_namespace)
-    raise typer.Exit(validation.validate(zone, level, keys, report, place, as_json, console))
-
-
-@app.command()
-def repair(
-    zone: ZoneArgument,
-    strategy: Annotated[
-        Strategy | None, typer.Option(help="Rule by which the row of each key is chosen.")
-    ] = None,
-    destination: Annotated[
-        str, typer.Option(help="Place of the new plan: CLAIM:FOLDER or s3://BUCKET/FOLDER.")
-    ] = "",
-    execute: Annotated[
-        str, typer.Option(metavar="NAME", help="ZoneRepair whose plan was read: execute that.")
-    ] = "",
-    without_review: Annotated[
-        bool, typer.Option("--without-review", help="Execute the new plan at once, unread.")
-    ] = False,
-    level: Annotated[
-        RepairLevel | None,
-        typer.Option(help="How deeply copies are compared for the plan; rows if absent."),
-    ] = None,
-    endpoint: Annotated[str, typer.Option(help="Address of another store than AWS.")] = "",
-    region: Annotated[str, typer.Option(help="Region of the bucket.")] = "",
-    credentials_secret: Annotated[
-        str, typer.Option(help="Secret with the keys of the bucket.")
-    ] = "",
-    kubeconfig: KubeconfigOption = "",
-    context: ContextOption = "",
-    namespace: NamespaceOption = "",
-    operator_namespace: OperatorOption = "",
-    as_json: JsonOption = False,
-) -> NoReturn:
-    """Give all copies of keys that differ the same row again, by a ZoneRepair.
-
-    With --strategy it plans and changes nothing. With --execute it executes that plan. The exit
-    code is 0 if all was done, 1 if keys are not repaired, 2 otherwise. Ctrl-C leaves it running.
-    """
-    place = Place(kubeconfig, context, namespace, operator_namespace)
-    wanted = repairing.Wanted(strategy, execute, without_review, level)
-    bucket = {"endpoint": endpoint, "region": region}
-    at = repairing.place_of(destination, bucket, credentials_secret)
-    raise typer.Exit(repairing.repair(zone, wanted, at, place, as_json, console))
+for command in RUN_COMMANDS:
+    app.command()(command)
 
 
 @app.command()

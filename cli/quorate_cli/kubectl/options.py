@@ -1,6 +1,6 @@
 """Options of `kubectl quorate` that say which API server, namespace and operator are meant."""
 
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -17,3 +17,19 @@ OperatorOption = Annotated[
         "--operator-namespace", help="Namespace of the operator. Default: the same, else any."
     ),
 ]
+
+
+class Place(NamedTuple):
+    """The API server, namespace and operator that options of the command line name."""
+
+    kubeconfig: str
+    context: str
+    namespace: str
+    operator_namespace: str
+
+    @property
+    def options(self) -> list[str]:
+        """The same as options of a command line."""
+        names = ("--kubeconfig", "--context", "--namespace", "--operator-namespace")
+        given = zip(names, self, strict=True)
+        return [word for name, value in given if value for word in (name, value)]

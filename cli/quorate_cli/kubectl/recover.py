@@ -5,7 +5,7 @@ object stays as a record.
 """
 
 import time
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 
@@ -32,6 +32,7 @@ from quorate_cli.kubectl.options import (
     KubeconfigOption,
     NamespaceOption,
     OperatorOption,
+    Place,
 )
 from quorate_cli.objects import resources
 from quorate_cli.objects.resources import ZONE
@@ -47,22 +48,6 @@ WaitOption = Annotated[
     float, typer.Option("--wait", min=0, help="Seconds to wait for the operator's answer.")
 ]
 recover = typer.Typer(no_args_is_help=True, help=embedded.HELP)
-
-
-class Place(NamedTuple):
-    """The API server, namespace and operator that options of the command line name."""
-
-    kubeconfig: str
-    context: str
-    namespace: str
-    operator_namespace: str
-
-    @property
-    def options(self) -> list[str]:
-        """The same as options of a command line."""
-        names = ("--kubeconfig", "--context", "--namespace", "--operator-namespace")
-        given = zip(names, self, strict=True)
-        return [word for name, value in given if value for word in (name, value)]
 
 
 @recover.command(help=embedded.cancel.__doc__)

@@ -9,8 +9,6 @@ from typing import NamedTuple, TypeVar
 import msgspec
 import pydantic
 
-from quorate.wire.jobs.data_validation import DataValidation
-from quorate.wire.jobs.zone_repair import ZoneRepair
 from quorate.wire.resource import Resource
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.unknown_fields import without_unknown
@@ -82,33 +80,24 @@ def fetch_all(api: OperatorApi, kind: Kind) -> list[Whole]:
 
 def cluster(whole: Whole) -> StorageCluster:
     """Parse a StorageCluster as the operator answers it."""
-    return _understood(StorageCluster, whole)
+    return parsed(StorageCluster, whole)
 
 
 def zone(whole: Whole) -> Zone:
     """Parse a Zone as the operator answers it."""
-    return _understood(Zone, whole)
+    return parsed(Zone, whole)
 
 
 def recovery(whole: Whole) -> ZoneRecovery:
     """Parse a ZoneRecovery with its result."""
-    return _understood(ZoneRecovery, whole)
-
-
-def validation(whole: Whole) -> DataValidation:
-    """Parse a DataValidation with its result."""
-    return _understood(DataValidation, whole)
-
-
-def repair(whole: Whole) -> ZoneRepair:
-    """Parse a ZoneRepair with its result."""
-    return _understood(ZoneRepair, whole)
+    return parsed(ZoneRecovery, whole)
 
 
 M = TypeVar("M", bound=Resource)
 
 
-def _understood(model: type[M], whole: Whole) -> M:
+def parsed(model: type[M], whole: Whole) -> M:
+    """Parse an object of this kind.  Raises Problem if it has what this version does not know."""
     body = {key: value for key, value in whole.items() if key not in ("apiVersion", "kind")}
     try:
         return model.model_validate(without_unknown(model, body).body)

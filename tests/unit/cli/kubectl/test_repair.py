@@ -41,7 +41,7 @@ def becomes(api: CannedApi, monkeypatch: pytest.MonkeyPatch, *statuses: Any) -> 
         made["status"] = left.pop(0)
 
     api.on_create = created
-    monkeypatch.setattr("quorate_cli.kubectl.validate.time.sleep", later)
+    monkeypatch.setattr("quorate_cli.kubectl.runs.follow.time.sleep", later)
 
 
 def made(api: CannedApi) -> Any:

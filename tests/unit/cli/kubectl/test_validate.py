@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from quorate_cli.kubectl import validate
+from quorate_cli.kubectl import kube_api
 from quorate_cli.kubectl.app import app
+from quorate_cli.kubectl.runs import follow
 from quorate_cli.terminal.problem import Problem
 from quorate_kubectl.canned import CORE, OURS, Answer, CannedApi, Kubectl, renewed
 from quorate_spark.report import report_json
@@ -40,7 +41,7 @@ READS = {"phase": "Running", "message": "its pod reads the copies", "percent": 4
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """The canned operator answers at once."""
-    monkeypatch.setattr(validate, "POLL_S", 0.0)
+    monkeypatch.setattr(follow, "POLL_S", 0.0)
 
 
 def becomes(api: CannedApi, monkeypatch: pytest.MonkeyPatch, *statuses: Any) -> None:
@@ -61,7 +62,7 @@ def becomes(api: CannedApi, monkeypatch: pytest.MonkeyPatch, *statuses: Any) -> 
         on(api.objects.get(f"{COLLECTION}/{NAME}"))
 
     api.on_create = on
-    monkeypatch.setattr("quorate_cli.kubectl.validate.time.sleep", later)
+    monkeypatch.setattr("quorate_cli.kubectl.runs.follow.time.sleep", later)
 
 
 def run(kubectl: Kubectl, *words: str) -> Result:
@@ -236,21 +237,21 @@ def test_a_run_that_is_refused_or_deleted_has_the_exit_code_2(
 def test_an_api_server_that_is_away_is_asked_again(
     kubectl: Kubectl, api: CannedApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask = validate.KubeApi.get
+    ask = kube_api.KubeApi.get
 
-    def get(self: validate.KubeApi, path: str, **query: str | int | bool) -> Any:
+    def get(self: kube_api.KubeApi, path: str, **query: str | int | bool) -> Any:
         if path.endswith(NAME) and away:
             away.pop()
-            raise validate.Unreached("no route")
+            raise kube_api.Unreached("no route")
         return ask(self, path, **query)
 
-    monkeypatch.setattr(validate.KubeApi, "get", get)
+    monkeypatch.setattr(kube_api.KubeApi, "get", get)
     away = [1, 2]
     becomes(api, monkeypatch, READS, READS, AGREE)
     assert run(kubectl, "library").exit_code == 0
 
     away = [1, 2]
-    monkeypatch.setattr(validate, "UNREACHED_S", -1)
+    monkeypatch.setattr(follow, "UNREACHED_S", -1)
     becomes(api, monkeypatch, READS)
     problem = run(kubectl, "library").exception
     assert isinstance(problem, Problem)

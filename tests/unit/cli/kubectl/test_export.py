@@ -1,0 +1,150 @@
+"""`kubectl quorate backup` and `restore` on canned objects: what they create, print and refuse."""
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from quorate.wire.jobs.zone_backup import ZoneBackup
+from quorate.wire.jobs.zone_restore import ZoneRestore
+from quorate_cli.kubectl.app import app
+from quorate_cli.kubectl.runs import follow
+from quorate_cli.terminal.problem import Problem
+from quorate_kubectl.canned import OURS, CannedApi, Kubectl
+
+NAME = "library-x7k2m"
+CLAIM = {"persistentVolumeClaim": {"claimName": "backups", "path": "library/monday"}}
+BUCKET = {"url": "s3://b/c", "endpoint": "http://minio:9000", "region": "eu-1"}
+COMPLETE = {
+    "phase": "Finished",
+    "outcome": "Complete",
+    "message": "50,000 rows are exported to backups:library/monday, and were read back",
+    "job": f"{NAME}-backup",
+    "rows": 50_000,
+}
+RUNS = {"phase": "Running", "message": "its pod exports the zone", "percent": 40}
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The canned operator answers at once."""
+    monkeypatch.setattr(follow, "POLL_S", 0.0)
+
+
+def run(kubectl: Kubectl, *words: str) -> Result:
+    return CliRunner().invoke(app, [*words, f"--kubeconfig={kubectl.kubeconfig}"])
+
+
+def becomes(
+    api: CannedApi, monkeypatch: pytest.MonkeyPatch, plural: str, *statuses: dict[str, Any]
+) -> None:
+    """The object has the first status when it was created, and the next one at each look."""
+    left = list(statuses)
+
+    def later(seconds: float) -> None:
+        api.objects[f"{OURS}/{plural}/{NAME}"]["status"] = left.pop(0)
+
+    def created(made: Any) -> None:
+        made["status"] = left.pop(0)
+
+    api.on_create = created
+    monkeypatch.setattr("quorate_cli.kubectl.runs.follow.time.sleep", later)
+
+
+def made(api: CannedApi, plural: str) -> Any:
+    """The spec of the one object that was created, which the operator understands."""
+    collection = f"{OURS}/{plural}"
+    [body] = [body for method, path, body in api.asked if (method, path) == ("POST", collection)]
+    kind = {each.plural: each for each in (ZoneBackup, ZoneRestore)}[plural]
+    kind.parse({**body, "metadata": {"name": "x"}})
+    return body["spec"]
+
+
+def test_a_backup_is_created_and_followed(
+    kubectl: Kubectl, api: CannedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    becomes(api, monkeypatch, "zonebackups", {}, RUNS, RUNS, COMPLETE)
+
+    done = run(kubectl, "backup", "library", "--destination", "backups:library/monday")
+
+    assert made(api, "zonebackups") == {"zoneRef": {"name": "library"}, "destination": CLAIM}
+    assert done.exit_code == 0
+    options = f" --kubeconfig {kubectl.kubeconfig}"
+    assert done.stdout == (
+        "zone library: Complete\n"
+        "50,000 rows are exported to backups:library/monday, and were read back\n"
+        f"zonebackup {NAME}; the whole result: kubectl logs job/{NAME}-backup{options}\n"
+    )
+    assert done.stderr == (
+        f"zonebackup {NAME}: the operator has not looked at it\n"
+        f"zonebackup {NAME}: its pod exports the zone\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "more"), [((), {}), (("--into-non-empty",), {"intoNonEmpty": True})]
+)
+def test_a_restore_names_its_bucket_and_secret(
+    kubectl: Kubectl,
+    api: CannedApi,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    more: dict[str, bool],
+) -> None:
+    becomes(api, monkeypatch, "zonerestores", COMPLETE)
+    at = ("--source", "s3://b/c", "--endpoint", "http://minio:9000", "--region", "eu-1")
+
+    done = run(kubectl, "restore", "library", *at, "--credentials-secret", "keys", *words)
+
+    assert done.exit_code == 0
+    secret = {"credentialsSecretRef": {"name": "keys"}}
+    source = {"s3": {**BUCKET, **secret}}
+    assert made(api, "zonerestores") == {"zoneRef": {"name": "library"}, "source": source, **more}
+
+
+@pytest.mark.parametrize(("outcome", "code"), [("Complete", 0), ("Failed", 1), ("Unknown", 2)])
+def test_the_exit_code_is_the_outcome(
+    kubectl: Kubectl,
+    api: CannedApi,
+    monkeypatch: pytest.MonkeyPatch,
+    outcome: str,
+    code: int,
+) -> None:
+    becomes(api, monkeypatch, "zonebackups", {**COMPLETE, "outcome": outcome})
+
+    done = run(kubectl, "backup", "library", "--destination", "backups:one", "--json")
+
+    assert done.exit_code == code
+    assert json.loads(done.stdout)["outcome"] == outcome
+
+
+def test_a_run_that_is_refused_has_the_exit_code_2(
+    kubectl: Kubectl, api: CannedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    becomes(api, monkeypatch, "zonebackups", {"phase": "Refused", "message": "no such zone"})
+
+    problem = run(kubectl, "backup", "library", "--destination", "backups:one").exception
+
+    assert isinstance(problem, Problem)
+    assert (problem.exit_code, str(problem)) == (2, f"zonebackup {NAME}: no such zone")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("backup", "--destination", "backups"), "--destination: write CLAIM:FOLDER, or s3://"),
+        (("backup", "--destination", ""), "--destination: write CLAIM:FOLDER, or s3://"),
+        (("restore", "--source", "a:b", "--region", "eu-1"), "write --source s3://BUCKET/FOLDER"),
+    ],
+)
+def test_a_place_that_is_none_is_refused_and_nothing_is_created(
+    kubectl: Kubectl, api: CannedApi, words: tuple[str, ...], said: str
+) -> None:
+    command, *options = words
+    problem = run(kubectl, command, "library", *options).exception
+
+    assert isinstance(problem, Problem)
+    assert said in str(problem)
+    assert problem.exit_code == 2
+    assert not [method for method, _, _ in api.asked if method == "POST"]
