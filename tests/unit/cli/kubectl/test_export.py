@@ -19,7 +19,7 @@ BUCKET = {"url": "s3://b/c", "endpoint": "http://minio:9000", "region": "eu-1"}
 COMPLETE = {
     "phase": "Finished",
     "outcome": "Complete",
-    "message": "50,000 rows are exported to backups:library/monday, and were read back",
+    "message": "50000 rows are exported to backups:library/monday and were read back",
     "job": f"{NAME}-backup",
     "rows": 50_000,
 }
@@ -73,7 +73,7 @@ def test_a_backup_is_created_and_followed(
     options = f" --kubeconfig {kubectl.kubeconfig}"
     assert done.stdout == (
         "zone library: Complete\n"
-        "50,000 rows are exported to backups:library/monday, and were read back\n"
+        "50000 rows are exported to backups:library/monday and were read back\n"
         f"zonebackup {NAME}; the whole result: kubectl logs job/{NAME}-backup{options}\n"
     )
     assert done.stderr == (
