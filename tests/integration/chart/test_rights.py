@@ -101,11 +101,11 @@ def _live_with_external_agents(released: Released) -> None:
         "a look at its Job", lambda: Right("get", "batch", "jobs") not in released.unused()
     )
     claim = {"persistentVolumeClaim": {"claimName": "backups", "path": "kept"}}
-    road.apply("ZoneBackup", "monday", zoneRef={"name": "kept"}, destination=claim)
     road.apply("ZoneRestore", "monday", zoneRef={"name": "kept"}, source=claim)
-    wait_until(lambda: road.status("zonebackup", "monday").get("phase") == "Running", "a backup")
     wait_until(lambda: road.status("zonerestore", "monday").get("phase") == "Running", "a restore")
     road.kubectl("delete", "zonerestore", "monday")
+    road.apply("ZoneBackup", "monday", zoneRef={"name": "kept"}, destination=claim)
+    wait_until(lambda: road.status("zonebackup", "monday").get("phase") == "Running", "a backup")
     spec = {"zoneRef": {"name": "kept"}, "strategy": "LWW", "destination": claim}
     road.apply("ZoneRepair", "monday", **spec)
     wait_until(lambda: road.status("zonerepair", "monday").get("phase") == "Running", "a repair")
