@@ -58,6 +58,8 @@ ON_KUBERNETES = {
     "Requests to the API server",
 }
 """Panels about what an operator without Kubernetes has not; tests/integration has their data."""
+RUNS = ("validation", "backup", "restore")
+"""Runs by objects on Kubernetes, in names of metrics; tests/unit/operator has their data."""
 OF_CUT_LOGS = {"Updates in the shortest log, by agent", "Bytes in the shortest log, by agent"}
 """Panels without data until a log is cut, which takes long; tests/unit/monitoring cuts one."""
 
@@ -126,8 +128,9 @@ def _answers(running: Prometheus) -> dict[str, dict[str, list[tuple[Asked, list[
 
 
 def _is_absent_here(asked: Asked) -> bool:
-    """Whether this cluster does not have what it is about, validations by objects among it."""
-    of_kubernetes = asked.panel in ON_KUBERNETES or "quorate_operator_validation_" in asked.expr
+    """Whether this cluster does not have what it is about, runs by objects among it."""
+    of_runs = any(f"quorate_operator_{each}_" in asked.expr for each in RUNS)
+    of_kubernetes = asked.panel in ON_KUBERNETES or of_runs
     return of_kubernetes or asked.panel in OF_CUT_LOGS
 
 
