@@ -512,7 +512,7 @@ def test_short_names_category_and_columns_work(kubectl: Kubectl, namespace: str)
         assert lines[0].split() == header.split()
         assert len(lines) == 2
     everything = kubectl("get", "quorate", here, "--output=name").stdout.split()
-    assert len(everything) == 10
+    assert len(everything) == 11
 
 
 def test_the_defaults_of_a_recovery_change_nothing(kubectl: Kubectl, namespace: str) -> None:
