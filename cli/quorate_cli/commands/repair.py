@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from quorate.wire.jobs.zone_repair import RepairStrategy
 from quorate_cli.commands.objects import ServerOption, check_all_run
 from quorate_cli.copies.validation import run_validation, tool_command
 from quorate_cli.dev.commands import FolderOption, dev_cluster
@@ -24,18 +25,8 @@ from quorate_cli.terminal.problem import Problem
 console = Console(highlight=False)
 
 
-class Strategy(enum.StrEnum):
-    """The rule by which the row of a key is chosen."""
-
-    LWW = "LWW"
-    PRIMARY = "PRIMARY"
-    RELATIVE_MAJORITY = "RELATIVE_MAJORITY"
-    REMOVE = "REMOVE"
-    CHECK_ONLY = "CHECK_ONLY"
-
-
 class RepairLevel(enum.StrEnum):
-    """How deeply copies are compared for a plan."""
+    """The depth to which copies are compared for a plan."""
 
     DIGEST = "digest"
     ROWS = "rows"
@@ -44,7 +35,7 @@ class RepairLevel(enum.StrEnum):
 def repair(
     zone: ZoneArgument,
     strategy: Annotated[
-        Strategy | None, typer.Option(help="Rule by which the row of each key is chosen.")
+        RepairStrategy | None, typer.Option(help="Rule by which the row of each key is chosen.")
     ] = None,
     plan: Annotated[
         Path | None,
@@ -85,7 +76,7 @@ def repair(
 
 def _options(
     zone: str,
-    strategy: Strategy | None,
+    strategy: RepairStrategy | None,
     plan: Path | None,
     execute: Path | None,
     level: RepairLevel,
@@ -100,8 +91,8 @@ def _options(
         return ["--execute", str(execute)]
     if strategy is None:
         raise Problem(
-            f"write --strategy and one of {', '.join(Strategy)} to make a plan, or --execute and"
-            " the file of a plan"
+            f"write --strategy and one of {', '.join(RepairStrategy)} to make a plan, or --execute"
+            " and the file of a plan"
         )
     file = plan if plan is not None else Path(f"repair-{zone}.parquet")
     return ["--strategy", strategy, "--plan", str(file), "--level", level]

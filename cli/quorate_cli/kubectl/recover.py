@@ -11,7 +11,7 @@ import typer
 
 from quorate.facts.errors import WireError
 from quorate.protocol.recovery import PartitionAnswer, Recovery, RecoveryAction, RecoveryAnswer
-from quorate.wire.resource import API_VERSION, NAME_LENGTH_MAX
+from quorate.wire.resource import API_VERSION
 from quorate.wire.zone_recovery import RecoveryPhase, ZoneRecovery
 from quorate_cli.commands import recover as embedded
 from quorate_cli.commands.recover import (
@@ -34,6 +34,7 @@ from quorate_cli.kubectl.options import (
     OperatorOption,
     Place,
 )
+from quorate_cli.kubectl.runs.follow import PREFIX_MAX
 from quorate_cli.objects import resources
 from quorate_cli.objects.resources import ZONE
 from quorate_cli.terminal.options import ZoneArgument
@@ -41,8 +42,6 @@ from quorate_cli.terminal.problem import Problem
 
 WAIT_S = 60.0
 POLL_S = 0.2
-PREFIX_MAX = NAME_LENGTH_MAX - 6
-"""Of the zone's name in the object's, which the API server extends by a dash and five letters."""
 
 WaitOption = Annotated[
     float, typer.Option("--wait", min=0, help="Seconds to wait for the operator's answer.")

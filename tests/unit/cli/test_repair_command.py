@@ -97,7 +97,7 @@ def test_it_is_either_a_plan_or_an_execution(
 
 
 def test_the_strategies_are_those_of_the_tool_that_decides() -> None:
-    assert [*module.Strategy] == [*Strategy]
+    assert [*module.RepairStrategy] == [*Strategy]
 
 
 def test_a_plan_is_written_where_it_is_said(ran: list[list[str]], tmp_path: Path) -> None:

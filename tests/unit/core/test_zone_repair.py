@@ -14,7 +14,6 @@ from quorate.wire.jobs.repair_result import (
 from quorate.wire.jobs.validation_result import MESSAGE_BYTES_MAX
 from quorate.wire.jobs.zone_repair import RepairStrategy, ZoneRepair
 from quorate.wire.resource import API_VERSION
-from quorate_cli.commands.repair import Strategy as CommandStrategy
 from quorate_spark.repairing.decide import Strategy
 
 Json = dict[str, Any]
@@ -73,7 +72,7 @@ def test_what_could_be_meant_otherwise_is_refused(spec: Json, said: str) -> None
 
 
 def test_strategies_are_those_of_the_command_and_of_the_program() -> None:
-    assert [*RepairStrategy] == [*Strategy] == [*CommandStrategy]
+    assert [*RepairStrategy] == [*Strategy]
 
 
 def test_a_result_with_long_reasons_fits_into_a_message() -> None:

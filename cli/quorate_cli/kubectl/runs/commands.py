@@ -6,8 +6,9 @@ import typer
 from rich.console import Console
 
 from quorate.wire.jobs.zone_backup import ZoneBackup
+from quorate.wire.jobs.zone_repair import RepairStrategy
 from quorate.wire.jobs.zone_restore import ZoneRestore
-from quorate_cli.commands.repair import RepairLevel, Strategy
+from quorate_cli.commands.repair import RepairLevel
 from quorate_cli.kubectl.options import (
     ContextOption,
     KubeconfigOption,
@@ -60,7 +61,7 @@ def validate(
 def repair(
     zone: ZoneArgument,
     strategy: Annotated[
-        Strategy | None, typer.Option(help="Rule by which the row of each key is chosen.")
+        RepairStrategy | None, typer.Option(help="Rule by which the row of each key is chosen.")
     ] = None,
     destination: Annotated[
         str, typer.Option(help="Place of the new plan: CLAIM:FOLDER or s3://BUCKET/FOLDER.")

@@ -9,8 +9,8 @@ from rich.console import Console
 
 from quorate.facts.errors import QuorateError
 from quorate.wire.jobs.repair_result import RepairOutcome
-from quorate.wire.jobs.zone_repair import ZoneRepair
-from quorate_cli.commands.repair import RepairLevel, Strategy
+from quorate.wire.jobs.zone_repair import RepairStrategy, ZoneRepair
+from quorate_cli.commands.repair import RepairLevel
 from quorate_cli.kubectl.kube_api import KubeApi, objects_path
 from quorate_cli.kubectl.options import Place
 from quorate_cli.kubectl.runs.follow import OTHERWISE, Spec, print_end, print_json, run_to_end
@@ -27,7 +27,7 @@ STYLES = {
 class Wanted(NamedTuple):
     """The options that say what is to be done."""
 
-    strategy: Strategy | None
+    strategy: RepairStrategy | None
     execute: str
     """The name of a dry run; empty: a new plan is made."""
     without_review: bool
@@ -70,8 +70,8 @@ def _spec(api: KubeApi, zone: str, wanted: Wanted, at: Spec | None, namespace: s
         return {"dryRun": False, "plan": _quoted(api, zone, wanted.execute, namespace)}
     if wanted.strategy is None or at is None:
         raise Problem(
-            f"write --strategy and one of {', '.join(Strategy)}, and --destination, to make a plan;"
-            " or --execute and the name of the ZoneRepair that has made one"
+            f"write --strategy and one of {', '.join(RepairStrategy)}, and --destination, to make a"
+            " plan; or --execute and the name of the ZoneRepair that has made one"
         )
     made = {
         "strategy": wanted.strategy.value,
