@@ -6,13 +6,29 @@ A test starts the program of each pod as the Job has it, and tells how it ended.
 import json
 import subprocess
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from quorate_cluster.kubelet_arguments import expanded
 from quorate_cluster.processes import environment, python, secret_file
-from quorate_cluster.road import Json, Road
+from quorate_cluster.road import QUIET, Json, Road
 from quorate_cluster.waiting import wait_until
+
+IMAGE = ("--validation-image", "quorate-spark:1")
+
+
+@contextmanager
+def zone_with_keys(road: Road, *agent_options: str) -> Iterator[Road]:
+    """Run an operator that makes Jobs, and a zone with keys, all copies of which agree."""
+    road.use_example_role()
+    road.start_agents(options=agent_options)
+    road.start_operator(serves=("--namespace", road.namespace, *IMAGE))
+    road.declare()
+    road.wait_zone(**QUIET)
+    road.write_keys("first")
+    yield road
+    assert "Traceback" not in road.all_logs()
 
 
 def pods(road: Road, label: str, name: str) -> list[Json]:

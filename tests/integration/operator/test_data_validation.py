@@ -10,28 +10,21 @@ import pytest
 
 from quorate_cli.copies.agent_question import Asked
 from quorate_cli.copies.damage import damage_copy
-from quorate_cluster.job_pods import pods, run_pod, tell_end, waiting_pod
+from quorate_cluster.job_pods import IMAGE, pods, run_pod, tell_end, waiting_pod, zone_with_keys
 from quorate_cluster.processes import secret_file
-from quorate_cluster.road import QUIET, Json, Road
+from quorate_cluster.road import Json, Road
 from quorate_cluster.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(300)]
 
 LABEL = "quorate.io/validation"
-IMAGE = ("--validation-image", "quorate-spark:1")
 
 
 @pytest.fixture
 def road(road: Road) -> Iterator[Road]:
     """A zone with keys, all copies of which agree."""
-    road.use_example_role()
-    road.start_agents(options=("--debug-commands",))
-    road.start_operator(serves=("--namespace", road.namespace, *IMAGE))
-    road.declare()
-    road.wait_zone(**QUIET)
-    road.write_keys("first")
-    yield road
-    assert "Traceback" not in road.all_logs()
+    with zone_with_keys(road, "--debug-commands") as made:
+        yield made
 
 
 def _declare(road: Road, name: str, **spec: object) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from pyarrow.fs import FileSelector, S3FileSystem
 
-from quorate_cluster.job_pods import run_pod, tell_end, waiting_pod
-from quorate_cluster.road import QUIET, Json, Road
+from quorate_cluster.job_pods import run_pod, tell_end, waiting_pod, zone_with_keys
+from quorate_cluster.road import Json, Road
 from quorate_cluster.waiting import wait_until
 from quorate_s3.server import s3_server
 
@@ -25,20 +25,13 @@ pytestmark = [
 
 LABEL = "quorate.io/backup"
 HUSH = "never-to-be-told"
-IMAGE = ("--validation-image", "quorate-spark:1")
 
 
 @pytest.fixture
 def road(road: Road) -> Iterator[Road]:
     """A zone with keys."""
-    road.use_example_role()
-    road.start_agents()
-    road.start_operator(serves=("--namespace", road.namespace, *IMAGE))
-    road.declare()
-    road.wait_zone(**QUIET)
-    road.write_keys("first")
-    yield road
-    assert "Traceback" not in road.all_logs()
+    with zone_with_keys(road) as made:
+        yield made
 
 
 @pytest.fixture
