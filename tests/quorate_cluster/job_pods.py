@@ -87,20 +87,28 @@ def start_pod(
         **(volumes or {}),
     }
 
-    def as_here(argument: str) -> str:
-        option, _, value = argument.partition("=")
-        for inside, here in outside.items():
-            if value == inside or value.startswith(f"{inside}/"):
-                return f"{option}={here}{value.removeprefix(inside)}"
-        return argument
-
     told = {each["name"]: _value(road, each) for each in container.get("env", ())}
     own = {name: text for name, text in told.items() if text is not None}
     arguments = expanded(container["args"], own)
-    command = python("quorate_spark", *(as_here(each) for each in arguments))
+    command = python("quorate_spark", *(as_here(each, outside) for each in arguments))
     env = {**environment(), **own}
     with (folder / "log").open("wb") as printed:
         return subprocess.Popen(command, env=env, stdout=printed, stderr=subprocess.STDOUT)
+
+
+def as_here(argument: str, folders: Mapping[str, Path]) -> str:
+    """Return a pod's argument as a process of this machine has it.
+
+    `folders`: those of this machine by where the pod mounts them.  A pod has its ports for itself;
+    a process that took such a port at all addresses would take it from the agents of other tests.
+    """
+    option, _, value = argument.partition("=")
+    if option == "--progress-port":
+        return f"{option}=0"
+    for inside, here in folders.items():
+        if value == inside or value.startswith(f"{inside}/"):
+            return f"{option}={here}{value.removeprefix(inside)}"
+    return argument
 
 
 def _value(road: Road, variable: Json) -> str | None:
