@@ -115,6 +115,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     of_zone.add_argument("--secret-file", required=True, help="the cluster's secret")
     of_zone.add_argument("--partitions", type=int, required=True, help="as the zone declares them")
     of_zone.add_argument("--replicas", type=int, required=True, help="as the zone declares them")
+    of_zone.add_argument("--zone-uid", default="", help="as the zone declares it")
     of_zone.add_argument("--work-dir", type=Path, help="folder for temporary files")
     settings = Settings()
     of_zone.add_argument("--settle-seconds", type=float, default=settings.settle_timeout_s)
@@ -125,7 +126,6 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     exporting = commands.add_parser(
         "export", parents=[of_zone, of_all], help="write a zone's rows to files"
     )
-    exporting.add_argument("--zone-uid", default="", help="as the zone declares it")
     exporting.add_argument("--zone-spec", default="{}", help="as declared, in JSON")
     exporting.add_argument("--verify", action="store_true", help="read the export back")
     exporting.add_argument(
@@ -423,6 +423,7 @@ def _copies(options: argparse.Namespace) -> ZoneCopies:
         read_cluster(options.cluster, options.secret_file),
         options.partitions,
         options.replicas,
+        options.zone_uid,
     )
 
 

@@ -184,6 +184,7 @@ def execute_keys(
         cluster,
         zone.partitions,
         zone.replicas,
+        zone.uid,
     )
     return execute(keys, copies, settings, wait_s, told)
 

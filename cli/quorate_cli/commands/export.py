@@ -100,8 +100,8 @@ def import_zone(
     with _nothing_written():
         api = _api(server, folder)
         found = resources.zone(resources.fetch(api, ZONE, zone))
-        begun = _begun(found, place)
-        options: list[str] = []
+        begun, uid = _begun(found, place), found.metadata.uid
+        options = ["--zone-uid", uid]
         if begun is not None:
             into_non_empty = into_non_empty or begun.into_non_empty
             options += ["--continue", "--export-id", begun.export_id]
@@ -111,12 +111,12 @@ def import_zone(
         if code:
             raise typer.Exit(code)
         mine = Restoring(place, export_id, secrets.token_hex(RUN_WORD_LENGTH // 2), into_non_empty)
-        _take_over(api, zone, begun, mine)
+        _take_over(api, zone, uid, begun, mine)
     code = run_validation([*command, "--export-id", export_id] + ["--json"] * as_json)
     if code == 0:
-        code = _end(api, zone, mine)
+        code = _end(api, zone, uid, mine)
     elif code == 2 and begun is None:
-        _end(api, zone, mine)  # nothing was written
+        _end(api, zone, uid, mine)  # nothing was written
     raise typer.Exit(code)
 
 
@@ -152,10 +152,15 @@ def _begun(zone: Zone, place: str) -> Restoring | None:
     return begun
 
 
-def _take_over(api: OperatorApi, zone: str, seen: Restoring | None, mine: Restoring) -> None:
+def _take_over(
+    api: OperatorApi, zone: str, uid: str, seen: Restoring | None, mine: Restoring
+) -> None:
     """Note this import at the Zone.  Raises Problem if another one changed what was `seen`."""
     whole = resources.fetch(api, ZONE, zone)
-    now = _restoring(resources.zone(whole))
+    found = resources.zone(whole)
+    if found.metadata.uid != uid:
+        raise Problem(f"{_replaced(zone)}: look at it, then import again")
+    now = _restoring(found)
     if now is not None and now != seen:
         raise Problem(
             f"zone {zone}: another import has begun meanwhile, of {now.place}: wait until it is"
@@ -168,10 +173,14 @@ def _take_over(api: OperatorApi, zone: str, seen: Restoring | None, mine: Restor
     _annotate(api, whole, mine.text)
 
 
-def _end(api: OperatorApi, zone: str, mine: Restoring) -> int:
+def _end(api: OperatorApi, zone: str, uid: str, mine: Restoring) -> int:
     """Remove the annotation if it is of this import; return the exit code."""
     whole = resources.fetch(api, ZONE, zone)
-    now = _restoring(resources.zone(whole))
+    found = resources.zone(whole)
+    now = _restoring(found)
+    if found.metadata.uid != uid:
+        print(f"{_replaced(zone)}, and has nothing of this import", file=sys.stderr)
+        return 1
     if now == mine:
         _annotate(api, whole, "")
     elif now is not None:
@@ -182,6 +191,10 @@ def _end(api: OperatorApi, zone: str, mine: Restoring) -> int:
         )
         return 1
     return 0
+
+
+def _replaced(zone: str) -> str:
+    return f"zone {zone} was deleted and created again meanwhile"
 
 
 def _annotate(api: OperatorApi, whole: Whole, text: str) -> None:

@@ -90,7 +90,7 @@ def answer_tool(
                 return Refilling(message.zone_name, message.partition, problem=problem)
             return zone.refills.ask(message)
         case RepairKey():
-            if zone is None:
+            if zone is None or (problem := _another(zone, node, message.uid)):
                 return KeyRepaired(problem=problem)
             if message.value is not None and not is_readable(message.value):
                 return KeyRepaired(problem="the value is none that clients can read")
@@ -102,7 +102,7 @@ def answer_tool(
                 else zone.repairs.hand_over(message, now)
             )
         case RestoreRows():
-            if zone is None:
+            if zone is None or (problem := _another(zone, node, message.uid)):
                 return RowsRestored(problem=problem)
             for key, value, _ in message.rows:
                 if len(value) > VALUE_BYTES_MAX:
@@ -122,6 +122,16 @@ def answer_tool(
             return Damaged(problem)
         case _:
             return None
+
+
+def _another(zone: Replicas, node: str, uid: str) -> str:
+    """Return why the zone of the wanted name is not the wanted one; empty: it is, or any is."""
+    if uid in ("", zone.record.uid):
+        return ""
+    return (
+        f"zone {zone.record.name} on agent {node} is another one, {zone.record.uid}, not {uid}: the"
+        " zone was deleted and created again since"
+    )
 
 
 def _rows(ask: AskRows, node: str, zone: Replicas | None, problem: str) -> CopyRows:

@@ -17,7 +17,8 @@ class ZoneCopies:
     """Where to read the copies of a zone, and how many there should be.
 
     `partitions` and `replicas`: as the zone declares them, 0 if not known.  With them a missing
-    copy is noticed, not only a differing one.
+    copy is noticed, not only a differing one.  `uid`: of the zone, as agents tell it; nothing is
+    written into another zone of this name.  Empty: any will do.
     """
 
     zone: str
@@ -25,6 +26,7 @@ class ZoneCopies:
     cluster: Cluster
     partitions: int = 0
     replicas: int = 0
+    uid: str = ""
 
     def read(self, settings: Settings) -> Reading:
         """Read all copies now.  Raises Unreadable if an agent does not answer."""

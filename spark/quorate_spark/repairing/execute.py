@@ -175,6 +175,7 @@ class _Partition:
             bytes.fromhex(key.key_hex),
             *expected,
             *self._row,
+            uid=self._copies.uid,
         )
         was_asked, self._is_asked = self._is_asked, True
         answer = self._ask(primary, wanted, KeyRepaired)

@@ -83,7 +83,7 @@ class Primaries:
 
     def _try(self, ask: RestoreRows) -> tuple[RowsRestored | None, str]:
         """Ask once; return the answer, and what is waited for."""
-        partition = ask.partition
+        partition, ask = ask.partition, structs.replace(ask, uid=self._copies.uid)
         primary = self._found.get(partition) or self._find(partition)
         if primary is None:
             return None, "a primary that answers"

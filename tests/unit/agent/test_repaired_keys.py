@@ -64,6 +64,21 @@ def test_a_row_is_written_once_and_done_when_a_quorum_has_it(
     assert agent.replicas.copies[1].lwm == counter + 1
 
 
+def test_another_zone_of_the_same_name_is_not_repaired(agent: Agent) -> None:
+    """Its row can have the very version of the earlier zone's: both began to count at 1."""
+    uid, (counter, term) = agent.replicas.record.uid, version_of(agent)
+    before = row_of(agent)
+
+    def told(uid: str) -> KeyRepaired:
+        answer = ask(agent, RepairKey("books", 1, KEY, counter, term, b"right", 0, uid))
+        assert isinstance(answer, KeyRepaired)
+        return answer
+
+    assert f"is another one, {uid}, not earlier" in told("earlier").problem
+    assert row_of(agent) == before
+    assert told(uid).counter == counter + 1
+
+
 def test_a_removal_is_written_also_when_the_primary_has_no_row_any_more(agent: Agent) -> None:
     """Another copy may have one, and only a tombstone takes it away."""
     seen = version_of(agent)

@@ -107,6 +107,17 @@ def test_what_no_client_can_write_is_refused(agent: Agent) -> None:
     assert row_of(agent, KEY) is None
 
 
+def test_another_zone_of_the_same_name_gets_no_rows(agent: Agent) -> None:
+    """The zone of which the tool knew was deleted, and one of its name was created."""
+    uid = agent.replicas.record.uid
+    rows = ((KEY, b"1", 0),)
+
+    said = ask(agent, RestoreRows("books", 1, rows, uid="earlier"))
+    assert f"is another one, {uid}, not earlier" in said.problem
+    assert row_of(agent, KEY) is None
+    assert ask(agent, RestoreRows("books", 1, rows, uid=uid)) == WAITS
+
+
 def test_only_the_primary_writes_and_only_where_there_is_room(agent: Agent) -> None:
     agent.replicas.why_full = "its disk is full"
     assert "no room on agent a: its disk is full" in restore(agent, (KEY, b"1", 0)).problem

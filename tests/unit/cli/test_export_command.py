@@ -36,6 +36,7 @@ class World:
         self.ran: list[tuple[list[str], str]] = []
         self.codes: list[int] = []
         self.annotations = {"mine": "1"}
+        self.uid = "uid-7"
         self.spec: dict[str, Any] = ZONE["spec"]
         self.meanwhile: Callable[[], None] = lambda: None
 
@@ -43,7 +44,7 @@ class World:
         """The zone or its cluster."""
         if kind.plural == "storageclusters":
             return CLUSTER
-        metadata = {"name": "books", "uid": "uid-7", "annotations": self.annotations}
+        metadata = {"name": "books", "uid": self.uid, "annotations": self.annotations}
         return {**ZONE, "spec": self.spec, "metadata": metadata}
 
     def put(self, path: str, body: Any, kind: type) -> Any:
@@ -146,6 +147,7 @@ def test_the_zone_has_an_annotation_until_an_import_is_done(world: World) -> Non
     assert during.startswith("s3://bucket/x#01234567.")
     assert "--json" in run
     assert options_of(run)["--export-id"] == "01234567"
+    assert options_of(run)["--zone-uid"] == "uid-7"
     assert not {"--continue", "--into-non-empty", "--check"} & set(run)
     assert world.annotations == {"mine": "1"}
 
@@ -238,6 +240,30 @@ def test_an_import_that_another_one_has_ended_does_not_begin_again(world: World)
     assert "has ended meanwhile: the zone is whole" in str(refused.exception)
     assert len(world.ran) == 1
     assert world.annotations == {}
+
+
+@pytest.mark.parametrize(("during", "code"), [("the check", 2), ("the import", 1)])
+def test_a_zone_that_was_replaced_meanwhile_is_not_touched(
+    world: World, during: str, code: int
+) -> None:
+    """The import may have written all rows into the earlier one."""
+    another = {RESTORING: "s3://bucket/x#01234567.of-another"}
+
+    def replace() -> None:
+        if during == "the check" or len(world.ran) == 2:
+            world.uid, world.annotations = "uid-8", another
+
+    world.meanwhile = replace
+
+    ended = invoke("import", "s3://bucket/x", "books")
+
+    if isinstance(ended.exception, Problem):
+        assert ended.exception.exit_code == code
+    else:
+        assert ended.exit_code == code
+    said = f"{ended.exception}{ended.stderr}"
+    assert "zone books was deleted and created again meanwhile" in said
+    assert world.annotations == another
 
 
 def test_of_two_imports_at_once_the_one_that_began_last_ends_both(world: World) -> None:

@@ -115,6 +115,17 @@ def test_a_key_that_was_written_since_the_plan_is_left_alone(zone: RepairedZone)
     assert {zone.copy(agent).rows[KEYS[3]][3] for agent in range(3)} == {b"newer"}
 
 
+def test_agents_are_told_which_zone_of_this_name_is_meant(zone: RepairedZone) -> None:
+    damage(zone, 1, KEYS[3])
+    plan = planned(zone, Strategy.RELATIVE_MAJORITY)
+    copies = replace(zone.copies, uid="uid-7")
+
+    (done,) = execute(plan, copies, QUICK, WAIT_S)
+
+    assert done.done is Done.REPAIRED
+    assert {m.uid for _, m in zone.asked(RepairKey) if isinstance(m, RepairKey)} == {"uid-7"}
+
+
 def test_the_planned_row_must_be_there_still(zone: RepairedZone) -> None:
     damage(zone, 1, KEYS[3])
     plan = planned(zone, Strategy.RELATIVE_MAJORITY)

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -99,6 +100,24 @@ def test_a_zone_of_any_number_of_partitions_gets_the_same_rows(
     assert (imported.rows, imported.exit_code) == (60, 0)
     assert imported.digest == imported.exported_digest == read_manifest(target).digest
     assert imported.missing == imported.differing == imported.others == imported.expired == 0
+
+
+def test_agents_are_told_which_zone_of_this_name_is_meant(
+    target: Target, zone: LoggedZone
+) -> None:
+    copies = replace(copies_of(zone), uid="uid-7")
+
+    import_zone(
+        target,
+        read_manifest(target),
+        copies,
+        QUICK,
+        continues=False,
+        into_non_empty=False,
+        wait_s=5,
+    )
+
+    assert {ask.uid for ask in zone.restored} == {"uid-7"}
 
 
 def test_a_zone_with_keys_is_refused_and_not_touched(target: Target, zone: LoggedZone) -> None:

@@ -265,6 +265,7 @@ class RepairKey(msgspec.Struct, frozen=True, array_like=True, tag=76):
 
     - `term` 0: it has no row, and nothing wrote the key above `counter`
     - `value`: as stored; None: the key is deleted
+    - `uid`: of the zone; an agent that has another one of this name refuses.  Empty: any will do
 
     The tool repeats it until it is done.
     """
@@ -276,6 +277,7 @@ class RepairKey(msgspec.Struct, frozen=True, array_like=True, tag=76):
     term: int
     value: bytes | None
     expires_at: int
+    uid: str = ""
 
 
 class KeyRepaired(msgspec.Struct, frozen=True, array_like=True, tag=77):
@@ -341,6 +343,7 @@ class RestoreRows(msgspec.Struct, frozen=True, array_like=True, tag=92):
     - `replaces`: they replace other rows of their keys.  Else a key that has a row is left alone
     - `written`: (counter, term) of an earlier answer to this request.  In that term the rows are
       not written again, whatever a client has made of them since
+    - `uid`: of the zone; an agent that has another one of this name refuses.  Empty: any will do
 
     The tool repeats the request until it is done.
     """
@@ -350,6 +353,7 @@ class RestoreRows(msgspec.Struct, frozen=True, array_like=True, tag=92):
     rows: tuple[tuple[bytes, bytes, int], ...]
     replaces: bool = False
     written: tuple[int, int] = (0, 0)
+    uid: str = ""
 
 
 class RowsRestored(msgspec.Struct, frozen=True, array_like=True, tag=93):
