@@ -9,12 +9,13 @@ imports at once the one that began last removes it.
 import os
 import secrets
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
 from tempfile import TemporaryFile
 from typing import Annotated
+from urllib.parse import urlencode
 
 import msgspec
 import typer
@@ -24,7 +25,7 @@ from quorate_cli.commands.objects import ServerOption
 from quorate_cli.copies.validation import check_place, run_validation, tool_command
 from quorate_cli.dev.commands import FolderOption, dev_cluster
 from quorate_cli.objects import resources
-from quorate_cli.objects.operator_api import OperatorApi, object_path, parse_server
+from quorate_cli.objects.operator_api import Changed, OperatorApi, object_path, parse_server
 from quorate_cli.objects.resources import STORAGE_CLUSTER, ZONE, Whole
 from quorate_cli.processes.cluster_folder import DEFAULT_FOLDER, ClusterFolder
 from quorate_cli.processes.process import python
@@ -156,8 +157,12 @@ def _take_over(
     api: OperatorApi, zone: str, uid: str, seen: Restoring | None, mine: Restoring
 ) -> None:
     """Note this import at the Zone.  Raises Problem if another one changed what was `seen`."""
-    whole = resources.fetch(api, ZONE, zone)
-    found = resources.zone(whole)
+    _change(api, zone, lambda found: _checked(found, uid, seen, mine))
+
+
+def _checked(found: Zone, uid: str, seen: Restoring | None, mine: Restoring) -> str:
+    """Return the note of this import.  Raises Problem if another one changed what was `seen`."""
+    zone = found.metadata.name
     if found.metadata.uid != uid:
         raise Problem(f"{_replaced(zone)}: look at it, then import again")
     now = _restoring(found)
@@ -170,20 +175,21 @@ def _take_over(
         raise Problem(
             f"zone {zone}: another import of {seen.place} has ended meanwhile: the zone is whole"
         )
-    _annotate(api, whole, mine.text)
+    return mine.text
 
 
 def _end(api: OperatorApi, zone: str, uid: str, mine: Restoring) -> int:
     """Remove the annotation if it is of this import; return the exit code."""
-    whole = resources.fetch(api, ZONE, zone)
-    found = resources.zone(whole)
+
+    def ended(found: Zone) -> str | None:
+        return "" if found.metadata.uid == uid and _restoring(found) == mine else None
+
+    found = _change(api, zone, ended)
     now = _restoring(found)
     if found.metadata.uid != uid:
         print(f"{_replaced(zone)}, and has nothing of this import", file=sys.stderr)
         return 1
-    if now == mine:
-        _annotate(api, whole, "")
-    elif now is not None:
+    if now is not None and now != mine:
         print(
             f"zone {zone}: another import of {now.place} has begun meanwhile: the zone is Available"
             " once that one has ended well",
@@ -197,10 +203,32 @@ def _replaced(zone: str) -> str:
     return f"zone {zone} was deleted and created again meanwhile"
 
 
+def _change(api: OperatorApi, zone: str, decide: Callable[[Zone], str | None]) -> Zone:
+    """Have the Zone's note as decided by what it is now; return that.
+
+    None: the note stays.  It is decided again if the Zone changes in between.
+    """
+    while True:
+        whole = resources.fetch(api, ZONE, zone)
+        found = resources.zone(whole)
+        text = decide(found)
+        try:
+            if text is not None:
+                _annotate(api, whole, text)
+            return found
+        except Changed:
+            continue
+
+
 def _annotate(api: OperatorApi, whole: Whole, text: str) -> None:
-    """Note at the Zone what is imported; empty: nothing any more."""
+    """Note at the Zone what is imported; empty: nothing any more.  Raises Changed."""
     metadata = resources.zone(whole).metadata
     annotations = {**metadata.annotations, RESTORING: text}
+    seen = {
+        "uid": metadata.uid,
+        "generation": metadata.generation,
+        "restoring": metadata.annotations.get(RESTORING, ""),
+    }
     body = {
         **{key: whole[key] for key in ("apiVersion", "kind", "spec")},
         "metadata": {
@@ -209,7 +237,8 @@ def _annotate(api: OperatorApi, whole: Whole, text: str) -> None:
             "annotations": annotations,
         },
     }
-    api.put(object_path(ZONE.plural, metadata.name), body, dict[str, object])
+    path = f"{object_path(ZONE.plural, metadata.name)}?{urlencode(seen)}"
+    api.put(path, body, dict[str, object])
 
 
 def _command(

@@ -28,6 +28,10 @@ class NotReady(Problem):
     """The operator cannot tell yet, or cannot tell whether it was done."""
 
 
+class Changed(Problem):
+    """The object is not any more as it was seen: nothing was done."""
+
+
 class OperatorApi:
     """One operator, by its API address.  Every call is one request on its own connection."""
 
@@ -103,6 +107,8 @@ class OperatorApi:
         text = said if isinstance(said, str) and said else f"HTTP status {status}"
         if status == http.client.NOT_FOUND:
             return NotThere(text)
+        if status == http.client.PRECONDITION_FAILED:
+            return Changed(text)
         if status == http.client.UNAUTHORIZED:
             return Problem(
                 f"{self.name}: {text}; for an operator on another machine, name a copy of that file"

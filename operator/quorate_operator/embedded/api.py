@@ -22,7 +22,7 @@ from quorate_operator.declared.pause import pause_of
 from quorate_operator.embedded.api_guard import make_guard
 from quorate_operator.embedded.json_body import read_object
 from quorate_operator.embedded.judgement import refusals
-from quorate_operator.embedded.objects import KINDS, BeingDeleted
+from quorate_operator.embedded.objects import KINDS, BeingDeleted, Changed, Seen
 from quorate_operator.embedded.operator import CLUSTERS, ZONES, Embedded
 from quorate_operator.mastership.runner import Runner
 from quorate_operator.process.health import add_health
@@ -93,17 +93,27 @@ class Api:
         return _json(self._embedded.with_status(found))
 
     async def put_object(self, request: web.Request) -> web.Response:
-        """Create or change an object."""
+        """Create or change an object; with `?uid=…&generation=…&restoring=…` only one that is so."""
         plural, name = _plural(request), request.match_info["name"]
+        generation = request.query.get("generation", "0")
+        if not _is_number(generation, COUNTER_MAX):
+            return _json({"message": f"generation is {generation!r}: write a number"}, 422)
+        seen = Seen(
+            request.query.get("uid", ""), int(generation), request.query.get("restoring", "")
+        )
         manifest = await _body(request)
         if isinstance(manifest, web.Response):
             return manifest
         try:
-            made, is_new = await self._embedded.objects.put(plural, name, manifest)
+            made, is_new = await self._embedded.objects.put(
+                plural, name, manifest, seen if seen.uid else None
+            )
         except WireError as error:
             return _json({"message": str(error)}, 422)
         except BeingDeleted as error:
             return _json({"message": str(error)}, 409)
+        except Changed as error:
+            return _json({"message": str(error)}, 412)
         self._embedded.changed()
         return _json(self._embedded.with_status(made), 201 if is_new else 200)
 

@@ -3,12 +3,15 @@
 Objects have uid, generation and timestamps.  A deleted Zone stays, marked, until its data is gone.
 A manifest without the annotation of an import leaves it as it is, as a manifest has no say in it;
 it is removed by an empty value.  The models that the CRDs are made from check the manifests.
+
+Changes follow one another: each begins with what the one before has stored.
 """
 
+import asyncio
 import sqlite3
 import uuid
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -32,6 +35,18 @@ class BeingDeleted(QuorateError):
     """The object is being deleted and cannot be changed."""
 
 
+class Changed(QuorateError):
+    """The object is not any more as it was seen."""
+
+
+class Seen(NamedTuple):
+    """What a client has seen of a Zone before it changes it."""
+
+    uid: str
+    generation: int
+    restoring: str
+
+
 class ObjectStore:
     """All declared objects.  Reads come from memory; changes are durable when they return."""
 
@@ -39,6 +54,7 @@ class ObjectStore:
         self._store = store
         self._objects: dict[tuple[str, str], Object] = {}
         self._parsed: dict[str, tuple[Object, Resource]] = {}  # by uid
+        self._changing = asyncio.Lock()
 
     async def load(self) -> None:
         """Read everything once, at the start."""
@@ -67,13 +83,18 @@ class ObjectStore:
         self._parsed[uid] = (made, parsed)
         return parsed
 
-    async def put(self, plural: str, name: str, manifest: Mapping[str, Any]) -> tuple[Object, bool]:
-        """Create or change an object.  Return it and whether it is new.
+    async def put(
+        self, plural: str, name: str, manifest: Mapping[str, Any], seen: Seen | None = None
+    ) -> tuple[Object, bool]:
+        """Create or change an object, if it is as it was `seen`.  Return it and whether it is new.
 
-        Raises WireError, BeingDeleted.
+        Raises WireError, BeingDeleted, Changed.
         """
-        made, is_new = self.prepare(plural, name, manifest)
-        await self._save(plural, name, made)
+        async with self._changing:
+            if seen is not None and seen != _seen(self.get(plural, name)):
+                raise Changed(f"{name} has changed meanwhile: look again")
+            made, is_new = self.prepare(plural, name, manifest)
+            await self._save(plural, name, made)
         return made, is_new
 
     def prepare(self, plural: str, name: str, manifest: Mapping[str, Any]) -> tuple[Object, bool]:
@@ -129,28 +150,29 @@ class ObjectStore:
         self, plural: str, name: str, manifest: Mapping[str, Any], uid: str
     ) -> Object:
         """Declare an object again under its earlier uid, with what is still known of it."""
-        made, _ = await self.put(plural, name, {**manifest, "metadata": {"name": name}})
-        made = {**made, "metadata": {**made["metadata"], "uid": uid}}
-        await self._save(plural, name, made)
+        async with self._changing:
+            made, _ = self.prepare(plural, name, {**manifest, "metadata": {"name": name}})
+            made = {**made, "metadata": {**made["metadata"], "uid": uid}}
+            await self._save(plural, name, made)
         return made
 
     async def keep_status(self, plural: str, name: str, status: Mapping[str, Any]) -> None:
         """Store the part of an object's status needed after a restart, if it has changed."""
-        present = self.get(plural, name)
-        if present is not None and present.get("status") != status:
-            made = {**present, "status": dict(status)}
-            self._objects[plural, name] = made  # before the write: a `put` in between keeps it
-            await self._write(plural, name, made)
+        async with self._changing:
+            present = self.get(plural, name)
+            if present is not None and present.get("status") != status:
+                await self._save(plural, name, {**present, "status": dict(status)})
 
     async def mark_deleted(self, plural: str, name: str) -> Object | None:
         """Mark a Zone as deleted; it stays until `remove`.  Returns None if there is none."""
-        present = self.get(plural, name)
-        if present is None or "deletionTimestamp" in present["metadata"]:
-            return present
-        marked = {**present["metadata"], "deletionTimestamp": rfc3339()}
-        marked["finalizers"] = [names.FINALIZER]
-        made = {**present, "metadata": marked}
-        await self._save(plural, name, made)
+        async with self._changing:
+            present = self.get(plural, name)
+            if present is None or "deletionTimestamp" in present["metadata"]:
+                return present
+            marked = {**present["metadata"], "deletionTimestamp": rfc3339()}
+            marked["finalizers"] = [names.FINALIZER]
+            made = {**present, "metadata": marked}
+            await self._save(plural, name, made)
         return made
 
     async def remove(self, plural: str, name: str) -> None:
@@ -159,22 +181,29 @@ class ObjectStore:
         def job(at: sqlite3.Connection) -> None:
             at.execute("DELETE FROM objects WHERE kind = ? AND name = ?", (plural, name))
 
-        await self._store.run(job)
-        gone = self._objects.pop((plural, name), None)
+        async with self._changing:
+            await self._store.run(job)
+            gone = self._objects.pop((plural, name), None)
         if gone is not None:
             self._parsed.pop(gone["metadata"]["uid"], None)
 
     async def _save(self, plural: str, name: str, made: Object) -> None:
-        await self._write(plural, name, made)
-        self._objects[plural, name] = made
-
-    async def _write(self, plural: str, name: str, made: Object) -> None:
+        """Store the object; changes of others wait meanwhile."""
         manifest = msgspec.json.encode(made)
 
         def job(at: sqlite3.Connection) -> None:
             at.execute("INSERT OR REPLACE INTO objects VALUES (?, ?, ?)", (plural, name, manifest))
 
         await self._store.run(job)
+        self._objects[plural, name] = made
+
+
+def _seen(present: Object | None) -> Seen | None:
+    if present is None:
+        return None
+    metadata = present["metadata"]
+    noted = metadata.get("annotations", {}).get(RESTORING, "")
+    return Seen(metadata["uid"], metadata["generation"], noted)
 
 
 def _keep_restoring(made: Object, present: Object) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from typer.testing import CliRunner
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 from quorate.wire.zone import RESTORING, Restoring
 from quorate_cli.commands import export as module
 from quorate_cli.commands.every import app
+from quorate_cli.objects.operator_api import Changed
 from quorate_cli.terminal.problem import Problem
 
 ZONE: dict[str, Any] = {
@@ -29,26 +31,38 @@ CLUSTER = {
 class World:
     """The commands that were run, and the Zone's annotation then; `codes`: how the next runs end.
 
-    `meanwhile` is called while a command runs.
+    `meanwhile` is called while a command runs, `before_put` one by one before a change is stored.
     """
 
     def __init__(self) -> None:
         self.ran: list[tuple[list[str], str]] = []
         self.codes: list[int] = []
         self.annotations = {"mine": "1"}
-        self.uid = "uid-7"
+        self.uid, self.generation = "uid-7", 3
         self.spec: dict[str, Any] = ZONE["spec"]
         self.meanwhile: Callable[[], None] = lambda: None
+        self.before_put: list[Callable[[], None]] = []
 
     def fetch(self, api: object, kind: Any, name: str) -> Any:
         """The zone or its cluster."""
         if kind.plural == "storageclusters":
             return CLUSTER
-        metadata = {"name": "books", "uid": self.uid, "annotations": self.annotations}
+        metadata = {
+            "name": "books",
+            "uid": self.uid,
+            "generation": self.generation,
+            "annotations": self.annotations,
+        }
         return {**ZONE, "spec": self.spec, "metadata": metadata}
 
     def put(self, path: str, body: Any, kind: type) -> Any:
-        """The zone, as it is declared anew."""
+        """The zone, as it is declared anew, if it is as it was seen."""
+        if self.before_put:
+            self.before_put.pop(0)()
+        seen = dict(parse_qsl(urlsplit(path).query, keep_blank_values=True))
+        noted = self.annotations.get(RESTORING, "")
+        if seen != {"uid": self.uid, "generation": f"{self.generation}", "restoring": noted}:
+            raise Changed("books has changed meanwhile")
         assert body["spec"] == self.spec
         told = body["metadata"]["annotations"]
         self.annotations = {name: value for name, value in told.items() if value}
@@ -229,6 +243,33 @@ def test_an_import_that_has_begun_during_a_check_is_not_replaced(world: World, b
     assert refused.exception.exit_code == 2
     assert len(world.ran) == 1
     assert world.annotations == {RESTORING: "s3://bucket/y#89abcdef.b"}
+
+
+def test_of_two_imports_that_look_at_once_one_begins(world: World) -> None:
+    """The other one would not see its note, and would remove its own: the zone has keys."""
+    first = {RESTORING: "s3://bucket/x#01234567.first"}
+
+    def begin() -> None:
+        world.annotations = first
+
+    world.before_put = [begin]
+
+    refused = invoke("import", "s3://bucket/x", "books")
+
+    assert "another import has begun meanwhile" in str(refused.exception)
+    assert len(world.ran) == 1
+    assert world.annotations == first
+
+
+def test_what_is_declared_while_an_import_is_noted_stays_declared(world: World) -> None:
+    def declare() -> None:
+        world.spec, world.generation = {**world.spec, "replicas": 2}, world.generation + 1
+
+    world.before_put = [declare, declare]
+
+    assert invoke("import", "s3://bucket/x", "books").exit_code == 0
+
+    assert (world.spec["replicas"], world.annotations) == (2, {"mine": "1"})
 
 
 def test_an_import_that_another_one_has_ended_does_not_begin_again(world: World) -> None:

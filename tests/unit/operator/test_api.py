@@ -411,6 +411,54 @@ async def test_only_an_empty_value_removes_the_annotation_of_an_import(client: C
     assert await after(ZONE) == {}
 
 
+async def test_changes_of_one_object_follow_one_another(client: Client) -> None:
+    """Each began with what was stored when it came, also if another was being stored."""
+    path = f"{ROOT}/zones/sessions"
+
+    def put(replicas: int) -> Json:
+        return {**ZONE, "spec": {**ZONE["spec"], "replicas": replicas}}
+
+    made = await asyncio.gather(*(client.ask("PUT", path, put(number)) for number in (1, 2, 3)))
+
+    assert sorted(status for status, _ in made) == [200, 200, 201]
+    assert len({zone["metadata"]["uid"] for _, zone in made}) == 1
+    assert {zone["metadata"]["generation"] for _, zone in made} == {1, 2, 3}
+
+    await asyncio.gather(
+        client.ask("PUT", path, put(4)),
+        client.ask("DELETE", path),
+        client.ask("PUT", path, put(5)),
+    )
+    status, left = await client.ask("GET", path)
+    assert status == 404 or left["metadata"]["deletionTimestamp"], "a deletion is not undone"
+
+
+async def test_an_object_is_changed_only_if_it_is_as_it_was_seen(client: Client) -> None:
+    path = f"{ROOT}/zones/sessions"
+    note = "quorate.io/restoring"
+    noted = {**ZONE, "metadata": {"name": "sessions", "annotations": {note: "/x#1.a"}}}
+    _, made = await client.ask("PUT", path, ZONE)
+    uid = made["metadata"]["uid"]
+
+    for seen in (
+        "uid=another&generation=1&restoring=",
+        f"uid={uid}&generation=2&restoring=",
+        f"uid={uid}&generation=1&restoring=/y%231.b",
+    ):
+        status, said = await client.ask("PUT", f"{path}?{seen}", noted)
+        assert (status, said["message"]) == (412, "sessions has changed meanwhile: look again")
+    there = await client.ask("GET", path)
+    assert "annotations" not in there[1]["metadata"]
+    assert (await client.ask("PUT", f"{path}?uid={uid}&generation=x", noted))[0] == 422
+    gone = f"{ROOT}/zones/gone?uid={uid}&generation=1"
+    absent = {**ZONE, "metadata": {"name": "gone"}}
+    assert (await client.ask("PUT", gone, absent))[0] == 412, "it is not created again"
+
+    right = f"{path}?uid={uid}&generation=1&restoring="
+    outcomes = await asyncio.gather(*(client.ask("PUT", right, noted) for _ in range(2)))
+    assert sorted(status for status, _ in outcomes) == [200, 412]
+
+
 async def test_a_zone_that_is_paused_is_not_deleted(client: Client) -> None:
     await client.ask("PUT", f"{ROOT}/storageclusters/main", CLUSTER)
     annotated = {**ZONE["metadata"], "annotations": {"quorate.io/paused": "true"}}
