@@ -13,6 +13,7 @@ from quorate.wire.partition_table import PartitionTable, PartitionTableSpec, par
 from quorate.wire.unknown_fields import UnknownField
 
 Json = dict[str, Any]
+_FIRST_ROW = "spec.rows[0]."
 
 
 class Sifted(NamedTuple):
@@ -63,7 +64,8 @@ def _why_none(table: Mapping[str, Any], raw: Json) -> str:
     try:
         return _wrong(PartitionTable.parse_stored(_with_rows(table, [raw])).spec)
     except WireError as error:
-        return str(error)
+        # Read alone it is the first row, of an object that is named beside it.
+        return str(error).removeprefix(f"PartitionTable {_name(table)}: ").replace(_FIRST_ROW, "")
 
 
 def _wrong(spec: PartitionTableSpec) -> str:

@@ -164,6 +164,26 @@ async def test_a_row_that_is_none_is_told_kept_and_written_over(
     assert over[65]["replicas"] == ["agent-1", "agent-2"]
 
 
+async def test_it_is_said_which_field_of_an_invalid_row_is_wrong(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await place.write_all()
+    answer = place.api.get
+
+    async def changed(path: str, *arguments: Any) -> dict[str, Any]:
+        found = await answer(path, *arguments)
+        found["spec"]["rows"][1]["term"] = "x"
+        return found
+
+    monkeypatch.setattr(place.api, "get", changed)
+    stored = await place.metastore.read(SHARD)
+
+    assert stored is not None
+    (damaged,) = stored.damaged
+    said = f"PartitionTable {NAME}, row of partition 65: term is 'x': should be a valid integer"
+    assert damaged.why == said
+
+
 async def test_an_object_that_is_not_the_operators_is_passed_over(place: Place) -> None:
     await place.write_all()
     copied = place.get(NAME)
