@@ -26,6 +26,7 @@ UNKNOWN = (
     "migrations_cancelled",
     "bytes_moved",
     "bytes_wasted",
+    "failovers",
     "full_copies",
     "full",
     "refusals",

@@ -87,6 +87,9 @@ class ZoneStatus(msgspec.Struct, frozen=True):
     """Migrations that were given up because they no longer led to the target, or by a person."""
     bytes_wasted: int = 0
     """Bytes moved by migrations that did not commit, since this master began."""
+    failovers: int = 0
+    """Partitions that another primary, or another process of it, took over without a hand-over,
+    since this master began."""
     read_only: int = 0
     """Those of the unavailable ones that are READ_ONLY: `READONLY` connections are answered."""
     lost: int = 0

@@ -35,6 +35,7 @@ from quorate.wire.resource import (
     immutable,
     name_rule,
 )
+from quorate.wire.zone_day import ZoneDay
 
 PARTITION_COUNTS = tuple(1 << power for power in range(SLOT_COUNT.bit_length()))
 TIMER_SECONDS_MAX = 10 * 365 * 86_400
@@ -451,6 +452,9 @@ class ZoneStatus(Part):
     """The last ZoneBackup whose export was read back."""
     last_restore: ZoneExport | None = None
     """The last ZoneRestore that was complete and compared."""
+    last_day: ZoneDay | None = None
+    """Failovers and missing copies of the last 24 hours.  It is written together with other changes
+    of the status, so that it may be older than `kubectl quorate validate` shows it."""
     placed_uid: Text = ""
     """The uid of this object once all its partitions have had owners.  After that it is never
     placed anew, even if its PartitionTables are lost."""

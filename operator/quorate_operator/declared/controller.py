@@ -524,8 +524,8 @@ class Controller:
         if wait_s:
             self._queue.add_later(Key(Kind.ZONE, name), wait_s)
             return
-        fresh = declared_zone.fresh
-        if fresh != declared_zone.told:
+        if not declared_zone.is_told:
+            fresh = declared_zone.fresh
             try:
                 await self._api.set_status(path_of(self._namespace, Zone.plural, name), fresh)
             except ApiRefused as refused:

@@ -92,15 +92,13 @@ class DeclaredZone:
 
     @property
     def known_status(self) -> ZoneStatus:
-        """The object's status without fields of a later version.
+        """The object's status (read_status)."""
+        return read_status(self.told or {})
 
-        If it cannot be read, only `placedUid` is taken: that a zone was placed is never forgotten.
-        """
-        told = without_unknown(ZoneStatus, self.told or {}).body
-        try:
-            return ZoneStatus.model_validate(told)
-        except pydantic.ValidationError:
-            return ZoneStatus(placed_uid=str(told.get("placedUid", "")))
+    @property
+    def is_told(self) -> bool:
+        """Whether the object has the newest status.  Its last day alone is never written."""
+        return self.told is not None and _lasting(self.told) == _lasting(self.fresh)
 
     def was_told(self, status: dict[str, Any]) -> None:
         """Note that the API server has stored `status`."""
@@ -113,7 +111,7 @@ class DeclaredZone:
         """
         self.fresh = status.model_dump(mode="json", by_alias=True, exclude_none=True)
         told = self.told
-        if told is None or told == self.fresh or _to_act_on(told) != _to_act_on(self.fresh):
+        if told is None or self.is_told or _to_act_on(told) != _to_act_on(self.fresh):
             return 0.0
         return max(self._told_s + PROGRESS_S - time.monotonic(), 0.0)
 
@@ -132,6 +130,22 @@ def declared(body: Body) -> object:
         metadata.get("deletionTimestamp"),
         metadata.get("annotations"),
     )
+
+
+def read_status(told: Mapping[str, Any]) -> ZoneStatus:
+    """Return a Zone's status without fields of a later version.
+
+    If it cannot be read, only `placedUid` is taken: that a zone was placed is never forgotten.
+    """
+    known = without_unknown(ZoneStatus, told).body
+    try:
+        return ZoneStatus.model_validate(known)
+    except pydantic.ValidationError:
+        return ZoneStatus(placed_uid=str(known.get("placedUid", "")))
+
+
+def _lasting(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {field: value for field, value in status.items() if field != "lastDay"}
 
 
 def _to_act_on(status: Mapping[str, Any]) -> object:

@@ -18,13 +18,15 @@ from quorate.protocol.status import ClusterStatus
 from quorate.protocol.status import ZoneStatus as Observed
 from quorate.wire.storage_cluster import StorageCluster, StorageClusterStatus
 from quorate.wire.zone import Zone, ZoneStatus, importing_of
+from quorate.wire.zone_day import ZoneDay
 from quorate_operator import names
 from quorate_operator.declared.acceptance import Acceptance, accept, paused_acceptance
 from quorate_operator.declared.drains import DeclaredDrains, DrainView
+from quorate_operator.declared.history.last_day import LastDay
 from quorate_operator.declared.object_status import Seen, cluster_status, zone_status
 from quorate_operator.mastership.runner import STARTING, Runner
 from quorate_operator.owned.owned_objects import ManagedView
-from quorate_operator.process.clock import rfc3339
+from quorate_operator.process.clock import Clock, rfc3339
 
 _log = logging.getLogger("quorate.declared")
 
@@ -56,6 +58,8 @@ class LedCluster:
         self.seen = Seen(problem=STARTING)
         """The observation of the last look."""
         self._zones: dict[str, Observed] = {}
+        self._clock = Clock()
+        self._days: dict[str, LastDay] = {}
 
     # --- what is declared ------------------------------------------------------------------------
 
@@ -153,10 +157,30 @@ class LedCluster:
             known, zones = self._zones, {zone.uid: zone for zone in seen.status.zones}
             changed = [uid for uid in known | zones if known.get(uid) != zones.get(uid)]
             self._zones = zones
+            self._note_days(changed)
         self.seen = seen
         is_of_cluster = seen._replace(status=before.status) != before
         is_of_cluster |= seen.status.nodes != before.status.nodes
         return Change(is_of_cluster, changed, _shared(seen) != _shared(before))
+
+    def _note_days(self, changed: Collection[str]) -> None:
+        """Note how zones that have changed are now; forget those that are gone."""
+        for uid in changed:
+            zone, day = self._zones.get(uid), self._days.get(uid)
+            if day is not None and zone is not None:
+                day.note(zone, self._clock.now())
+            elif zone is None:
+                self._days.pop(uid, None)
+
+    def last_day(self, uid: str) -> ZoneDay | None:
+        """Return the last 24 hours of a zone; None: nothing is known of it."""
+        day = self._days.get(uid)
+        return day.told(self._clock.now()) if day is not None else None
+
+    def changes_of_day(self, uid: str) -> int:
+        """Return how often something of the zone's last 24 hours has changed."""
+        day = self._days.get(uid)
+        return day.changes if day is not None else 0
 
     def _now(self) -> Seen:
         runner = self.runner
@@ -196,10 +220,19 @@ class LedCluster:
 
         It is observed again: the last look may predate the master's work with this spec.
         """
+        observed = self.runner.zone_status(uid)
+        if observed is not None:
+            now = self._clock.now()
+            day = self._days.get(uid)
+            if day is None:
+                day = self._days[uid] = LastDay(now, zone.status.last_day)
+            day.note(observed, now)
+            told = zone.status.model_copy(update={"last_day": day.told(now)})
+            zone = zone.model_copy(update={"status": told})
         return zone_status(
             zone,
             acceptance,
-            self.runner.zone_status(uid),
+            observed,
             self.seen._replace(problem=self.runner.problem),
             rfc3339(),
             pause,

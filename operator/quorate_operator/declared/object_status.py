@@ -101,6 +101,7 @@ def zone_status(
             phase="Deleting" if deleting else "Pending",
             conditions=conditions(unknown),
             placed_uid=zone.status.placed_uid,
+            last_day=zone.status.last_day,
             port=zone.status.port,
         )
     hosts = {node.name: node.client_host for node in seen.status.nodes}
@@ -134,6 +135,7 @@ def zone_status(
         conditions=conditions(
             unknown if seen.problem else _zone_facts(zone, acceptance, observed, lacks_name)
         ),
+        last_day=zone.status.last_day,
         placed_uid=zone.metadata.uid if observed.placed else zone.status.placed_uid,
         timers=[_timer(timer) for timer in observed.timers],
         set_aside={node: copies for node, (copies, _) in observed.aside.items()},
@@ -204,6 +206,7 @@ def refused_zone_status(generation: int, message: str, time: str, before: ZoneSt
         observed_generation=generation,
         phase="Pending",
         conditions=_conditions([accepted], before.conditions, generation, time),
+        last_day=before.last_day,
         placed_uid=before.placed_uid,
     )
 

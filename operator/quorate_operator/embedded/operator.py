@@ -26,6 +26,7 @@ from quorate.wire.storage_cluster import StorageCluster, StorageClusterStatus
 from quorate.wire.zone import Zone, ZoneStatus, manifest_of
 from quorate_link.secret import make_secret
 from quorate_operator.declared.acceptance import Acceptance, accept
+from quorate_operator.declared.declared_zone import read_status
 from quorate_operator.declared.led_cluster import LedCluster, LedClusters
 from quorate_operator.declared.object_status import Seen, cluster_status, zone_status
 from quorate_operator.declared.pause import pause_of
@@ -74,6 +75,8 @@ class Embedded:
         self._overtaken: dict[str, int] = {}
         self._to_lead_again: set[str] = set()
         self._told: dict[str, Status] = {}  # by uid
+        self._kept_days: dict[str, int] = {}
+        """By uid of a zone: how often its last day had changed when it was stored."""
         self._observed_at = 0.0
         self._backing_up: asyncio.Task[None] | None = None
         self._recovering: frozenset[str] = frozenset()
@@ -218,6 +221,7 @@ class Embedded:
                 await self.objects.keep_status(CLUSTERS, name, acted_on)
         for made in self.objects.list(ZONES):
             await self._reconcile_zone(self.objects.parsed(Zone, made))
+            await self._keep_day(made)
         for name, led in self._led.items():
             if led.runner.is_recovering:
                 await self._declare_recovered(name, led.runner)
@@ -276,6 +280,19 @@ class Embedded:
             await self.objects.remove(ZONES, zone.metadata.name)
             _log.info("zone %s is deleted", zone.metadata.name)
 
+    async def _keep_day(self, made: Object) -> None:
+        """Store failovers and missing copies of a zone for the next operator, if there are others
+        than before."""
+        uid, led = made["metadata"]["uid"], self._led.get(made["spec"]["clusterRef"]["name"])
+        changes = led.changes_of_day(uid) if led is not None else 0
+        day = led.last_day(uid) if led is not None else None
+        if day is not None and changes != self._kept_days.get(uid, 0):
+            self._kept_days[uid] = changes
+            told = ZoneStatus(last_day=day).model_dump(
+                mode="json", by_alias=True, exclude_defaults=True
+            )
+            await self.objects.keep_status(ZONES, made["metadata"]["name"], told)
+
     async def _erase(self, cluster: str, uid: str) -> None:
         """Remove a zone's records if no master leads its cluster: its agents are out of reach."""
         metastore = SqliteMetastore(self._store, cluster)
@@ -301,13 +318,14 @@ class Embedded:
 
     def _status(self, made: Object) -> Status:
         uid = made["metadata"]["uid"]
-        before = {"status": self._told[uid]} if uid in self._told else {}
+        before: dict[str, Status] = {"status": self._told[uid]} if uid in self._told else {}
         if made["kind"] == StorageCluster.kind_name():
             cluster = self.objects.parsed(StorageCluster, made)
             before = before or {"status": known_status(made)}
             self._told[uid] = self._cluster_status(cluster.model_copy(update=before))
         else:
             zone = self.objects.parsed(Zone, made)
+            before = before or {"status": read_status(made.get("status") or {})}
             self._told[uid] = self._zone_status(zone.model_copy(update=before))
         return self._told[uid]
 

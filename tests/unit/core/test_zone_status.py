@@ -148,3 +148,18 @@ def test_a_target_that_changes_under_a_running_migration_is_planned_behind_it() 
         assert "d" in (intents[partition].pending or ())
         assert "d" not in (intents[partition].planned or ("d",))
         assert intents[partition].stable == row.replicas
+
+
+def test_failovers_are_counted_and_hand_overs_are_not() -> None:
+    world = placed_master(ZONE)
+    world.wait(lambda: world.status(ZONE).phase == "Available")
+    world.connect("d")
+    world.wait(lambda: "d" in _primaries(world) and world.status(ZONE).phase == "Available")
+    assert world.status(ZONE).migrations_done > 0
+    assert world.status(ZONE).failovers == 0
+
+    its = sum(row.primary.node == "a" for row in world.rows(ZONE).values() if row.primary)
+    world.kill("a")
+    world.wait(lambda: "a" not in _primaries(world))
+
+    assert world.status(ZONE).failovers == its > 0

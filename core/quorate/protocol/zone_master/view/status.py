@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from quorate.facts.partition_row import PartitionRow, is_quorum
+from quorate.facts.partition_row import PartitionRow, is_committed, is_quorum
 from quorate.facts.zone import ZoneRecord
 from quorate.planning.queue.retries import MigrationRetries
 from quorate.protocol.members.membership import ZoneNodes
@@ -34,7 +34,7 @@ INTENTS_NAMED_MAX = 8
 
 
 class Moved:
-    """Migrations and bytes since this master took over, and those under way, as agents report."""
+    """Migrations, bytes and failovers since this master took over, and migrations under way."""
 
     def __init__(self) -> None:
         self.migrations_done = 0
@@ -42,6 +42,7 @@ class Moved:
         self.migrations_cancelled = 0
         self.bytes_moved = 0
         self.bytes_wasted = 0
+        self.failovers = 0
         self._received: dict[tuple[int, str], int] = {}
         self.full_copies = 0
         self.under_way: dict[tuple[int, str], TransferProgress] = {}
@@ -81,6 +82,15 @@ class Moved:
             self.migrations_failed += not is_cancelled
         else:
             self.migrations_done += 1
+
+    def row_changed(self, before: PartitionRow | None, row: PartitionRow) -> None:
+        """Count a failover, if that is what the new row means: another primary, or another process
+        of the same, without a hand-over."""
+        if before is None or before.primary is None or row.primary is None:
+            return
+        if before.primary != row.primary and not is_committed(before, row):
+            self.changes += 1
+            self.failovers += 1
 
 
 class HasTimers(Protocol):
@@ -278,6 +288,7 @@ def zone_status(
         full_copies=moved.full_copies,
         migrations_cancelled=moved.migrations_cancelled,
         bytes_wasted=moved.bytes_wasted,
+        failovers=moved.failovers,
         ports=dict(record.ports),
         port=record.port,
         external_ports=dict(record.external_ports),
