@@ -32,8 +32,9 @@ from typing import NoReturn
 import msgspec
 from rich.console import Console
 
-from quorate.facts.errors import QuorateError
+from quorate.facts.errors import QuorateError, WireError
 from quorate.wire.jobs.validation_result import encode_result
+from quorate.wire.jobs.zone_history import ZoneHistory, decode_history
 from quorate_spark import export_commands, repair_run
 from quorate_spark.command_line import print_json, settings_of
 from quorate_spark.pages.folder import Report, earlier_runs, report_of
@@ -89,7 +90,7 @@ def main(arguments: list[str] | None = None) -> int:
         # An interrupted validation may have raised anything on its way out: py4j takes the rest of
         # the last answer for the next one.  None of that is a verdict.
         return 128 + _asked_to_end[0]
-    verdict = msgspec.structs.replace(verdict, started_ms=started_ms)
+    verdict = msgspec.structs.replace(verdict, started_ms=started_ms, history=options.history)
     if options.keys == "hashed":
         verdict = with_hashed_keys(verdict)
     if options.json:
@@ -342,6 +343,9 @@ def _parser() -> argparse.ArgumentParser:
     validate.add_argument(
         "--progress-port", type=int, help="answer GET at this port by the percentage that is done"
     )
+    validate.add_argument(
+        "--history", type=_history, help="JSON of what the operator knows of the zone's past"
+    )
     repair = commands.add_parser("repair", help="repair the keys whose copies differ")
     repair.add_argument("--strategy", choices=[each.value for each in Strategy])
     chosen = repair.add_mutually_exclusive_group(required=True)
@@ -371,6 +375,13 @@ def _parser() -> argparse.ArgumentParser:
     export_commands.add_commands(commands)
     repair_run.add_command(commands)
     return parser
+
+
+def _history(argument: str) -> ZoneHistory:
+    try:
+        return decode_history(argument)
+    except WireError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 _asked_to_end: list[int] = []

@@ -16,6 +16,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from quorate_spark.comparing.classes import count_classes
 from quorate_spark.comparing.compare_counters import Judgement, Settled, Unsettled
 from quorate_spark.comparing.compare_rows import Again, Baseline, PartitionTally
@@ -70,7 +72,8 @@ def run_validation(
             scan = SparkRowScan(session, zone, copies.agents, cluster, settings, progress)
             return Validation(copies, settings).run(scan)
     except (Unreadable, SparkMissing) as error:
-        return could_not_tell(zone, level, str(error))
+        unknown = could_not_tell(zone, level, str(error))
+        return msgspec.structs.replace(unknown, copies_expected=partitions * replicas)
 
 
 class Validation:
@@ -216,6 +219,7 @@ class Validation:
             nodes=self._reading.nodes,
             partitions=len(owned),
             copies=sum(map(len, owned.values())),
+            copies_expected=self._copies.partitions * self._copies.replicas,
             settled_keys=sum(f.tally.settled + f.gone for f in findings),
             unsettled_keys=sum(f.tally.unsettled - f.never_given_out for f in findings),
             differing_keys=sum(f.differing for f in findings),

@@ -9,6 +9,8 @@ import hashlib
 
 import msgspec
 
+from quorate.wire.jobs.zone_history import ZoneHistory
+
 
 class Outcome(enum.StrEnum):
     """The answer to "do all copies agree?"."""
@@ -154,7 +156,8 @@ class Verdict(msgspec.Struct, frozen=True):
     `classes`: how many differ or were not
     judged, by DifferenceClass.  `digests`: only at level digest.
     `outvoted` copies can be refilled; in `undecided` partitions no majority agrees.  The lists are
-    bounded, the counts are not.
+    bounded, the counts are not.  `copies_expected`: as the zone declares them, 0: not known.
+    `history`: the zone's recent past as the operator has told it; None: it has not.
     """
 
     zone: str
@@ -180,6 +183,8 @@ class Verdict(msgspec.Struct, frozen=True):
     started_ms: int = 0
     rows_compared: int = 0
     keys_hashed: bool = False
+    copies_expected: int = 0
+    history: ZoneHistory | None = None
 
     @property
     def exit_code(self) -> int:

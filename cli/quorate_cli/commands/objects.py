@@ -12,6 +12,8 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from quorate.protocol.messages.events import time_text
+from quorate.wire.jobs.known_history import history_of
 from quorate_cli.copies.agent_question import asked_agent
 from quorate_cli.copies.damage import damage_copy
 from quorate_cli.copies.validation import run_validation, validation_command
@@ -292,7 +294,8 @@ def zone_validation(
     api: OperatorApi, zone: str, level: str, folder: Path, report: Path | str | None
 ) -> list[str]:
     """Return the command line that validates a declared zone."""
-    spec = resources.zone(resources.fetch(api, ZONE, zone)).spec
+    whole = resources.fetch(api, ZONE, zone)
+    spec = resources.zone(whole).spec
     cluster = spec.cluster_ref.name
     agents = resources.cluster(resources.fetch(api, STORAGE_CLUSTER, cluster)).spec.dialed
     return validation_command(
@@ -305,6 +308,7 @@ def zone_validation(
         report,
         spec.partitions,
         spec.replicas,
+        history_of(resources.zone(whole).status, time_text(time.time_ns() // 1_000_000)),
     )
 
 

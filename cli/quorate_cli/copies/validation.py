@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO
 
 from quorate.facts.export_place import PlaceRefused, parse_place
+from quorate.wire.jobs.zone_history import ZoneHistory, encode_history
 from quorate_cli.processes.process import identify, python, undisturbed, write_started
 from quorate_cli.terminal.problem import Problem
 
@@ -22,9 +23,15 @@ def validation_command(
     report: Path | str | None = None,
     partitions: int = 0,
     replicas: int = 0,
+    history: ZoneHistory | None = None,
 ) -> list[str]:
-    """Return the command line that validates `zone` over the peer ports `agents`."""
-    options = ("--report", str(report)) if report is not None else ()
+    """Return the command line that validates `zone` over the peer ports `agents`.
+
+    `history`: what is known of the zone's past.
+    """
+    options = ["--report", str(report)] if report is not None else []
+    if history is not None:
+        options += ["--history", encode_history(history)]
     return tool_command(
         "validate",
         zone,

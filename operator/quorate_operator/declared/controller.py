@@ -20,6 +20,7 @@ from typing import Any
 from quorate.facts.errors import WireError
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus
+from quorate.wire.jobs.zone_history import ZoneHistory
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import Zone, ZoneStatus
 from quorate_operator import names
@@ -136,6 +137,7 @@ class Controller:
             self._led_zone,
             validation_image,
             lambda zone: self._queue.add(Key(Kind.ZONE, zone)),
+            self._history,
         )
         self._tasks: list[asyncio.Task[None]] = []
         self._on_failed = on_failed
@@ -562,6 +564,13 @@ class Controller:
         if led.has_data(zone, acceptance):
             self._note_about(uid, declared_zone)
         return led.zone_status(zone, uid, acceptance, pause)
+
+    def _history(self, name: str) -> ZoneHistory | None:
+        """Return what is known of the past of the zone of that name."""
+        zone, led = self._zones.get(name), self._led_zone(name)
+        if zone is None or not isinstance(led, LedZone):
+            return None
+        return self._runs.history(zone, self._led[zone.cluster].last_day(led.uid))
 
     def _led_zone(self, name: str) -> LedZone | str:
         """Return the zone of that name as it is led, or a sentence on what is waited for."""

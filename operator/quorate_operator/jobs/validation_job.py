@@ -4,6 +4,7 @@ An exit code of 1 says that a difference is proven: another run finds the same.
 """
 
 from quorate.wire.jobs.data_validation import DataValidation
+from quorate.wire.jobs.zone_history import ZoneHistory, encode_history
 from quorate_operator import names
 from quorate_operator.jobs.job import Copies, Work, zone_arguments
 
@@ -12,9 +13,13 @@ DIFFERS = 1
 VALIDATION = Work("validation", names.LABEL_VALIDATION, final_codes=(DIFFERS,))
 
 
-def validation_work(validation: DataValidation, copies: Copies) -> Work:
-    """Return the work of its pod."""
+def validation_work(
+    validation: DataValidation, copies: Copies, history: ZoneHistory | None = None
+) -> Work:
+    """Return the work of its pod.  `history`: of the zone, for the report."""
     spec = validation.spec
-    options = (f"--level={spec.level.lower()}", f"--keys={spec.keys.lower()}")
+    options = [f"--level={spec.level.lower()}", f"--keys={spec.keys.lower()}"]
+    if history is not None:
+        options.append(f"--history={encode_history(history)}")
     arguments = zone_arguments("validate", spec.zone_ref.name, copies)
     return VALIDATION._replace(arguments=(*arguments, *options))

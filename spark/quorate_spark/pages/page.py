@@ -5,12 +5,13 @@ Every text of a zone (keys, nodes, reasons) is escaped by `markup`; the page all
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from quorate.wire.jobs.validation_result import DifferenceClass
 from quorate_spark.pages.change import change_since
 from quorate_spark.pages.commands import Step, dev_commands, kubectl_commands
 from quorate_spark.pages.markup import Markup, joined, tag
+from quorate_spark.pages.parts import day_text, grid, many, section, table, time_text
+from quorate_spark.pages.past import backups, last_day
 from quorate_spark.pages.plots import Bar, Share, bars, shares, strip
 from quorate_spark.pages.style import STYLE
 from quorate_spark.verdict import CopyRow, KeyDifference, Level, Outcome, Verdict
@@ -42,6 +43,9 @@ _UNSETTLED = (
     "They were written while their copies were read one after the other, so correct copies may show"
     " different rows. A quiet minute settles them."
 )
+_UNREACHED = (
+    "No agent that answered has them as an owner. The reasons below name agents and partitions."
+)
 _UNCONFIRMED = (
     "They differed when first read, and were not read again: there were too many of them, or they"
     " were overwritten."
@@ -62,38 +66,38 @@ def page_of(verdict: Verdict, earlier: Sequence[Verdict] = ()) -> bytes:
     body = tag(
         "body",
         _header(verdict),
+        _since(verdict, earlier),
         _unproven(verdict),
         _differences(verdict),
         _ways_out(verdict),
         _coverage(verdict),
-        _since(verdict, earlier),
         _trends([*earlier, verdict]),
+        last_day(verdict.history),
+        backups(verdict.history, verdict.started_ms),
     )
     return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n".encode()
 
 
 def sentence(verdict: Verdict) -> str:
     """Return the verdict in one sentence."""
-    copies = (
-        f"{_many(verdict.copies, 'copy', 'copies')} of {_many(verdict.partitions, 'partition')}"
-    )
+    copies = f"{many(verdict.copies, 'copy', 'copies')} of {many(verdict.partitions, 'partition')}"
     if verdict.outcome is Outcome.AGREE:
         if verdict.level is Level.COUNTERS:
             return f"All {copies} agree in their counters."
-        return f"All {copies} agree: {_many(verdict.settled_keys, 'key')} compared."
+        return f"All {copies} agree: {many(verdict.settled_keys, 'key')} compared."
     if verdict.outcome is Outcome.UNKNOWN:
         why = verdict.reasons[0] if verdict.reasons else "no reason was given"
         return f"Could not tell whether all copies agree: {why}."
     found = []
     if verdict.confirmed_keys:
-        found.append(f"{_many(verdict.confirmed_keys, 'key')} confirmed to differ")
+        found.append(f"{many(verdict.confirmed_keys, 'key')} confirmed to differ")
     if verdict.differing_partitions:
-        found.append(f"{_many(verdict.differing_partitions, 'partition')} with differing counters")
+        found.append(f"{many(verdict.differing_partitions, 'partition')} with differing counters")
     return f"Copies differ: {' and '.join(found)}, among {copies}."
 
 
 def _header(verdict: Verdict) -> Markup:
-    began = _time(verdict.started_ms) if verdict.started_ms else "time unknown"
+    began = time_text(verdict.started_ms) if verdict.started_ms else "time unknown"
     return tag(
         "header",
         tag("span", f"{SIGNS[verdict.outcome]} {verdict.outcome}", class_="badge"),
@@ -113,6 +117,9 @@ def _unproven(verdict: Verdict) -> Markup:
     skipped = verdict.classes.get(DifferenceClass.SKIPPED, 0)
     if skipped:
         rows.append(("Partitions not judged", f"{skipped:,}", "The reasons are below."))
+    if verdict.copies < verdict.copies_expected:
+        count = f"{verdict.copies_expected - verdict.copies:,} of {verdict.copies_expected:,}"
+        rows.append(("Copies not reached", count, _UNREACHED))
     if verdict.unsettled_keys:
         rows.append(
             (
@@ -131,7 +138,7 @@ def _unproven(verdict: Verdict) -> Markup:
         )
     parts: list[Markup] = []
     if rows:
-        parts.append(_table(("what", "count", "why"), rows, "why"))
+        parts.append(table(("what", "count", "why"), rows, "why"))
     if verdict.reasons:
         parts.append(tag("h3", "Reasons"))
         parts.append(tag("ul", *(tag("li", reason) for reason in verdict.reasons)))
@@ -145,30 +152,30 @@ def _unproven(verdict: Verdict) -> Markup:
     if verdict.notes:
         parts.append(tag("h3", "Notes"))
         parts.append(tag("ul", *(tag("li", note) for note in verdict.notes)))
-    return _section("Not proven", *parts)
+    return section("Not proven", *parts)
 
 
 def _differences(verdict: Verdict) -> Markup:
     if verdict.outcome is not Outcome.DIFFER:
-        return _section("Differences", tag("p", "None is proven."))
+        return section("Differences", tag("p", "None is proven."))
     counts = [
         (f"{verdict.classes[each]:,}", said)
         for each, said in _CLASSES.items()
         if verdict.classes.get(each)
     ]
-    parts: list[Markup] = [_table(("count", "what differs; one key may be of several"), counts)]
+    parts: list[Markup] = [table(("count", "what differs; one key may be of several"), counts)]
     if verdict.key_differences:
         listed = len(verdict.key_differences)
         more = f", {listed:,} listed" if listed < verdict.confirmed_keys else ""
-        parts.append(tag("h3", f"{_many(verdict.confirmed_keys, 'confirmed key')}{more}"))
+        parts.append(tag("h3", f"{many(verdict.confirmed_keys, 'confirmed key')}{more}"))
         parts += [_key_card(each) for each in verdict.key_differences]
     if verdict.counter_differences:
         listed = len(verdict.counter_differences)
         more = f", {listed:,} listed" if listed < verdict.differing_partitions else ""
-        many = _many(verdict.differing_partitions, "partition")
-        parts.append(tag("h3", f"{many} with differing counters{more}"))
+        count = many(verdict.differing_partitions, "partition")
+        parts.append(tag("h3", f"{count} with differing counters{more}"))
         parts += [_counter_card(verdict, index) for index in range(listed)]
-    return _section("Differences", *parts)
+    return section("Differences", *parts)
 
 
 def _key_card(difference: KeyDifference) -> Markup:
@@ -192,7 +199,7 @@ def _key_card(difference: KeyDifference) -> Markup:
         "div",
         tag("h3", tag("code", difference.key)),
         tag("p", "; ".join(about), class_="quiet"),
-        _grid(headings, rows),
+        grid(headings, rows),
         class_="card",
     )
 
@@ -209,7 +216,7 @@ def _cells(copy: CopyRow) -> tuple[str, ...]:
     if not copy.present:
         return (*place, "-", "-", "-", "no row")
     value = "deleted" if copy.tombstone else f"{copy.value_bytes:,} B, {copy.value_sha256[:8]}"
-    expires = _time(copy.expires_at) if copy.expires_at else "never"
+    expires = time_text(copy.expires_at) if copy.expires_at else "never"
     return (*place, str(copy.counter), str(copy.term), expires, value)
 
 
@@ -237,7 +244,7 @@ def _counter_card(verdict: Verdict, index: int) -> Markup:
         "div",
         tag("h3", f"partition {difference.partition}: {difference.what}"),
         tag("p", difference.detail, class_="quiet"),
-        _grid(headings, rows),
+        grid(headings, rows),
         class_="card",
     )
 
@@ -254,7 +261,7 @@ def _ways_out(verdict: Verdict) -> Markup:
             tag("p", "No majority contradicts a copy: have a client write these keys again.")
         )
     parts += [tag("h3", "Development cluster"), *_steps(dev_commands(verdict))]
-    return _section("What to do", *parts)
+    return section("What to do", *parts)
 
 
 def _steps(steps: Sequence[Step]) -> list[Markup]:
@@ -305,23 +312,23 @@ def _coverage(verdict: Verdict) -> Markup:
     if verdict.digests is not None:
         figures.append(("keys equal by digest, rows unread", f"{verdict.digests.rows_unread:,}"))
         figures.append(("rows read where digests differ", f"{verdict.digests.rows_read:,}"))
-    return _section(
+    return section(
         "Coverage and cost",
         tag("div", *pictures, class_="plots"),
-        _table(("", ""), figures),
+        table(("", ""), figures),
     )
 
 
 def _since(verdict: Verdict, earlier: Sequence[Verdict]) -> Markup:
     if not earlier:
-        return _section(
+        return section(
             "Since the last run", tag("p", "No earlier report of this zone is in the same folder.")
         )
     last = earlier[-1]
     changed = change_since(last, verdict)
     before = tag(
         "p",
-        f"The last run, {_time(last.started_ms)}, level {last.level}: ",
+        f"The last run, {time_text(last.started_ms)}, level {last.level}: ",
         tag("b", last.outcome),
         ". This one: ",
         tag("b", verdict.outcome),
@@ -346,7 +353,7 @@ def _since(verdict: Verdict, earlier: Sequence[Verdict]) -> Markup:
             ("copies", last.copies, verdict.copies),
         )
     ]
-    parts: list[Markup] = [before, _table(("", "last", "now", "change"), figures)]
+    parts: list[Markup] = [before, table(("", "last", "now", "change"), figures)]
     for title, keys in (
         ("Newly confirmed keys", changed.new),
         ("Keys that were confirmed, and are not now", changed.gone),
@@ -355,10 +362,10 @@ def _since(verdict: Verdict, earlier: Sequence[Verdict]) -> Markup:
             parts.append(tag("h3", f"{title}: {len(keys):,}"))
             parts.append(_keys(keys))
     if changed.same:
-        parts.append(tag("p", f"Confirmed in both runs: {_many(len(changed.same), 'key')}."))
+        parts.append(tag("p", f"Confirmed in both runs: {many(len(changed.same), 'key')}."))
     if changed.limits and (changed.new or changed.gone or changed.same):
         parts.append(tag("p", f"Compare with care: {'; '.join(changed.limits)}.", class_="quiet"))
-    return _section("Since the last run", *parts)
+    return section("Since the last run", *parts)
 
 
 def _keys(keys: Sequence[tuple[int, str]]) -> Markup:
@@ -374,12 +381,12 @@ def _keys(keys: Sequence[tuple[int, str]]) -> Markup:
 def _trends(runs: Sequence[Verdict]) -> Markup:
     if len(runs) < 2:
         return joined(())
-    labels = [_day(run.started_ms) for run in runs]
+    labels = [day_text(run.started_ms) for run in runs]
     marks = [
         (
             SIGNS[run.outcome],
             KINDS[run.outcome],
-            f"{_time(run.started_ms)}, level {run.level}: {run.outcome}",
+            f"{time_text(run.started_ms)}, level {run.level}: {run.outcome}",
         )
         for run in runs
     ]
@@ -388,8 +395,8 @@ def _trends(runs: Sequence[Verdict]) -> Markup:
         made = [Bar(label, value, kind) for label, value in zip(labels, values, strict=True)]
         return bars(title, made, unit)
 
-    return _section(
-        f"The last {_many(len(runs), 'run')}",
+    return section(
+        f"The last {many(len(runs), 'run')}",
         strip(marks),
         tag("p", "✓ agree, ✗ differ, ? could not tell; the latest to the right.", class_="quiet"),
         tag(
@@ -401,35 +408,3 @@ def _trends(runs: Sequence[Verdict]) -> Markup:
             class_="plots",
         ),
     )
-
-
-def _section(title: str, *parts: str) -> Markup:
-    return tag("section", tag("h2", title), *parts)
-
-
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") -> Markup:
-    made = [tag("tr", *(tag("td", cell) for cell in row)) for row in rows]
-    return _grid(headings, made, kind)
-
-
-def _grid(headings: Sequence[str], rows: Sequence[Markup], kind: str = "") -> Markup:
-    head = []
-    if any(headings):
-        head = [tag("thead", tag("tr", *(tag("th", each, scope="col") for each in headings)))]
-    table = tag("table", *head, tag("tbody", *rows), class_=kind or None)
-    return tag("div", table, class_="wide")
-
-
-def _many(count: int, one: str, several: str = "") -> str:
-    return f"{count:,} {one if count == 1 else several or f'{one}s'}"
-
-
-def _time(wall_ms: int) -> str:
-    try:
-        return datetime.fromtimestamp(wall_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (OverflowError, ValueError, OSError):
-        return f"{wall_ms} ms"
-
-
-def _day(wall_ms: int) -> str:
-    return datetime.fromtimestamp(wall_ms / 1000, UTC).strftime("%d %b %H:%M")

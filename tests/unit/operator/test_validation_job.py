@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from quorate.wire.jobs.data_validation import DataValidation
+from quorate.wire.jobs.zone_history import ExportTold, ZoneHistory
 from quorate.wire.resource import API_VERSION
 from quorate_operator.jobs.job import Copies, job_of
 from quorate_operator.jobs.validation_job import validation_work
@@ -58,6 +59,19 @@ def test_the_program_takes_its_arguments() -> None:
 
 def test_keys_may_be_hashed() -> None:
     assert validation._parser().parse_args(container(keys="Hashed")["args"]).keys == "hashed"
+
+
+def test_the_report_is_told_the_past_of_the_zone() -> None:
+    told = ZoneHistory("2026-01-05T03:00:00Z", last_backup=ExportTold("t", "$(run)", "a:b"))
+    metadata = {"name": "nightly", "namespace": "shop", "uid": "uid-1"}
+    head = {"apiVersion": API_VERSION, "kind": "DataValidation", "metadata": metadata}
+    parsed = DataValidation.parse({**head, "spec": {"zoneRef": {"name": "books"}}})
+    work = validation_work(parsed, COPIES, told)
+
+    assert validation._parser().parse_args(list(work.arguments)).history == told
+    assert validation._parser().parse_args(container()["args"]).history is None
+    with pytest.raises(SystemExit):
+        validation._parser().parse_args([*container()["args"], "--history={"])
 
 
 def test_a_proven_difference_ends_it_and_only_that() -> None:

@@ -13,8 +13,11 @@ from quorate.wire.jobs.validation_result import (
     ValidationVerdict,
     encode_result,
 )
+from quorate.wire.jobs.zone_history import ExportTold, decode_history
+from quorate.wire.resource import API_VERSION
 from quorate_loopback.namespace import Namespace
 from quorate_loopback.noted_events import note_events
+from quorate_loopback.runner_world import NAMES
 from quorate_loopback.waiting import until
 from quorate_operator.declared.kinds import Kind
 from quorate_operator.declared.runs import job_runs
@@ -461,3 +464,36 @@ async def test_metrics_have_the_latest_verdict_of_each_zone(led: Namespace) -> N
     assert value("differences", **{"class": "value"}) == 2
     assert value("differences", **{"class": "missing"}) == 0
     assert (value("end_timestamp_seconds") or 0) > 1.7e9
+
+
+async def test_the_pod_is_told_what_the_operator_knows_of_the_zone(led: Namespace) -> None:
+    metadata = {"name": "monday", "namespace": "default", "uid": "uid-of-monday"}
+    backup = {
+        "apiVersion": API_VERSION,
+        "kind": "ZoneBackup",
+        "metadata": metadata,
+        "spec": {"zoneRef": {"name": "books"}},
+        "status": {
+            "phase": "Finished",
+            "outcome": "Complete",
+            "place": "backups:monday",
+            "startTime": "2026-01-05T03:00:00Z",
+        },
+    }
+    led.show(led.api.put(led.path("ZoneBackup", "monday"), backup))
+    place = {"persistentVolumeClaim": {"claimName": "backups", "path": "books"}}
+    template = {"spec": {"zoneRef": {"name": "books"}, "destination": place}}
+    led.declare("ScheduledZoneBackup", "nightly", schedule="0 3 * * *", template=template)
+    await led.world.agents[NAMES[0]].die()
+    await until(lambda: led.conditions("books")["FullyReplicated"] == "False", "a failover", 20)
+
+    declare(led, "now")
+    await until_phase(led, "now", "Running")
+
+    [container] = led.api.objects[job_path("now")]["spec"]["template"]["spec"]["containers"]
+    [told] = [each for each in container["args"] if each.startswith("--history=")]
+    history = decode_history(told.removeprefix("--history="))
+    assert history.last_backup == ExportTold("2026-01-05T03:00:00Z", "monday", "backups:monday")
+    assert (history.last_restore, history.backups_scheduled) == (None, True)
+    assert history.day is not None
+    assert sum(hour.failovers for hour in history.day.hours) > 0

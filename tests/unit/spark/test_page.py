@@ -1,15 +1,18 @@
 """The page of a report: what it says, that nothing in it is markup of a key, that it is whole."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from quorate.wire.jobs.zone_history import DayTold, ExportTold, HourTold, ZoneHistory
 from quorate_spark.pages.change import change_since
 from quorate_spark.pages.folder import earlier_runs, report_of
 from quorate_spark.pages.markup import Markup, escaped, tag
 from quorate_spark.pages.page import page_of, sentence
+from quorate_spark.pages.past import length
 from quorate_spark.pages.plots import Bar, Share, bars, shares
 from quorate_spark.report import report_json
 from quorate_spark.verdict import (
@@ -303,3 +306,118 @@ def test_what_is_above_0_is_seen_in_a_plot() -> None:
 
     assert 'class="differ" width="2.' in drawn
     assert [part.split('"')[0] for part in flat.split('height="')[1:]] == ["0.0", "76.0", "3.0"]
+
+
+def text_of(wall_ms: int) -> str:
+    return datetime.fromtimestamp(wall_ms / 1000, UTC).isoformat()
+
+
+def history(since: int = 100, watched: int = 100, **more: Any) -> ZoneHistory:
+    """As of the run; `since`, `watched`: hours before it."""
+    start = START // HOUR * HOUR
+    hours = (
+        HourTold(text_of(start - 3 * HOUR), 21, 40, 14),
+        HourTold(text_of(start), 1, 7),
+    )
+    day = DayTold(text_of(START - since * HOUR), text_of(START - watched * HOUR), hours)
+    return ZoneHistory(text_of(START), **{"day": day, **more})
+
+
+def test_failovers_and_missing_copies_of_the_day() -> None:
+    read = page(verdict(history=history()))
+
+    part = read.section("The last 24 hours")
+    assert "Failovers 22 " in part
+    assert "Partitions with missing copies 40 " in part
+    assert "Outage 14 s " in part
+    assert "Nothing is known" not in part
+    assert "The present operator" not in part
+    zeros = ", ".join(["0"] * 20)
+    assert read.labels["Failovers by the hour"] == f"Failovers by the hour: {zeros}, 21, 0, 0, 1"
+
+
+def test_what_is_not_known_of_the_day_is_said_to_be_unknown() -> None:
+    read = page(verdict(history=history(since=5, watched=2)))
+
+    part = read.section("The last 24 hours")
+    assert "Nothing is known of the time before 2026-11-18 06:06:40 UTC." in part
+    assert "The present operator began at 2026-11-18 09:06:40 UTC" in part
+    assert read.labels["Outage"] == "Outage: 0 s, 0 s, 14 s, 0 s, 0 s, 0 s"
+
+    for unknown in (verdict(), verdict(history=ZoneHistory(text_of(START)))):
+        assert page(unknown).section("The last 24 hours").startswith("Unknown:")
+    assert page(verdict()).section("Backups").startswith("Unknown:")
+
+
+def test_a_quiet_day_has_no_plots() -> None:
+    quiet = DayTold(text_of(START - 40 * HOUR), text_of(START - 40 * HOUR))
+    read = page(verdict(history=history(day=quiet)))
+
+    part = read.section("The last 24 hours")
+    assert "Failovers 0 " in part
+    assert "Outage 0 s " in part
+    assert "Failovers by the hour" not in read.labels
+
+
+def test_the_ages_of_the_last_backup_and_restore() -> None:
+    told = history(
+        last_backup=ExportTold(text_of(START - 27 * HOUR - 1), "nightly-1", "backups:books/1"),
+        last_restore=ExportTold(text_of(START - 12 * 60_000), "drill", "s3://b/books"),
+        backups_scheduled=True,
+    )
+
+    part = page(verdict(history=told)).section("Backups")
+
+    assert "Last backup 1 d 3 h 2026-11-17 08:06:39 UTC, nightly-1, at backups:books/1" in part
+    assert (
+        "Last verified restore 12 min 0 s 2026-11-18 10:54:40 UTC, drill, at s3://b/books" in part
+    )
+
+
+@pytest.mark.parametrize(
+    ("scheduled", "said"),
+    [
+        (True, "none yet, though a schedule is to make them"),
+        (False, "none is known, and no schedule makes any"),
+        (None, "none is known: the operator is not told of what"),
+    ],
+)
+def test_no_backup_is_said_to_be_none(scheduled: bool | None, said: str) -> None:
+    part = page(verdict(history=history(backups_scheduled=scheduled))).section("Backups")
+
+    assert f"Last backup {said}" in part
+    assert "Last verified restore none is known" in part
+
+
+def test_times_that_cannot_be_read_are_unknown() -> None:
+    told = history(last_backup=ExportTold("soon", "run", "p"), day=DayTold("soon", "", ()))
+    read = page(verdict(history=told))
+
+    assert "Last backup unknown run, at p" in read.section("Backups")
+    assert "From when on this is known was not told." in read.section("The last 24 hours")
+
+
+def test_the_json_has_it_as_it_was_told() -> None:
+    told = history(backups_scheduled=False)
+
+    made = msgspec.json.decode(report_json(verdict(history=told)))["history"]
+
+    assert made["day"]["hours"][0]["failovers"] == 21
+    assert (made["last_backup"], made["backups_scheduled"]) == (None, False)
+    assert msgspec.json.decode(report_json(verdict()))["history"] is None
+
+
+def test_copies_that_were_not_reached_are_counted() -> None:
+    silent = could_not_tell("library", Level.ROWS, "agent-2 is silent")
+    part = page(msgspec.structs.replace(silent, copies_expected=192)).section("Not proven")
+
+    assert "Copies not reached 192 of 192 " in part
+    assert "agent-2 is silent" in part
+    assert "not reached" not in page(verdict(copies_expected=192)).section("Not proven")
+
+
+@pytest.mark.parametrize(
+    ("ms", "said"), [(-5, "0 s"), (999, "0 s"), (61_000, "1 min 1 s"), (90 * HOUR, "3 d 18 h")]
+)
+def test_a_length_has_its_two_largest_units(ms: int, said: str) -> None:
+    assert length(ms) == said

@@ -3,7 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from quorate.wire.jobs.known_history import history_of
+from quorate.wire.jobs.zone_history import ZoneHistory
 from quorate.wire.zone import ZoneStatus
+from quorate.wire.zone_day import ZoneDay
 from quorate_operator.declared.declared_zone import DeclaredZone
 from quorate_operator.declared.kinds import Kind
 from quorate_operator.declared.runs.backups import Backups
@@ -18,6 +21,7 @@ from quorate_operator.declared.runs.schedules.validation_schedules import Valida
 from quorate_operator.declared.runs.validations import Validations
 from quorate_operator.declared.runs.writers import Writers
 from quorate_operator.kube.api import KubeApi
+from quorate_operator.process.clock import rfc3339
 
 
 class Runs:
@@ -25,7 +29,8 @@ class Runs:
 
     `find`: returns the led zone of that name, or a sentence on what is waited for.  `image`: of the
     pods; empty: none can be made.  `on_result`: called with the name of a zone whose verdict,
-    last backup or last restore is new.
+    last backup or last restore is new.  `history`: returns what is known of the past of the zone
+    of that name.
     """
 
     def __init__(
@@ -35,8 +40,9 @@ class Runs:
         find: Callable[[str], LedZone | str],
         image: str,
         on_result: Callable[[str], None],
+        history: Callable[[str], ZoneHistory | None],
     ) -> None:
-        self.validations = Validations(api, namespace, find, image, on_result)
+        self.validations = Validations(api, namespace, find, image, on_result, history)
         writers = Writers(api, namespace, find)
         self.backups = Backups(
             api,
@@ -74,6 +80,12 @@ class Runs:
             told.last_restore.time if told.last_restore is not None else "",
             self.backup_schedules.due(zone.name),
         )
+
+    def history(self, zone: DeclaredZone, day: ZoneDay | None) -> ZoneHistory:
+        """Return what is known of a Zone's past.  `day`: its last 24 hours."""
+        told = with_last_exports(zone, ZoneStatus(), self.backups.last, self.restores.last)
+        told = told.model_copy(update={"last_day": day})
+        return history_of(told, rfc3339(), self.backup_schedules.is_scheduled(zone.name))
 
     def __bool__(self) -> bool:
         """Whether any object is still to be run, or is a schedule."""

@@ -13,6 +13,7 @@ from quorate.wire.jobs.data_validation import (
 from quorate.wire.jobs.job_run import RunPhase
 from quorate.wire.jobs.scheduled_data_validation import ScheduledDataValidation
 from quorate.wire.jobs.validation_result import ValidationResult, ValidationVerdict
+from quorate.wire.jobs.zone_history import ZoneHistory
 from quorate.wire.resource import Condition
 from quorate.wire.zone import ZoneStatus
 from quorate_operator import names
@@ -68,7 +69,8 @@ class ZoneVerdict(NamedTuple):
 class Validations(JobRuns[DataValidationStatus]):
     """The DataValidations of one namespace.
 
-    `on_result`: called with the name of a zone whose verdict is new.
+    `on_result`: called with the name of a zone whose verdict is new.  `history`: returns what is
+    known of the past of the zone of that name, for the report.
     """
 
     kind = DataValidation
@@ -81,8 +83,10 @@ class Validations(JobRuns[DataValidationStatus]):
         find: Callable[[str], LedZone | str],
         image: str,
         on_result: Callable[[str], None],
+        history: Callable[[str], ZoneHistory | None],
     ) -> None:
         super().__init__(DataValidationStatus, api, namespace, find, image)
+        self._history = history
         self._on_result = on_result
         self._verdicts: dict[str, tuple[str, ZoneVerdict]] = {}
         """By name of a finished one: its zone's name, and its result."""
@@ -131,7 +135,7 @@ class Validations(JobRuns[DataValidationStatus]):
         self._runs[name] = ScheduledRun(created, name, schedule, str(verdict), is_good)
 
     def _work_of(self, run: DataValidation, copies: Copies, led: LedZone) -> Work:
-        return validation_work(run, copies)
+        return validation_work(run, copies, self._history(run.spec.zone_ref.name))
 
     def _doing(self, status: DataValidationStatus) -> str:
         return "its pod reads the copies"

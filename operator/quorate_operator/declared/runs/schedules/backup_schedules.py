@@ -14,6 +14,7 @@ from quorate.wire.jobs.scheduled_zone_backup import (
     ScheduledZoneBackupStatus,
 )
 from quorate.wire.jobs.zone_backup import BackupRun, ZoneBackup, ZoneBackupStatus
+from quorate_operator.declared.runs.job_runs import zone_of
 from quorate_operator.declared.runs.recoveries import LedZone
 from quorate_operator.declared.runs.scheduled_run import ScheduledRun, due_of
 from quorate_operator.declared.runs.schedules.cron import BadSchedule, last_but_one
@@ -76,6 +77,13 @@ class BackupSchedules(Schedules[ScheduledZoneBackupStatus]):
         """
         found = [time for of, time in self._due.values() if of == zone]
         return text_of(max(found)) if found else ""
+
+    def is_scheduled(self, zone: str) -> bool:
+        """Return whether a schedule that is not suspended makes backups of the zone."""
+        specs = [body.get("spec") or {} for body in self._bodies.values()]
+        return any(
+            zone_of(each.get("template") or {}) == zone for each in specs if not each.get("suspend")
+        )
 
     def _note_due(self, name: str, now: datetime) -> None:
         self._due.pop(name, None)
