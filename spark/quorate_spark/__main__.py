@@ -104,7 +104,9 @@ def main(arguments: list[str] | None = None) -> int:
         return Outcome.UNKNOWN.exit_code
     if report is not None:
         if not _write("--report", _files(verdict, report)):
-            return Outcome.UNKNOWN.exit_code
+            # Of a pod the verdict is told already: another pod would read all copies again.
+            is_told = options.termination_message is not None
+            return verdict.exit_code if is_told else Outcome.UNKNOWN.exit_code
         if report.page is not None:
             print(f"report: {report.page}", file=sys.stderr if options.json else sys.stdout)
     return verdict.exit_code

@@ -471,11 +471,13 @@ def _states(
     """Return the clusters of a namespace, or of all, and whether operators lead, by namespace."""
     clusters, zones = objects.clusters(api, namespace), objects.zones(api, namespace)
     operators: dict[str, Operator] = {}
+    scheduled: dict[str, set[str] | None] = {}
     found = []
     for cluster in clusters:
         place, name = cluster.metadata.namespace, cluster.metadata.name
         if place not in operators:
             operators[place] = find_operator(api, place, operator_namespace)
+            scheduled[place] = objects.backed_up(api, place)
         its = [
             zone
             for zone in zones
@@ -488,6 +490,7 @@ def _states(
             and (zone.status.migrations.running or zone.status.partitions.unavailable)
         }
         nodes = objects.registrations(api, place, name)
-        state = cluster_state(cluster, its, nodes, rows, operators[place].problem)
+        problem = operators[place].problem
+        state = cluster_state(cluster, its, nodes, rows, problem, scheduled[place])
         found.append(Found(place, state))
     return found, operators

@@ -4,7 +4,7 @@ It is the same ClusterState that the embedded operator answers, so that the same
 operator keeps some counts to itself; UNKNOWN names them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -13,11 +13,12 @@ import msgspec
 from quorate.facts.addresses import join_address
 from quorate.facts.topology import NodeRecord
 from quorate.protocol.status import MigrationStatus, NodeStatus, TimerStatus, ZoneStatus
+from quorate.wire.jobs.known_history import history_of
 from quorate.wire.resource import Condition
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import Zone
 from quorate_cli.kubectl.objects import StoredRows
-from quorate_cli.objects.cluster_state import ClusterState
+from quorate_cli.objects.cluster_state import ClusterState, ZoneBackups
 
 UNKNOWN = (
     "unavailable_partitions",
@@ -63,11 +64,13 @@ def cluster_state(
     nodes: Mapping[str, NodeRecord],
     rows: Mapping[str, StoredRows],
     operator_problem: str = "",
+    scheduled: Collection[str] | None = None,
 ) -> ClusterState:
     """Return the state of the cluster.
 
     `zones`: its own; `nodes`: registrations by agent; `rows`: the rows that were read, by the id of
-    the zone's data; `operator_problem`: why nothing is decided.
+    the zone's data; `operator_problem`: why nothing is decided; `scheduled`: zones of which a
+    schedule makes backups, None: schedules cannot be read.
     """
     status = cluster.status
     ready = _condition(status.conditions, "Ready")
@@ -85,6 +88,7 @@ def cluster_state(
         tuple(_node(cluster, name, nodes) for name in _names(cluster, nodes)),
         tuple(_zone(zone, nodes, rows.get(zone.status.zone_id)) for zone in zones),
         tuple(notes),
+        tuple(_backups(zone, scheduled) for zone in zones),
     )
 
 
@@ -99,6 +103,12 @@ def state_json(found: Iterable[Found], not_running: Mapping[str, str]) -> str:
         clusters.append(made)
     whole = {"clusters": clusters, "not_running": dict(not_running)}
     return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode()
+
+
+def _backups(zone: Zone, scheduled: Collection[str] | None) -> ZoneBackups:
+    name, told = zone.metadata.name, history_of(zone.status, "")
+    is_scheduled = name in scheduled if scheduled is not None else None
+    return ZoneBackups(name, told.last_backup, told.last_restore, is_scheduled)
 
 
 def _names(cluster: StorageCluster, nodes: Mapping[str, NodeRecord]) -> list[str]:

@@ -7,12 +7,13 @@ from quorate.facts.errors import WireError
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
+from quorate.wire.jobs.scheduled_zone_backup import ScheduledZoneBackup
 from quorate.wire.partition_table import PartitionTable, partition_row, zone_record
 from quorate.wire.resource import API_VERSION, GROUP, Resource
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.storage_node import StorageNode, node_record
 from quorate.wire.zone import Zone
-from quorate_cli.kubectl.kube_api import KubeApi, objects_path
+from quorate_cli.kubectl.kube_api import Forbidden, KubeApi, objects_path
 from quorate_cli.objects import resources
 from quorate_cli.objects.operator_api import NotThere
 from quorate_cli.objects.resources import Kind, Whole, name_of
@@ -120,6 +121,17 @@ def stored_rows(api: KubeApi, namespace: str, uid: str) -> StoredRows:
             record = zone_record(spec.zone_ref, spec.accepted)
         rows += [partition_row(row) for row in spec.rows or ()]
     return StoredRows(record, sorted(rows, key=lambda row: row.partition))
+
+
+def backed_up(api: KubeApi, namespace: str) -> set[str] | None:
+    """Return the zones of which a schedule makes backups; None: schedules cannot be read."""
+    try:
+        found: list[Any] = api.collection(objects_path(ScheduledZoneBackup.plural, namespace))
+    except (Forbidden, NotThere):
+        return None
+    specs = [each.get("spec") or {} for each in found]
+    runs = [each["template"]["spec"] for each in specs if not each.get("suspend")]
+    return {run["zoneRef"]["name"] for run in runs}
 
 
 R = TypeVar("R", bound=Resource)

@@ -5,13 +5,27 @@ from urllib.parse import quote
 import msgspec
 
 from quorate.protocol.status import NodeStatus, ZoneStatus
+from quorate.wire.jobs.zone_history import ExportTold
 from quorate_cli.objects.operator_api import OperatorApi
+
+
+class ZoneBackups(msgspec.Struct, frozen=True):
+    """The last verified backup and restore of a zone; None: none is known.
+
+    `scheduled`: whether a ScheduledZoneBackup makes backups; None: that cannot be read.
+    """
+
+    zone: str
+    last_backup: ExportTold | None
+    last_restore: ExportTold | None
+    scheduled: bool | None
 
 
 class ClusterState(msgspec.Struct, frozen=True):
     """Answer to GET /status.  `problem`: why the cluster is not led; empty while it is.
 
     `notes`: sentences on other deviations from what is declared, if only conditions tell them.
+    `backups`: of each zone; empty without Kubernetes.
     """
 
     cluster: str
@@ -21,6 +35,7 @@ class ClusterState(msgspec.Struct, frozen=True):
     nodes: tuple[NodeStatus, ...]
     zones: tuple[ZoneStatus, ...]
     notes: tuple[str, ...] = ()
+    backups: tuple[ZoneBackups, ...] = ()
 
     def node(self, name: str) -> NodeStatus | None:
         """Return the agent of that name, None if there is none."""

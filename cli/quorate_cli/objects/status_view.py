@@ -9,9 +9,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from quorate.facts.time_texts import length, wall_ms_of
 from quorate.planning.target.data_nodes import TimerKind
 from quorate.protocol.status import MigrationStatus, NodeStatus, TimerStatus, ZoneStatus
-from quorate_cli.objects.cluster_state import ClusterState
+from quorate.wire.jobs.zone_history import ExportTold
+from quorate_cli.objects.cluster_state import ClusterState, ZoneBackups
 from quorate_cli.terminal.figures import moment, size
 from quorate_cli.terminal.problem import Problem
 
@@ -191,6 +193,24 @@ def _reset_sentence(due_ms: int | None) -> str:
     return f"partitions without a majority narrow to what is left from {moment(due_ms)} on"
 
 
+def backups_sentence(backups: ZoneBackups, now_ms: int) -> str:
+    """Return the age of the last backup and restore; empty if there is nothing to say."""
+    told = []
+    if backups.last_backup is not None:
+        age = _age(backups.last_backup, now_ms)
+        told.append(f"last backup {age} ({backups.last_backup.place})")
+    elif backups.scheduled:
+        told.append("no backup yet, though a ScheduledZoneBackup is to make them")
+    if backups.last_restore is not None:
+        told.append(f"last verified restore {_age(backups.last_restore, now_ms)}")
+    return ", ".join(told)
+
+
+def _age(export: ExportTold, now_ms: int) -> str:
+    time_ms = wall_ms_of(export.time)
+    return f"{length(now_ms - time_ms)} ago" if time_ms is not None else "at an unknown time"
+
+
 def _aside_sentence(zone: ZoneStatus) -> str:
     told = ", ".join(f"{node} {copies}" for node, (copies, _) in zone.aside.items())
     whole = sum(copies for copies, _ in zone.aside.values())
@@ -207,6 +227,10 @@ def _sentences(state: ClusterState) -> list[RenderableType]:
     if state.problem:
         lines.append(Text(f"cluster {state.cluster} is not led: {state.problem}", BAD))
     lines += [Text(f"cluster {state.cluster}: {note}", BUSY) for note in state.notes]
+    for backups in state.backups:
+        if said := backups_sentence(backups, time.time_ns() // 1_000_000):
+            is_missing = backups.last_backup is None and backups.scheduled
+            lines.append(Text(f"zone {backups.zone}: {said}", BUSY if is_missing else QUIET))
     for zone in state.zones:
         if zone.available < zone.partitions and zone.sentence:
             style = BAD if zone.unavailable else BUSY

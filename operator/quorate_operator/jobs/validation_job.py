@@ -6,10 +6,12 @@ An exit code of 1 says that a difference is proven: another run finds the same.
 from quorate.wire.jobs.data_validation import DataValidation
 from quorate.wire.jobs.zone_history import ZoneHistory, encode_history
 from quorate_operator import names
-from quorate_operator.jobs.job import Copies, Work, zone_arguments
+from quorate_operator.jobs.job import Copies, Json, Work, zone_arguments
 
 DIFFERS = 1
 """The exit code of a validation that has proven a difference."""
+REPORTS = "/reports"
+"""Where the volume of reports is in the pod."""
 VALIDATION = Work("validation", names.LABEL_VALIDATION, final_codes=(DIFFERS,))
 
 
@@ -21,5 +23,14 @@ def validation_work(
     options = [f"--level={spec.level.lower()}", f"--keys={spec.keys.lower()}"]
     if history is not None:
         options.append(f"--history={encode_history(history)}")
+    work = VALIDATION
+    if spec.report is not None:
+        claim = spec.report.persistent_volume_claim
+        options.append(f"--report={REPORTS}/{claim.path}/")
+        volume: Json = {
+            "name": "reports",
+            "persistentVolumeClaim": {"claimName": claim.claim_name},
+        }
+        work = work._replace(volumes=(volume,), mounts=({"name": "reports", "mountPath": REPORTS},))
     arguments = zone_arguments("validate", spec.zone_ref.name, copies)
-    return VALIDATION._replace(arguments=(*arguments, *options))
+    return work._replace(arguments=(*arguments, *options))

@@ -1,7 +1,6 @@
 """What the operator has told of the zone's recent past: its last 24 hours, and its backups."""
 
-from datetime import UTC, datetime
-
+from quorate.facts.time_texts import length, wall_ms_of
 from quorate.wire.jobs.zone_history import DayTold, ExportTold, ZoneHistory
 from quorate_spark.pages.markup import Markup, tag
 from quorate_spark.pages.parts import day_text, section, table, time_text
@@ -9,7 +8,6 @@ from quorate_spark.pages.plots import Bar, bars
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
-_MINUTE_MS = 60_000
 _NOT_TOLD = "Unknown: no operator has told this run of it."
 _FAILOVERS = (
     "Partitions that another primary, or another process of it, took over without a hand-over:"
@@ -57,21 +55,10 @@ def backups(history: ZoneHistory | None, started_ms: int) -> Markup:
     return section(title, table(("what", "age", "about"), rows, "nowrap"))
 
 
-def length(ms: int) -> str:
-    """Return a time span for people, in its two largest units."""
-    seconds = max(ms, 0) // 1000
-    days, hours, minutes = seconds // 86_400, seconds // 3600 % 24, seconds // 60 % 60
-    if days:
-        return f"{days} d {hours} h"
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {seconds % 60} s" if minutes else f"{seconds} s"
-
-
 def _limits(history: ZoneHistory, day: DayTold) -> list[Markup]:
     """Return what of the 24 hours is not known."""
-    told_ms, since_ms = wall_ms(history.told_at), wall_ms(day.since)
-    watched_ms = wall_ms(day.watched_since)
+    told_ms, since_ms = wall_ms_of(history.told_at), wall_ms_of(day.since)
+    watched_ms = wall_ms_of(day.watched_since)
     if told_ms is None or since_ms is None or watched_ms is None:
         return [tag("p", "From when on this is known was not told.", class_="quiet")]
     first_ms = told_ms - DAY_MS
@@ -88,10 +75,10 @@ def _limits(history: ZoneHistory, day: DayTold) -> list[Markup]:
 
 def _plots(history: ZoneHistory, day: DayTold) -> list[Markup]:
     """Return one bar for each hour that is known."""
-    told_ms, since_ms = wall_ms(history.told_at), wall_ms(day.since)
+    told_ms, since_ms = wall_ms_of(history.told_at), wall_ms_of(day.since)
     if told_ms is None or since_ms is None:
         return []
-    by_hour = {(wall_ms(each.start) or 0) // HOUR_MS: each for each in day.hours}
+    by_hour = {(wall_ms_of(each.start) or 0) // HOUR_MS: each for each in day.hours}
     last = told_ms // HOUR_MS
     numbers = range(max(since_ms // HOUR_MS, last - 23), last + 1)
     made = []
@@ -113,17 +100,8 @@ def _export(
 ) -> tuple[str, str, str]:
     if export is None:
         return what, none, ""
-    time_ms = wall_ms(export.time)
+    time_ms = wall_ms_of(export.time)
     about = f"{export.run}, at {export.place}"
     if time_ms is None:
         return what, "unknown", about
     return what, length(started_ms - time_ms), f"{time_text(time_ms)}, {about}"
-
-
-def wall_ms(time: str) -> int | None:
-    """Return a time of RFC 3339 in wall milliseconds; None if it is none."""
-    try:
-        read = datetime.fromisoformat(time)
-    except ValueError:
-        return None
-    return int((read if read.tzinfo is not None else read.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -74,6 +74,19 @@ def test_the_report_is_told_the_past_of_the_zone() -> None:
         validation._parser().parse_args([*container()["args"], "--history={"])
 
 
+def test_its_report_may_be_kept_on_a_volume() -> None:
+    place = {"persistentVolumeClaim": {"claimName": "reports", "path": "shop/books"}}
+
+    options = validation._parser().parse_args(container(report=place)["args"])
+
+    assert options.report == "/reports/shop/books/"
+    assert validation._parser().parse_args(container()["args"]).report is None
+    [volume] = [each for each in pod(report=place)["volumes"] if each["name"] == "reports"]
+    assert volume["persistentVolumeClaim"] == {"claimName": "reports"}
+    assert {"name": "reports", "mountPath": "/reports"} in container(report=place)["volumeMounts"]
+    assert "reports" not in str(pod()["volumes"])
+
+
 def test_a_proven_difference_ends_it_and_only_that() -> None:
     spec = job()["spec"]
     differ, disrupted = spec["podFailurePolicy"]["rules"]

@@ -172,6 +172,22 @@ def test_a_report_in_a_folder_is_json_and_a_page(
     assert name in page.read_text()
 
 
+def test_a_pod_whose_report_cannot_be_kept_has_told_its_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(verdict: object, report: object) -> dict[Path, bytes]:
+        return {tmp_path / "gone" / "report.json": b""}
+
+    monkeypatch.setattr(command, "_files", full)
+    told = tmp_path / "told"
+    with listening(filled()) as zone:
+        assert in_folder(zone, tmp_path) == 2
+        assert in_folder(zone, tmp_path, "--termination-message", str(told)) == 0
+
+    assert json.loads(told.read_bytes())["verdict"] == "Agree"
+    assert "cannot be written" in capsys.readouterr().err
+
+
 def test_a_report_from_standard_input_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

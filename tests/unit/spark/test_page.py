@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from quorate.facts.time_texts import length
 from quorate.wire.jobs.zone_history import DayTold, ExportTold, HourTold, ZoneHistory
 from quorate_spark.pages.change import change_since
 from quorate_spark.pages.folder import earlier_runs, report_of
 from quorate_spark.pages.markup import Markup, escaped, tag
 from quorate_spark.pages.page import page_of, sentence
-from quorate_spark.pages.past import length
 from quorate_spark.pages.plots import Bar, Share, bars, shares
 from quorate_spark.report import report_json
 from quorate_spark.verdict import (

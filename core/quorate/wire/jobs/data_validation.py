@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from quorate.wire.jobs.export_place import ClaimPlace
 from quorate.wire.jobs.job_run import JobRun, JobStatus, run_once_rule
 from quorate.wire.jobs.validation_result import ValidationVerdict
 from quorate.wire.resource import Conditions, Integer, Part, Resource, Rule, Text, name_rule
@@ -25,6 +26,13 @@ class KeyNames(enum.StrEnum):
     HASHED = "Hashed"
 
 
+class ReportPlace(Part):
+    """Where reports are kept."""
+
+    persistent_volume_claim: ClaimPlace
+    """A folder of a volume, which the pod must be able to write.  Nothing in it is ever deleted."""
+
+
 class ValidationRun(JobRun):
     """What is compared, and with what.  Level Rows: give the pod 2Gi of memory or more."""
 
@@ -35,6 +43,9 @@ class ValidationRun(JobRun):
     keys: KeyNames = KeyNames.ESCAPED
     """How the report, which is the log of the pod, names keys that differ.  Escaped: as they are,
     unprintable bytes escaped.  Hashed: the first 16 hex digits of their SHA-256."""
+    report: ReportPlace | None = None
+    """A folder that gets the report as JSON and as a page, beside being the log of the pod.  Runs
+    with the same folder tell what has changed since the last one, and the trends of the last 30."""
 
 
 class DataValidationSpec(ValidationRun):

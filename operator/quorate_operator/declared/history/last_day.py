@@ -7,9 +7,8 @@ It is memory.  The status has it as of the last write of something else, so that
 of its own; a later operator goes on from there.  Between two looks the former one counts on.
 """
 
-from datetime import UTC, datetime
-
 from quorate.facts.time import Now
+from quorate.facts.time_texts import wall_ms_of
 from quorate.protocol.status import ZoneStatus
 from quorate.wire.zone_day import ZoneDay, ZoneHour
 from quorate_operator.process.clock import rfc3339
@@ -57,9 +56,9 @@ class LastDay:
         self._short = 0
         self._is_down = False
         if before is not None:
-            self._since_ms = min(_wall_ms(before.since) or now.wall_ms, now.wall_ms)
+            self._since_ms = min(wall_ms_of(before.since) or now.wall_ms, now.wall_ms)
             for each in before.hours:
-                start_ms = _wall_ms(each.start)
+                start_ms = wall_ms_of(each.start)
                 if start_ms is not None and start_ms <= now.wall_ms:
                     self._hours[start_ms // HOUR_MS] = _Hour(
                         each.failovers, each.under_replicated, each.unavailable_seconds * 1000
@@ -136,14 +135,3 @@ class LastDay:
         first = now.wall_ms // HOUR_MS - HOURS + 1
         if any(number < first for number in self._hours):
             self._hours = {n: hour for n, hour in self._hours.items() if n >= first}
-
-
-def _wall_ms(time: str) -> int | None:
-    """Return a time of RFC 3339 in wall milliseconds; None if it is none."""
-    try:
-        read = datetime.fromisoformat(time)
-    except ValueError:
-        return None
-    if read.tzinfo is None:
-        read = read.replace(tzinfo=UTC)
-    return int(read.timestamp() * 1000)

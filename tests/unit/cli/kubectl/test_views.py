@@ -1,6 +1,7 @@
 """Status, description, events and plan from canned objects; what is said where they are missing."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,56 @@ def test_status_as_json_has_the_documented_keys_that_objects_know(kubectl: Kubec
     assert [node["name"] for node in cluster["nodes"]] == list(AGENTS)
     assert cluster["zones"][0]["available"] == 4
     assert "bytes_moved" not in cluster["zones"][0]
+
+
+def schedule(api: CannedApi, **spec: object) -> None:
+    template = {"spec": {"zoneRef": {"name": "library"}}}
+    whole = {"spec": {"schedule": "0 3 * * *", "template": template, **spec}}
+    api.put(f"{OURS}/scheduledzonebackups/nightly", whole)
+
+
+def backups(kubectl: Kubectl) -> Any:
+    return json.loads(kubectl("status", "--json"))["clusters"][0]["backups"]
+
+
+def test_no_backup_is_said_only_where_a_schedule_is_to_make_them(
+    kubectl: Kubectl, api: CannedApi
+) -> None:
+    assert "backup" not in kubectl("status").lower()
+    [told] = backups(kubectl)
+    assert told == {
+        "zone": "library",
+        "last_backup": None,
+        "last_restore": None,
+        "scheduled": False,
+    }
+    schedule(api, suspend=True)
+    assert "backup" not in kubectl("status").lower()
+
+    schedule(api)
+    assert "zone library: no backup yet, though a ScheduledZoneBackup" in kubectl("status")
+    api.refused["GET", f"{OURS}/scheduledzonebackups"] = Answer(403, {"message": "forbidden"})
+    assert "backup" not in kubectl("status").lower()
+    assert backups(kubectl)[0]["scheduled"] is None
+
+
+def test_the_age_of_the_last_backup_and_restore_is_said(kubectl: Kubectl, api: CannedApi) -> None:
+    began = datetime.now(UTC) - timedelta(days=2, hours=5, minutes=1)
+    ended = (datetime.now(UTC) - timedelta(hours=3, minutes=12, seconds=1)).isoformat()
+    status: Any = api.objects[f"{OURS}/zones/library"]["status"]
+    status["lastBackup"] = {"time": began.isoformat(), "run": "monday", "place": "backups:monday"}
+    schedule(api)
+    text = " ".join(kubectl("status").split())
+    assert "zone library: last backup 2 d 5 h ago (backups:monday)" in text
+    assert "no backup" not in text
+    assert "restore" not in text
+
+    status["lastRestore"] = {"time": ended, "run": "drill", "place": "backups:monday"}
+    text = " ".join(kubectl("status").split())
+    assert "(backups:monday), last verified restore 3 h 12 min ago" in text
+    assert backups(kubectl)[0]["last_restore"]["run"] == "drill"
+    status["lastRestore"]["time"] = "soon"
+    assert "last verified restore at an unknown time" in " ".join(kubectl("status").split())
 
 
 def test_an_operator_that_does_not_renew_its_lease_is_named(
