@@ -35,7 +35,7 @@ from quorate_agent.clients.meter import (
 from quorate_agent.folder.disk_room import DiskRoom
 from quorate_agent.folder.disk_use import DiskUse
 from quorate_agent.machine.memory_limit import resident_bytes
-from quorate_agent.resp.command import FAMILIES
+from quorate_agent.resp.command import FAMILIES, READ, WRITE
 from quorate_link import LinkCounters
 
 PARKED_BUCKETS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -125,6 +125,20 @@ class AgentMetrics:
         if meter is None:
             meter = self._meters[uid] = CommandMeter(clock)
         return meter
+
+    def client_times(self, uid: str) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """Return how long the reads of a zone's clients took, and its writes: see messages.Copies.
+
+        An unknown zone has none of either.
+        """
+        meter = self._meters.get(uid)
+        times = meter.times if meter is not None else {}
+        bounds = [*(round(bound * 1e6) for bound in BOUNDS_S), -1]
+        counts = [times.get(family) or no_times() for family in (READ, WRITE)]
+        return tuple(
+            tuple((bound, int(many)) for bound, many in zip(bounds, each[:-1], strict=True) if many)
+            for each in counts
+        )
 
     def observe(
         self,

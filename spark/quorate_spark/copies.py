@@ -1,5 +1,7 @@
 """A reading of a zone's copies: every copy at about one moment, and the process that answered."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from quorate.facts.keyspace import is_partition_count
@@ -30,12 +32,27 @@ class CopySeen(NamedTuple):
         )
 
 
+class AgentTimes(NamedTuple):
+    """How many commands of the zone's clients took at most so many microseconds, -1: longer than
+    all that are told, since the agent's process began."""
+
+    store: str
+    incarnation: int
+    reads: Mapping[int, int]
+    writes: Mapping[int, int]
+
+    def is_of(self, earlier: "AgentTimes") -> bool:
+        """Return whether both are of one process."""
+        return (self.store, self.incarnation) == (earlier.store, earlier.incarnation)
+
+
 class Reading(NamedTuple):
     """All copies at about one moment.
 
     `owned[partition]` is hottest first; `strays` are copies on nodes that do not own their
     partition (filling, or about to be deleted); `nodes` all that answered.  `partitions`: of the
     zone; 0: no agent says.  `uids`: of the zone, as agents tell them; an empty one: one tells none.
+    `times`: of the agents that tell them, by name.
     """
 
     owned: dict[int, tuple[CopySeen, ...]]
@@ -43,6 +60,7 @@ class Reading(NamedTuple):
     nodes: tuple[str, ...]
     partitions: int = 0
     uids: frozenset[str] = frozenset()
+    times: Mapping[str, AgentTimes] = MappingProxyType({})
 
 
 def absence(reading: Reading, zone: str, partitions: int, replicas: int) -> str:

@@ -19,10 +19,11 @@ from pathlib import Path
 import msgspec
 
 from quorate_spark.comparing.classes import count_classes
+from quorate_spark.comparing.client_times import client_times
 from quorate_spark.comparing.compare_counters import Judgement, Settled, Unsettled
 from quorate_spark.comparing.compare_rows import Again, Baseline, PartitionTally
 from quorate_spark.comparing.outvoted import votes_by_rows
-from quorate_spark.copies import CopySeen, Reading
+from quorate_spark.copies import AgentTimes, CopySeen, Reading
 from quorate_spark.passes.digest_scan import DigestScan
 from quorate_spark.passes.scan_rows import RowScan, ScannedPartition, SparkRowScan
 from quorate_spark.passes.spark_session import SparkMissing, local_spark
@@ -87,6 +88,7 @@ class Validation:
         self._copies = copies
         self._settings = settings
         self._reading = Reading({}, (), ())
+        self._first_times: Mapping[str, AgentTimes] = {}
         self._reasons: dict[int, str] = {}
         self._counter_differences: dict[int, CounterDifference] = {}
         self._findings: dict[int, Finding] = {}
@@ -97,6 +99,7 @@ class Validation:
         whole_reason = ""
         try:
             settled = self._settle(None)
+            self._first_times = self._reading.times
             whole_reason = self._copies.absence(self._reading)
             if scan_rows is not None:
                 self._compare_rows(settled, scan_rows)
@@ -209,6 +212,7 @@ class Validation:
         else:
             outcome = Outcome.UNKNOWN if reasons else Outcome.AGREE
         owned = self._reading.owned
+        reads, writes = client_times(self._first_times, self._reading.times)
         votes = votes_by_rows(differences, self._copies.replicas)
         return Verdict(
             self._copies.zone,
@@ -235,6 +239,8 @@ class Validation:
             outvoted=votes.outvoted,
             undecided=votes.undecided,
             duration_ms=round(seconds * 1000),
+            client_reads=reads,
+            client_writes=writes,
             rows_compared=sum(finding.rows for finding in findings),
         )
 

@@ -145,6 +145,18 @@ class DigestFigures(msgspec.Struct, frozen=True):
     differing: tuple[DigestDifference, ...]
 
 
+class ClientTimes(msgspec.Struct, frozen=True):
+    """How long a zone's clients waited for replies while it was validated, in milliseconds.
+
+    `p99_before_ms`: of all commands since the agents began; `added_p99_ms`: the difference.
+    """
+
+    commands: int
+    p99_ms: float
+    p99_before_ms: float
+    added_p99_ms: float
+
+
 class Verdict(msgspec.Struct, frozen=True):
     """The whole result.  Counts of keys are over the partitions whose rows were compared.
 
@@ -157,6 +169,7 @@ class Verdict(msgspec.Struct, frozen=True):
     judged, by DifferenceClass.  `digests`: only at level digest.
     `outvoted` copies can be refilled; in `undecided` partitions no majority agrees.  The lists are
     bounded, the counts are not.  `copies_expected`: as the zone declares them, 0: not known.
+    `client_reads`, `client_writes`: None: too few to tell, or agents do not tell.
     `history`: the zone's recent past as the operator has told it; None: it has not.
     """
 
@@ -184,6 +197,8 @@ class Verdict(msgspec.Struct, frozen=True):
     rows_compared: int = 0
     keys_hashed: bool = False
     copies_expected: int = 0
+    client_reads: ClientTimes | None = None
+    client_writes: ClientTimes | None = None
     history: ZoneHistory | None = None
 
     @property

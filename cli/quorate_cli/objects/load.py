@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
+
+from quorate.facts.quantile import quantile
 
 READ, WRITE, OK = "read", "write", "ok"
 """Values of labels of `quorate_commands_total`; other families are shown together."""
@@ -184,18 +185,6 @@ def _times(grown: Samples, family: str) -> tuple[float, float] | None:
         return None
     middle, high = (quantile(share, buckets) for share in TIMED)
     return middle, high
-
-
-def quantile(share: float, buckets: Sequence[tuple[float, float]]) -> float:
-    """Return what this share of the observations does not exceed, as Prometheus estimates it.
-
-    `buckets`: upper bounds, ascending, the last one infinite, with how many are below each."""
-    wanted = share * buckets[-1][1]
-    for (low, under), (high, upto) in pairwise([(0.0, 0.0), *buckets]):
-        if upto >= wanted and upto > under:
-            inside = (wanted - under) / (upto - under)
-            return low if high == float("inf") else low + (high - low) * inside
-    return 0.0
 
 
 def _zones(

@@ -368,7 +368,8 @@ class Agent(BaseHandler):
             self._obey(link, hello, message)
         else:
             zones, debug = self.core.zones.values(), self.settings.debug_commands
-            answer = answer_tool(message, self.settings.name, zones, debug, self._now())
+            name, times = self.settings.name, self.metrics.client_times
+            answer = answer_tool(message, name, zones, debug, self._now(), times)
             if answer is not None:
                 link.send(answer)
         self._turn()

@@ -2,7 +2,7 @@
 
 import sys
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from quorate.facts.keyspace import key_partition
 from quorate.facts.time import Now
@@ -44,6 +44,9 @@ from quorate.protocol.storage import Row
 from quorate_agent.process.values_told import is_readable, tell_set_aside, tell_values
 from quorate_agent.resp.replies import VALUE_BYTES_MAX
 
+TimesTold = tuple[tuple[tuple[int, int], ...], ...]
+"""Times of commands as in Copies."""
+
 ROWS_MAX = 20_000
 CHUNK_BYTES_MAX = 8 * 1024 * 1024
 UPDATES_BYTES_MAX = 2 * 1024 * 1024
@@ -53,9 +56,17 @@ COUNTED_ROWS_MAX = 50_000
 
 
 def answer_tool(
-    message: Message, node: str, zones: Iterable[Replicas], debug_commands: bool, now: Now
+    message: Message,
+    node: str,
+    zones: Iterable[Replicas],
+    debug_commands: bool,
+    now: Now,
+    client_times: Callable[[str], TimesTold] = lambda uid: (),
 ) -> Message | None:
-    """Return the answer to a tool's question; None if the message is not one."""
+    """Return the answer to a tool's question; None if the message is not one.
+
+    `client_times`: returns the times of the commands of the zone with this uid, as in Copies.
+    """
     name = getattr(message, "zone_name", None)
     zone = next((zone for zone in zones if zone.record.name == name), None)
     problem = "" if zone is not None else f"zone {name}: not on agent {node}"
@@ -72,7 +83,8 @@ def answer_tool(
             )
             partitions = zone.record.partitions if zone is not None else 0
             uid = zone.record.uid if zone is not None else ""
-            return Copies(message.zone_name, node, copies, problem, partitions, uid)
+            times = client_times(uid) if zone is not None else ()
+            return Copies(message.zone_name, node, copies, problem, partitions, uid, times)
         case AskRows():
             return _rows(message, node, zone, problem)
         case AskColumns():

@@ -81,6 +81,21 @@ def kubectl_commands(verdict: Verdict) -> list[Step]:
                 " are dropped and made anew from the others.",
             ),
         ]
+    if verdict.key_differences:
+        repair = f"kubectl quorate repair {zone}"
+        level = " --level digest" if verdict.level is Level.DIGEST else ""
+        steps += [
+            Step(
+                "Repair single keys, dry",
+                (f"{repair} --strategy RELATIVE_MAJORITY{level} --destination CLAIM:FOLDER",),
+                "Changes nothing, and writes a plan that can be read into that folder of a volume.",
+            ),
+            Step(
+                "Repair single keys",
+                (f"{repair} --execute NAME",),
+                "NAME is that of the ZoneRepair that has made the plan. Then validate again.",
+            ),
+        ]
     return steps
 
 

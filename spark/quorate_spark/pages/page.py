@@ -14,7 +14,7 @@ from quorate_spark.pages.parts import day_text, grid, many, section, table, time
 from quorate_spark.pages.past import backups, last_day
 from quorate_spark.pages.plots import Bar, Share, bars, shares, strip
 from quorate_spark.pages.style import STYLE
-from quorate_spark.verdict import CopyRow, KeyDifference, Level, Outcome, Verdict
+from quorate_spark.verdict import ClientTimes, CopyRow, KeyDifference, Level, Outcome, Verdict
 
 KINDS = {Outcome.AGREE: "agree", Outcome.DIFFER: "differ", Outcome.UNKNOWN: "unknown"}
 SIGNS = {Outcome.AGREE: "✓", Outcome.DIFFER: "✗", Outcome.UNKNOWN: "?"}
@@ -256,10 +256,6 @@ def _ways_out(verdict: Verdict) -> Markup:
         for partition in verdict.undecided[:CHANGED_MAX]
     ]  # fmt: skip
     parts += [tag("h3", "On Kubernetes"), *_steps(kubectl_commands(verdict))]
-    if verdict.key_differences and not verdict.outvoted:
-        parts.append(
-            tag("p", "No majority contradicts a copy: have a client write these keys again.")
-        )
     parts += [tag("h3", "Development cluster"), *_steps(dev_commands(verdict))]
     return section("What to do", *parts)
 
@@ -312,10 +308,25 @@ def _coverage(verdict: Verdict) -> Markup:
     if verdict.digests is not None:
         figures.append(("keys equal by digest, rows unread", f"{verdict.digests.rows_unread:,}"))
         figures.append(("rows read where digests differ", f"{verdict.digests.rows_read:,}"))
+    figures += [
+        (f"added p99 of {what}", _added(times))
+        for what, times in (("reads", verdict.client_reads), ("writes", verdict.client_writes))
+    ]
     return section(
         "Coverage and cost",
         tag("div", *pictures, class_="plots"),
         table(("", ""), figures),
+    )
+
+
+def _added(times: ClientTimes | None) -> str:
+    """Return what the run has added to the time of the clients' commands."""
+    if times is None:
+        return "unknown: too few commands of clients while it ran or before, or agents do not tell"
+    return (
+        f"{times.added_p99_ms:+,.2f} ms: {times.p99_ms:,.2f} ms of"
+        f" {many(times.commands, 'command')} while it ran,"
+        f" {times.p99_before_ms:,.2f} ms before, since the agents began"
     )
 
 

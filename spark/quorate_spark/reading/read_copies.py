@@ -16,7 +16,7 @@ from quorate.protocol.messages.tools import (
     CopyRows,
     CopyState,
 )
-from quorate_spark.copies import CopySeen, Reading
+from quorate_spark.copies import AgentTimes, CopySeen, Reading
 from quorate_spark.reading.agent_link import AgentLink, Cluster, Unreadable
 from quorate_spark.settings import Settings
 
@@ -37,6 +37,7 @@ def read_copies(zone: str, agents: Sequence[str], cluster: Cluster, settings: Se
     strays: list[CopySeen] = []
     address_of: dict[str, str] = {}
     partitions, uids = set[int](), set[str]()
+    times: dict[str, AgentTimes] = {}
     for address in agents:
         with open_link(address, cluster, settings) as link:
             node = link.agent.node
@@ -49,6 +50,9 @@ def read_copies(zone: str, agents: Sequence[str], cluster: Cluster, settings: Se
             answer = _ask_copies(link, zone, None)
             partitions.add(answer.partitions)
             uids.add(answer.uid)
+            if len(answer.times) >= 2:
+                reads, writes = map(dict, answer.times[:2])
+                times[node] = AgentTimes(link.agent.store, link.agent.incarnation, reads, writes)
             for copy in _seen(link, address, answer):
                 if copy.state.replica_index < 0:
                     strays.append(copy)
@@ -59,7 +63,7 @@ def read_copies(zone: str, agents: Sequence[str], cluster: Cluster, settings: Se
         for partition, copies in sorted(owned.items())
     }
     nodes = tuple(sorted(address_of))
-    return Reading(by_index, tuple(strays), nodes, _one(partitions), frozenset(uids))
+    return Reading(by_index, tuple(strays), nodes, _one(partitions), frozenset(uids), times)
 
 
 def read_answering(

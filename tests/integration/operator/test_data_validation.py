@@ -14,6 +14,7 @@ from quorate_cluster.job_pods import IMAGE, pods, run_pod, tell_end, waiting_pod
 from quorate_cluster.processes import secret_file
 from quorate_cluster.road import Json, Road
 from quorate_cluster.waiting import wait_until
+from quorate_spark_fixtures.read_page import PageRead, read_page
 
 pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(300)]
 
@@ -188,3 +189,54 @@ def test_a_schedule_creates_runs_and_keeps_some(road: Road, tmp_path: Path) -> N
     assert _condition(road)["status"] == "True", "the zone keeps the result"
     road.kubectl("delete", "scheduleddatavalidation", "often")
     wait_until(lambda: not road.items("datavalidations,jobs"), "the end of all runs", 60)
+
+
+def test_reports_on_a_volume_tell_what_changed_and_the_past_of_the_zone(
+    road: Road, tmp_path: Path
+) -> None:
+    volumes = {"/exports": tmp_path / "exports", "/reports": tmp_path / "reports"}
+
+    def run(kind: str, name: str, label: str, **spec: object) -> Json:
+        road.apply(kind, name, zoneRef={"name": "sessions"}, **spec)
+        pod = waiting_pod(road, label, name)
+        tell_end(road, pod, *run_pod(road, pod, tmp_path / name, volumes))
+        wait_until(
+            lambda: road.status(kind.lower(), name).get("phase") == "Finished",
+            f"the end of {name}",
+            60,
+            lambda: (road.status(kind.lower(), name), road.logs()),
+        )
+        return road.status(kind.lower(), name)
+
+    def claim(path: str) -> Json:
+        return {"persistentVolumeClaim": {"claimName": "volume", "path": path}}
+
+    def pages() -> list[PageRead]:
+        found = sorted((tmp_path / "reports" / "shop").glob("*.html"))
+        return [read_page(path.read_bytes()) for path in found]
+
+    exported = run("ZoneBackup", "monday", "quorate.io/backup", destination=claim("sessions/1"))
+    assert exported["outcome"] == "Complete", exported
+    wait_until(
+        lambda: "lastBackup" in road.status("zone", "sessions"), "the last backup", 60, road.logs
+    )
+    spec = {"level": "Digest", "report": claim("shop")}
+    assert run("DataValidation", "first", LABEL, **spec)["verdict"] == "Agree"
+    primaries = road.status("storagecluster", "main")["members"][2]["primaries"]
+    road.agents["agent-3"].kill()
+    wait_until(
+        lambda: road.conditions().get("FullyReplicated") == "False", "the loss", 60, road.logs
+    )
+    assert run("DataValidation", "second", LABEL, **spec)["verdict"] == "CouldNotTell"
+
+    first, second = pages()
+    assert "No earlier report" in first.section("Since the last run")
+    assert "Failovers 0 " in first.section("The last 24 hours")
+    assert "monday, at volume:sessions/1" in first.section("Backups")
+    assert "agree . This one: could not tell" in second.section("Since the last run")
+    assert "The last 2 runs" in second.headings
+    assert "Copies not reached" in second.section("Not proven")
+    day = road.status("zone", "sessions")["lastDay"]
+    assert sum(each.get("failovers", 0) for each in day["hours"]) == primaries > 0
+    assert f"Failovers {primaries} " in second.section("The last 24 hours")
+    assert "Last verified restore none is known" in second.section("Backups")

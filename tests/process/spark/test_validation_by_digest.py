@@ -12,7 +12,7 @@ import pytest
 
 from quorate.facts.keyspace import key_partition
 from quorate.protocol.copies.totals import key_bucket
-from quorate.protocol.messages.tools import Damage, Damaged
+from quorate.protocol.messages.tools import AskCopies, Copies, Damage, Damaged
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.meanwhile import meanwhile
 from quorate_cluster.processes import environment
@@ -76,6 +76,9 @@ def test_copies_agree_while_clients_write_until_one_row_is_damaged(
             assert link.ask(Damage("by-digest", damaged, b"damaged"), Damaged).problem == ""
         differed, after, output = validate(cluster, "by-digest", tmp_path)
 
+    with AgentLink(agent.peer_address, cluster.access, 5, 5) as link:
+        _, writes = link.ask(AskCopies("by-digest"), Copies).times
+    assert sum(count for _, count in writes) > len(KEYS) / 9, "of one of three agents"
     assert agreed == 0, before
     assert before["digests"]["partitions_compared"] == PARTITIONS
     assert before["digests"]["rows_read"] == 0

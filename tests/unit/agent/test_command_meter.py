@@ -3,6 +3,7 @@
 import pytest
 
 from quorate_agent.clients.meter import BOUNDS_S, EVERY_READ, Result
+from quorate_agent.metrics import AgentMetrics
 from quorate_lone_agent.agent import OTHER, ZONE, Agent, key_in
 
 Count = dict[tuple[str, Result], int]
@@ -159,3 +160,17 @@ def test_of_reads_sent_alone_one_in_so_many_stands_for_all(agent: _Counted) -> N
 
     assert sum(agent.meter.times["read"][:-1]) == 2 * EVERY_READ
     assert agent.meter.counts() == {("read", Result.OK): 2 * EVERY_READ + 1}
+
+
+def test_tools_are_told_the_times_of_reads_and_writes_by_their_upper_bounds() -> None:
+    metrics = AgentMetrics()
+    meter = metrics.meter("uid", lambda: 1.002)
+    for arrived in (1.0, 1.0, -99.0):
+        meter.answered("write", b"+OK")
+        meter.end(arrived)
+    meter.answered("read", b"$-1")
+    meter.answered("transaction", b"+OK")
+    meter.end(1.0019)
+
+    assert metrics.client_times("uid") == (((100, 1),), ((2500, 2), (-1, 1)))
+    assert metrics.client_times("another") == ((), ())

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from quorate.facts.quantile import quantile
 from quorate_cli.commands.top import watch
 from quorate_cli.objects import load
-from quorate_cli.objects.load import Reading, load_between, parse, quantile
+from quorate_cli.objects.load import Reading, load_between, parse
 from quorate_cli.terminal.figures import duration
 from write_metrics import agent_metrics, operator_metrics
 

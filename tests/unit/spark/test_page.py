@@ -16,6 +16,7 @@ from quorate_spark.pages.page import page_of, sentence
 from quorate_spark.pages.plots import Bar, Share, bars, shares
 from quorate_spark.report import report_json
 from quorate_spark.verdict import (
+    ClientTimes,
     CopyCounters,
     CopyRow,
     CounterDifference,
@@ -197,6 +198,9 @@ def test_the_commands_to_look_and_to_repair() -> None:
     assert restart in lines
     assert f"{restart} --versions VERSIONS --yes" in lines
     assert "kubectl quorate describe zone library" in lines
+    dry = "kubectl quorate repair library --strategy RELATIVE_MAJORITY --destination CLAIM:FOLDER"
+    assert dry in lines
+    assert "kubectl quorate repair library --execute NAME" in lines
 
 
 def test_without_a_difference_nothing_is_to_be_repaired() -> None:
@@ -210,6 +214,16 @@ def test_coverage_and_cost() -> None:
     assert "rows per second 165,000" in part
     assert "equal: 1,100,000" in part
     assert "unsettled: 5" in part
+
+
+def test_what_it_has_added_to_the_times_of_clients() -> None:
+    reads = ClientTimes(12_345, 3.456, 2.9, 0.556)
+    part = page(verdict(client_reads=reads)).section("Coverage and cost")
+
+    assert (
+        "added p99 of reads +0.56 ms: 3.46 ms of 12,345 commands while it ran, 2.90 ms before"
+    ) in part
+    assert "added p99 of writes unknown: too few commands" in part
 
 
 def test_what_changed_since_the_last_run() -> None:

@@ -45,7 +45,9 @@ class Copies(msgspec.Struct, frozen=True, array_like=True, tag=61):
     """Reply to AskCopies.  `problem` is empty if the zone is here.
 
     `partitions`: of the zone; 0: an agent of an earlier version does not say.  `uid`: of the zone;
-    empty: such an agent, or no zone.
+    empty: such an agent, or no zone.  `times`: how long the reads of the zone's clients took since
+    the agent's process began, and then its writes: (upper bound in microseconds, commands), -1: no
+    bound; empty: such an agent, or no zone.
     """
 
     zone_name: str
@@ -54,6 +56,7 @@ class Copies(msgspec.Struct, frozen=True, array_like=True, tag=61):
     problem: str = ""
     partitions: int = 0
     uid: str = ""
+    times: tuple[tuple[tuple[int, int], ...], ...] = ()
 
 
 class AskRows(msgspec.Struct, frozen=True, array_like=True, tag=62):

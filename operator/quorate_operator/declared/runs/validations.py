@@ -230,8 +230,8 @@ def sentence(result: ValidationResult, has_keys: bool = True) -> str:
     said = f"copies differ ({counts})"
     if not result.outvoted:
         return (
-            f"{said}: the log of its Job names them; no majority contradicts a copy, so have a"
-            " client write the keys again"
+            f"{said}: the log of its Job names them; no majority contradicts a copy, so repair the"
+            " keys by a ZoneRepair, or have a client write them again"
         )
     first = result.outvoted[0]
     more = f" and {len(result.outvoted) - 1} more" if len(result.outvoted) > 1 else ""
