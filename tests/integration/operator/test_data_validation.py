@@ -198,8 +198,12 @@ def test_reports_on_a_volume_tell_what_changed_and_the_past_of_the_zone(
 
     def run(kind: str, name: str, label: str, **spec: object) -> Json:
         road.apply(kind, name, zoneRef={"name": "sessions"}, **spec)
-        pod = waiting_pod(road, label, name)
-        tell_end(road, pod, *run_pod(road, pod, tmp_path / name, volumes))
+        for attempt in ("first", "again"):
+            pod = waiting_pod(road, label, name)
+            code, message = run_pod(road, pod, tmp_path / f"{name}-{attempt}", volumes)
+            tell_end(road, pod, code, message)
+            if code != 2:
+                break
         wait_until(
             lambda: road.status(kind.lower(), name).get("phase") == "Finished",
             f"the end of {name}",
@@ -229,12 +233,12 @@ def test_reports_on_a_volume_tell_what_changed_and_the_past_of_the_zone(
     )
     assert run("DataValidation", "second", LABEL, **spec)["verdict"] == "CouldNotTell"
 
-    first, second = pages()
+    first, _, second = pages()
     assert "No earlier report" in first.section("Since the last run")
     assert "Failovers 0 " in first.section("The last 24 hours")
     assert "monday, at volume:sessions/1" in first.section("Backups")
-    assert "agree . This one: could not tell" in second.section("Since the last run")
-    assert "The last 2 runs" in second.headings
+    assert "could not tell . This one: could not tell" in second.section("Since the last run")
+    assert "✓??" in second.section("The last 3 runs").replace(" ", "")
     assert "Copies not reached" in second.section("Not proven")
     day = road.status("zone", "sessions")["lastDay"]
     assert sum(each.get("failovers", 0) for each in day["hours"]) == primaries > 0
