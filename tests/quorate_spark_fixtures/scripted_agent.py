@@ -147,6 +147,7 @@ class ScriptedAgent:
         self.partitions = 0  # as an agent of an earlier version tells it
         self.uid = ""
         self.asked: list[Message] = []
+        self.times: tuple[tuple[tuple[int, int], ...], ...] = ()
         self.on_ask: Callable[[Message], Answer | EllipsisType] | None = None
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._connections: list[socket.socket] = []
@@ -244,7 +245,7 @@ class ScriptedAgent:
                 states = tuple(
                     c.state(p) for p, c in sorted(self.copies.items()) if only in (None, p)
                 )
-                return Copies(zone, self.name, states, "", self.partitions, self.uid)
+                return Copies(zone, self.name, states, "", self.partitions, self.uid, self.times)
             case AskRows():
                 return self._rows(message)
             case AskColumns():

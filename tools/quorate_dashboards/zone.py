@@ -176,6 +176,11 @@ def _states(page: Page) -> None:
         stacked=True,
     )
     page.lines(
+        "Failovers",
+        "How many partitions were taken over without a hand-over, because their primary was gone?",
+        Query(count("quorate_operator_failovers_total", _OF), "failovers"),
+    )
+    page.lines(
         "Events",
         "What happened to this zone, and when? docs/events.md explains each reason.",
         Query(

@@ -285,9 +285,11 @@ class Embedded:
         than before."""
         uid, led = made["metadata"]["uid"], self._led.get(made["spec"]["clusterRef"]["name"])
         changes = led.changes_of_day(uid) if led is not None else 0
-        day = led.last_day(uid) if led is not None else None
-        if day is not None and changes != self._kept_days.get(uid, 0):
-            self._kept_days[uid] = changes
+        if led is None or changes == self._kept_days.get(uid, 0):
+            return
+        self._kept_days[uid] = changes
+        day = led.last_day(uid)
+        if day is not None:
             told = ZoneStatus(last_day=day).model_dump(
                 mode="json", by_alias=True, exclude_defaults=True
             )
@@ -338,6 +340,7 @@ class Embedded:
         declared = [*self.objects.list(CLUSTERS), *self.objects.list(ZONES)]
         uids = {made["metadata"]["uid"] for made in declared}
         self._told = {uid: told for uid, told in self._told.items() if uid in uids}
+        self._kept_days = {uid: kept for uid, kept in self._kept_days.items() if uid in uids}
         for made in declared:
             self._status(made)
 

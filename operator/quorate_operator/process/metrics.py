@@ -338,6 +338,12 @@ class _Observed(Collector):
             "Bytes moved by migrations that did not commit, since this master began",
             labels=in_zone,
         )
+        failovers = CounterMetricFamily(
+            names.METRIC_FAILOVERS,
+            "Partitions that another primary, or another process of it, took over without a"
+            " hand-over, since this master began",
+            labels=in_zone,
+        )
         full = GaugeMetricFamily(
             names.METRIC_FULL_AGENTS, "Agents without room for more of the zone", labels=in_zone
         )
@@ -374,13 +380,15 @@ class _Observed(Collector):
                 ended.add_metric([*place, "cancelled"], zone.migrations_cancelled)
                 moved.add_metric(place, zone.bytes_moved)
                 wasted.add_metric(place, zone.bytes_wasted)
+                failovers.add_metric(place, zone.failovers)
                 full.add_metric(place, len(zone.full))
                 refusing.add_metric(place, len({agent for agent, _ in zone.refusals}))
                 stuck.add_metric(place, len(zone.stuck))
                 loss.add_metric(place, bool(zone.data_loss))
         about_agents = [full, refusing]
         about_migrations = [migrations, stuck, ended, moved, wasted]
-        return [term, nodes, partitions, unavailable, *about_migrations, *about_agents, loss]
+        about_service = [partitions, unavailable, failovers, loss]
+        return [term, nodes, *about_service, *about_migrations, *about_agents]
 
 
 def _partition_states(zone: ZoneStatus) -> list[tuple[str, int]]:

@@ -52,7 +52,7 @@ def backups(history: ZoneHistory | None, started_ms: int) -> Markup:
         _export("Last backup", history.last_backup, started_ms, none),
         _export("Last verified restore", history.last_restore, started_ms, "none is known"),
     ]
-    return section(title, table(("what", "age", "about"), rows, "nowrap"))
+    return section(title, table(("what", "age", "about"), rows))
 
 
 def _limits(history: ZoneHistory, day: DayTold) -> list[Markup]:

@@ -143,6 +143,12 @@ async def test_a_failover_is_in_the_status_with_the_next_write_and_stays(led: Na
         return sum(each.get("failovers", 0) for each in hours)
 
     await until(lambda: failovers() > 0, "failovers in the status", 20)
+    told = failovers()
+    led.metrics.observe(led.controller.clusters)
+    series = {"namespace": "default", "cluster": "main", "zone": "books"}
+    counted = led.metrics.registry.get_sample_value("quorate_operator_failovers_total", series)
+    assert counted is not None
+    assert counted >= told
     before = zone_of(led)["lastDay"]
     await led.restart()
     await until(lambda: failovers() > 0, "the next operator", 20)

@@ -60,6 +60,25 @@ def test_equal_copies_agree_and_no_row_is_read() -> None:
     assert figures(verdict) == DigestFigures(2, 0, 2 * KEYS, 0, ())
 
 
+def test_the_times_of_clients_while_it_ran_are_compared_with_those_of_before() -> None:
+    zone = filled()
+    for agent in zone.agents:
+        agent.times = ((1000, 1000),), ()
+
+    def more(message: Message) -> Answer | EllipsisType:
+        if isinstance(message, AskDigests):
+            zone.agents[0].times = ((1000, 1000), (5000, 500)), ()
+        return ...
+
+    zone.agents[0].on_ask = more
+    with listening(zone):
+        verdict = validate(zone)
+
+    assert verdict.client_reads is not None
+    assert (verdict.client_reads.commands, verdict.client_writes) == (500, None)
+    assert verdict.client_reads.added_p99_ms > 3
+
+
 def test_a_damaged_key_is_named_and_only_its_bucket_is_read() -> None:
     bucket = key_bucket(b"key-07")
     with listening(filled(partitions=2)) as zone:
