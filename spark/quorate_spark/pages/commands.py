@@ -88,7 +88,7 @@ def kubectl_commands(verdict: Verdict) -> list[Step]:
             Step(
                 "Repair single keys, dry",
                 (f"{repair} --strategy RELATIVE_MAJORITY{level} --destination CLAIM:FOLDER",),
-                "Changes nothing, and writes a plan that can be read into that folder of a volume.",
+                "Changes nothing, and writes a plan, which can be read, to a folder of a volume.",
             ),
             Step(
                 "Repair single keys",
