@@ -485,7 +485,15 @@ async def test_the_pod_is_told_what_the_operator_knows_of_the_zone(led: Namespac
     template = {"spec": {"zoneRef": {"name": "books"}, "destination": place}}
     led.declare("ScheduledZoneBackup", "nightly", schedule="0 3 * * *", template=template)
     await led.world.agents[NAMES[0]].die()
-    await until(lambda: led.conditions("books")["FullyReplicated"] == "False", "a failover", 20)
+    zone = led.path("Zone", "books")
+    await until(
+        lambda: (
+            "failovers" in str(led.api.objects[zone]["status"]["lastDay"]["hours"])
+            and led.controller.clusters()[0][2].zones[0].failovers > 0
+        ),
+        "failovers",
+        20,
+    )
 
     declare(led, "now")
     await until_phase(led, "now", "Running")
