@@ -23,6 +23,7 @@ Options:
 - `problems`: `raise` (default): a copy that cannot be read whole fails the query; or `rows`: adds a
   column, `problem`, and a last row per copy with a null key, whose problem is empty if the copy was
   read whole, else the reason;
+- `max_mib_per_second_per_agent`: how much is read of each agent at most (default: no limit);
 - `chunk_bytes`, `connect_timeout_s`, `answer_timeout_s`: see quorate_spark.settings.
 
 Deleted keys whose tombstone a copy still keeps are rows with a null value and `tombstone` true.

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from quorate.facts.errors import QuorateError
+from quorate.facts.read_limit import MIB, MIB_PER_SECOND_MAX
 
 
 class SettingError(QuorateError):
@@ -21,6 +22,8 @@ class Settings:
     at once (one row may be larger).  `passes_max`: how often rows are read again if ownership
     changed meanwhile.  `rechecks_max`: how many differing keys are read again to confirm them.
     `differences_max`: how many of them a report lists; the total is always given.
+    `max_mib_per_second_per_agent`: how much is read of one agent at most, by all paced readers
+    together; None: no limit.
     """
 
     connect_timeout_s: float = 5.0
@@ -31,12 +34,25 @@ class Settings:
     passes_max: int = 3
     rechecks_max: int = 500
     differences_max: int = 100
+    max_mib_per_second_per_agent: int | None = None
+
+    @property
+    def bytes_per_s(self) -> int | None:
+        """The limit for one agent in bytes per second; None: there is none."""
+        limit = self.max_mib_per_second_per_agent
+        return None if limit is None else limit * MIB
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value = getattr(self, name)
-            if value <= 0:
+            if value is not None and value <= 0:
                 raise SettingError(f"{name} is {value}: give a number above 0")
+        limit = self.max_mib_per_second_per_agent
+        if limit is not None and limit > MIB_PER_SECOND_MAX:
+            raise SettingError(
+                f"max_mib_per_second_per_agent is {limit}: give a number up to"
+                f" {MIB_PER_SECOND_MAX}, or leave it out"
+            )
         if self.differences_max > self.rechecks_max:
             raise SettingError(
                 f"differences_max is {self.differences_max}, above rechecks_max"

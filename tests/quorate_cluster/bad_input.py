@@ -138,6 +138,7 @@ def _messages(chance: random.Random, zone: str) -> list[Message]:
         tools.AskCopies("z"),
         tools.AskRows("z", partition, data(), number(), (number() % 300,)),
         tools.AskColumns("z", partition, data(), number(), data(), chance.random() < 0.5),
+        tools.AskPaced(number() - 2),
         tools.AskDigests("z", (partition, number()), (number(),)),
         tools.AskBuckets("z", partition, number(), data()),
         tools.Damage("z", data(), data()),

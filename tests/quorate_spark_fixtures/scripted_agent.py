@@ -24,6 +24,7 @@ from quorate.protocol.messages.tools import (
     AskColumns,
     AskCopies,
     AskDigests,
+    AskPaced,
     AskRows,
     Buckets,
     Copies,
@@ -32,6 +33,7 @@ from quorate.protocol.messages.tools import (
     CopyRows,
     CopyState,
     Digests,
+    Paced,
 )
 from quorate.protocol.storage import ROW_HEAD
 from quorate.protocol.storage import Row as StorageRow
@@ -246,6 +248,8 @@ class ScriptedAgent:
                     c.state(p) for p, c in sorted(self.copies.items()) if only in (None, p)
                 )
                 return Copies(zone, self.name, states, "", self.partitions, self.uid, self.times)
+            case AskPaced():
+                return Paced(message.bytes_per_s)
             case AskRows():
                 return self._rows(message)
             case AskColumns():

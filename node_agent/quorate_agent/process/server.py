@@ -48,6 +48,8 @@ from quorate_agent.metrics import AgentMetrics
 from quorate_agent.process.farewell import leave_in_time
 from quorate_agent.process.last_word import leave_word
 from quorate_agent.process.overtaking import Overtaking
+from quorate_agent.process.paced.pace import Portion
+from quorate_agent.process.paced.questions import PacedQuestions
 from quorate_agent.process.peers import Peers
 from quorate_agent.process.probes import Probes
 from quorate_agent.process.settings import AgentSettings
@@ -135,6 +137,7 @@ class Agent(BaseHandler):
         self._memory = budget(settings.client_memory_share, *memory_limit())
         self._held = HeldAppends()
         self._overtaking = Overtaking()
+        self._paced = PacedQuestions(self._answer_tool, self._loop.call_later, clock.passed_s)
         self._large = LargeCommands(
             lambda: is_clear(bool(self._held), self.links.links, self.core.members)
         )
@@ -179,6 +182,7 @@ class Agent(BaseHandler):
 
     async def close(self) -> None:
         """Make durable what was written, end every connection, release the folder."""
+        self._paced.close()
         for task in self._background:
             task.cancel()
         deadline = self._loop.time() + 2
@@ -347,6 +351,7 @@ class Agent(BaseHandler):
                 runtime.endpoint.forwards.peer_down(link.peer_hello.node)
             self._held.peer_down(link.peer_hello.node)
             self._overtaking.link_down(link)
+        self._paced.link_down(link)
         self._table_changed()
 
     def on_gone(self, link: Link) -> None:
@@ -366,13 +371,20 @@ class Agent(BaseHandler):
                 self._receive(hello.node, message)
         elif isinstance(message, FromMaster):
             self._obey(link, hello, message)
-        else:
-            zones, debug = self.core.zones.values(), self.settings.debug_commands
-            name, times = self.settings.name, self.metrics.client_times
-            answer = answer_tool(message, name, zones, debug, self._now(), times)
-            if answer is not None:
-                link.send(answer)
+        elif not self._paced.take(link, message):
+            self._answer_tool(link, message)
         self._turn()
+
+    def _answer_tool(self, link: Link, message: Message, portion: Portion | None = None) -> int:
+        """Answer a tool; return how many bytes that took."""
+        zones, debug = self.core.zones.values(), self.settings.debug_commands
+        name, times = self.settings.name, self.metrics.client_times
+        answer = answer_tool(message, name, zones, debug, self._now(), times, portion)
+        if answer is None:
+            return 0
+        frame = encode_to_send(answer)
+        link.send_frame(type(answer), frame)
+        return len(frame)
 
     def _obey(self, link: Link, hello: Hello, message: FromMaster) -> None:
         try:

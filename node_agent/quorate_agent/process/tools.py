@@ -41,6 +41,7 @@ from quorate.protocol.messages.tools import (
     UpdatesTold,
 )
 from quorate.protocol.storage import Row
+from quorate_agent.process.paced.pace import Portion
 from quorate_agent.process.values_told import is_readable, tell_set_aside, tell_values
 from quorate_agent.resp.replies import VALUE_BYTES_MAX
 
@@ -62,11 +63,14 @@ def answer_tool(
     debug_commands: bool,
     now: Now,
     client_times: Callable[[str], TimesTold] = lambda uid: (),
+    portion: Portion | None = None,
 ) -> Message | None:
     """Return the answer to a tool's question; None if the message is not one.
 
-    `client_times`: returns the times of the commands of the zone with this uid, as in Copies.
+    - `client_times`: returns the times of the commands of the zone with this uid, as in Copies.
+    - `portion`: how much a paced reading may read now; it notes how much was read.
     """
+    portion = portion or Portion(CHUNK_BYTES_MAX, is_counted=False)
     name = getattr(message, "zone_name", None)
     zone = next((zone for zone in zones if zone.record.name == name), None)
     problem = "" if zone is not None else f"zone {name}: not on agent {node}"
@@ -86,13 +90,13 @@ def answer_tool(
             times = client_times(uid) if zone is not None else ()
             return Copies(message.zone_name, node, copies, problem, partitions, uid, times)
         case AskRows():
-            return _rows(message, node, zone, problem)
+            return _rows(message, node, zone, problem, portion)
         case AskColumns():
-            return _columns(message, node, zone, problem)
+            return _columns(message, node, zone, problem, portion)
         case AskDigests():
             return _digests(message, node, zone, problem)
         case AskBuckets():
-            return _buckets(message, node, zone, problem)
+            return _buckets(message, node, zone, problem, portion)
         case AskAside():
             return tell_set_aside(message, node, zone, problem)
         case AskValues():
@@ -125,7 +129,7 @@ def answer_tool(
                     return RowsRestored(problem=why)
             return restore_rows(zone, message, now)
         case AskUpdates():
-            return _updates(message, node, zone, problem)
+            return _updates(message, node, zone, problem, portion)
         case Damage():
             if not debug_commands:
                 problem = f"agent {node}: started without --debug-commands"
@@ -146,12 +150,15 @@ def _another(zone: Replicas, node: str, uid: str) -> str:
     )
 
 
-def _rows(ask: AskRows, node: str, zone: Replicas | None, problem: str) -> CopyRows:
+def _rows(
+    ask: AskRows, node: str, zone: Replicas | None, problem: str, portion: Portion
+) -> CopyRows:
     copy = _copy(zone, ask.partition)
     if copy is None:
         missing = problem or _no_copy(ask.partition, node)
         return CopyRows(ask.zone_name, ask.partition, None, 0, (), missing)
-    chunk = copy.space.scan(ask.after, ROWS_MAX, _bytes_max(ask))
+    chunk = copy.space.scan(ask.after, ROWS_MAX, _bytes_max(ask, portion))
+    portion.note(chunk)
     wanted = set(ask.buckets)
     rows = [pair for pair in chunk if not wanted or key_bucket(pair[0]) in wanted]
     return CopyRows(
@@ -163,7 +170,9 @@ def _rows(ask: AskRows, node: str, zone: Replicas | None, problem: str) -> CopyR
     )
 
 
-def _columns(ask: AskColumns, node: str, zone: Replicas | None, problem: str) -> CopyColumns:
+def _columns(
+    ask: AskColumns, node: str, zone: Replicas | None, problem: str, portion: Portion
+) -> CopyColumns:
     copy = _copy(zone, ask.partition)
     if copy is None:
         missing = problem or _no_copy(ask.partition, node)
@@ -171,7 +180,7 @@ def _columns(ask: AskColumns, node: str, zone: Replicas | None, problem: str) ->
             ask.zone_name, ask.partition, None, 0, 0, b"", b"", b"", b"", b"", missing
         )
     keys, heads, values, whole = copy.space.scan_packed(
-        ask.first, ask.before, ROWS_MAX, _bytes_max(ask), values=ask.values
+        ask.first, ask.before, ROWS_MAX, _bytes_max(ask, portion), values=ask.values
     )
     return CopyColumns(
         ask.zone_name,
@@ -187,9 +196,9 @@ def _columns(ask: AskColumns, node: str, zone: Replicas | None, problem: str) ->
     )
 
 
-def _bytes_max(ask: AskRows | AskColumns) -> int:
+def _bytes_max(ask: AskRows | AskColumns, portion: Portion) -> int:
     """Return how much is told at once: one row at least, whatever is asked for."""
-    return max(1, min(ask.bytes_max, CHUNK_BYTES_MAX))
+    return max(1, min(ask.bytes_max, CHUNK_BYTES_MAX, portion.bytes_max))
 
 
 def _sizes(data: list[bytes]) -> bytes:
@@ -199,13 +208,16 @@ def _sizes(data: list[bytes]) -> bytes:
     return sizes.tobytes()
 
 
-def _updates(ask: AskUpdates, node: str, zone: Replicas | None, problem: str) -> UpdatesTold:
+def _updates(
+    ask: AskUpdates, node: str, zone: Replicas | None, problem: str, portion: Portion
+) -> UpdatesTold:
     copy = _copy(zone, ask.partition)
     if copy is None:
         missing = problem or _no_copy(ask.partition, node)
         return UpdatesTold(ask.zone_name, ask.partition, None, 0, 0, (), missing)
     last = min(ask.upto, copy.lwm)
-    found = copy.storage.log_read(ask.partition, ask.after + 1, last, UPDATES_BYTES_MAX)
+    bytes_max = min(UPDATES_BYTES_MAX, portion.bytes_max)
+    found = copy.storage.log_read(ask.partition, ask.after + 1, last, bytes_max)
     is_divergent = copy.lineage.is_divergent
     return UpdatesTold(
         ask.zone_name,
@@ -241,12 +253,15 @@ def _digests(ask: AskDigests, node: str, zone: Replicas | None, problem: str) ->
     return Digests(ask.zone_name, node, tuple(told), problem)
 
 
-def _buckets(ask: AskBuckets, node: str, zone: Replicas | None, problem: str) -> Buckets:
+def _buckets(
+    ask: AskBuckets, node: str, zone: Replicas | None, problem: str, portion: Portion
+) -> Buckets:
     copy = _copy(zone, ask.partition)
     if copy is None:
         missing = problem or _no_copy(ask.partition, node)
         return Buckets(ask.zone_name, ask.partition, None, 0, (), missing)
-    chunk = copy.space.scan(ask.after, ROWS_MAX, CHUNK_BYTES_MAX)
+    chunk = copy.space.scan(ask.after, ROWS_MAX, min(CHUNK_BYTES_MAX, portion.bytes_max))
+    portion.note(chunk)
     shares = buckets_of(chunk, ask.upto)
     return Buckets(
         ask.zone_name,

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 GROUP_PARTITIONS_MAX = 16
 GROUP_BYTES_MAX = 64 * 1024 * 1024
 """Partitions are read together until they have so many bytes: digests are then asked for once."""
+GROUP_S = 5
+"""Under a limit, so long at most: the log of a copy has to reach back to when it was read."""
 COPIES_AT_ONCE = 2
 """Copies that are read at once, most often from different agents."""
 ATTEMPTS_MAX = 6
@@ -132,7 +134,7 @@ class _Export:
         self._rows_total = sum(owned[0].state.rows for owned in reading.owned.values())
         self._target.make()
         try:
-            for group in _groups(reading.owned):
+            for group in _groups(reading.owned, self._settings.bytes_per_s):
                 self._export_group(group)
             self._check_files()
             # Rows are read by the zone's name: of another zone, if it was replaced meanwhile.
@@ -317,14 +319,15 @@ class _Export:
                 )
 
 
-def _groups(owned: Mapping[int, tuple[CopySeen, ...]]) -> Iterator[Group]:
+def _groups(owned: Mapping[int, tuple[CopySeen, ...]], bytes_per_s: int | None) -> Iterator[Group]:
+    bytes_max = GROUP_BYTES_MAX
+    if bytes_per_s is not None:
+        bytes_max = min(bytes_max, GROUP_S * bytes_per_s)
     partitions: list[int] = []
     size = 0
     for partition, copies in owned.items():
         more = copies[0].state.bytes
-        if partitions and (
-            len(partitions) == GROUP_PARTITIONS_MAX or size + more > GROUP_BYTES_MAX
-        ):
+        if partitions and (len(partitions) == GROUP_PARTITIONS_MAX or size + more > bytes_max):
             yield Group(tuple(partitions))
             partitions, size = [], 0
         partitions.append(partition)

@@ -18,6 +18,7 @@ from quorate.facts.errors import QuorateError, WireError
 from quorate.protocol.messages.formats import unknown_in
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, Refused
 from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.tools import AnswerLater, AskPaced, Paced
 from quorate.wire.frames import FrameReader, decoder_of, encode_frame
 from quorate_link import RoleKeys
 from quorate_link.blocking import receive, shake_hands
@@ -131,6 +132,16 @@ class AgentLink:
         """Return whether the agent speaks a format that has this question."""
         return question not in unknown_in(self._handshake.format)
 
+    def pace(self, bytes_per_s: int) -> None:
+        """Have the agent pace what is read over this link: see AskPaced.  Raises Unreadable."""
+        if not self.knows(AskPaced):
+            raise TooOld(
+                f"{self.name} speaks format version {self._handshake.format}, in which no reading"
+                " is paced: upgrade the agent, or read without maxMiBPerSecondPerAgent"
+            )
+        if problem := self.ask(AskPaced(bytes_per_s), Paced).problem:
+            raise Unreadable(f"{self.name} does not pace what is read: {problem}")
+
     def ask(self, question: Message, answer: type[Answer]) -> Answer:
         """Send `question` and return the next message, which must be of type `answer`."""
         return self._exchange(question, answer, self.name)
@@ -169,6 +180,8 @@ class AgentLink:
             self._socket.settimeout(self._answer_timeout_s)
             self._socket.sendall(encode_frame(question))
             message = self._receive(deadline)
+            while isinstance(message, AnswerLater):
+                message = self._receive(time.monotonic() + self._answer_timeout_s)
         if message is None:
             raise Unreadable(f"{name} closed the connection during {asked}")
         if isinstance(message, Refused):

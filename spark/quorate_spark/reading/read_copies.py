@@ -27,8 +27,15 @@ RECHECK_READS_MAX = 64
 
 
 def open_link(address: str, cluster: Cluster, settings: Settings) -> AgentLink:
-    """Open a connection to the agent at `address`."""
-    return AgentLink(address, cluster, settings.connect_timeout_s, settings.answer_timeout_s)
+    """Open a connection to the agent at `address`, paced if the settings have a limit."""
+    link = AgentLink(address, cluster, settings.connect_timeout_s, settings.answer_timeout_s)
+    if settings.bytes_per_s is not None:
+        try:
+            link.pace(settings.bytes_per_s)
+        except BaseException:
+            link.close()
+            raise
+    return link
 
 
 def read_copies(zone: str, agents: Sequence[str], cluster: Cluster, settings: Settings) -> Reading:

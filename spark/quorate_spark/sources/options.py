@@ -32,6 +32,7 @@ def source_of(options: Options) -> Source:
         connect_timeout_s=number(options, "connect_timeout_s", defaults.connect_timeout_s),
         answer_timeout_s=number(options, "answer_timeout_s", defaults.answer_timeout_s),
         chunk_bytes=int(number(options, "chunk_bytes", defaults.chunk_bytes)),
+        max_mib_per_second_per_agent=_limit(options),
     )
     return Source(zone, agents, cluster, settings)
 
@@ -59,6 +60,16 @@ def number(options: Options, name: str, default: float) -> float:
         return float(text) if text else default
     except ValueError as error:
         raise Unreadable(f"option {name} is {text!r}: write a number") from error
+
+
+def _limit(options: Options) -> int | None:
+    text = options.get("max_mib_per_second_per_agent", "")
+    try:
+        return int(text) if text else None
+    except ValueError as error:
+        raise Unreadable(
+            f"option max_mib_per_second_per_agent is {text!r}: write a whole number"
+        ) from error
 
 
 def partition_numbers(options: Options) -> frozenset[int] | None:

@@ -7,10 +7,13 @@ from quorate.facts.topology import Holder
 from quorate.facts.zone import StorageKind, ZoneRecord
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.leases import Leases
+from quorate.protocol.copies.totals import key_bucket
 from quorate.protocol.messages.tools import (
+    AskBuckets,
     AskColumns,
     AskCopies,
     AskRows,
+    Buckets,
     Copies,
     CopyColumns,
     CopyRows,
@@ -18,6 +21,7 @@ from quorate.protocol.messages.tools import (
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import ROW_HEAD, Row
 from quorate_agent.process import tools
+from quorate_agent.process.paced.pace import Portion
 from quorate_agent.storage.memory import MemoryStorage
 
 
@@ -78,6 +82,25 @@ def test_an_answer_that_is_full_says_where_to_go_on(zone: Replicas) -> None:
 
     assert (told.keys, told.next) == (b"abb", b"bb\0")
     assert ask(zone, AskColumns("z", 0, b"bb\0", 1)).keys == b"c"
+
+
+def test_a_paced_answer_reads_no_more_than_its_portion(zone: Replicas) -> None:
+    portion = Portion(5)
+    for question, keys in (
+        (AskColumns("z", 0, b"", 1 << 20), [b"a", b"bb"]),
+        (AskRows("z", 0, None, 1 << 20), [b"a", b"bb"]),
+        (AskRows("z", 0, None, 1 << 20, (key_bucket(b"a"),)), [b"a"]),
+    ):
+        told = tools.answer_tool(question, "a", [zone], False, Now(0, 0), portion)
+        assert isinstance(told, CopyColumns | CopyRows)
+        found = [row[0] for row in told.rows] if isinstance(told, CopyRows) else told.keys
+        assert found == (keys if isinstance(told, CopyRows) else b"".join(keys))
+        assert told.next is not None
+    told = tools.answer_tool(AskBuckets("z", 0, 9, None), "a", [zone], False, Now(0, 0), portion)
+
+    assert isinstance(told, Buckets)
+    assert told.next == b"bb"
+    assert portion.read == 3 * len(b"aonebb")  # of the answers that may leave rows out
 
 
 @pytest.mark.parametrize("bytes_max", [0, -1])

@@ -11,14 +11,17 @@ from typing import Final, NamedTuple
 from quorate.protocol.messages.handshake import FORMAT_LOWEST, FORMAT_VERSION
 from quorate.protocol.messages.master import CopySummaries
 from quorate.protocol.messages.tools import (
+    AnswerLater,
     AskAside,
     AskColumns,
+    AskPaced,
     AskUpdates,
     AskValues,
     CopyColumns,
     HandedOver,
     HandOver,
     KeyRepaired,
+    Paced,
     RepairKey,
     RestoreRows,
     RowsRestored,
@@ -64,6 +67,9 @@ SINCE: Final[Mapping[type, int]] = {
     RowsRestored: 6,
     AskColumns: 7,
     CopyColumns: 7,
+    AskPaced: 8,
+    Paced: 8,
+    AnswerLater: 8,
 }
 """Message -> the format that introduced it.  Messages that are not listed exist since
 FORMAT_LOWEST.  A message is sent only to sides that speak its format."""

@@ -13,7 +13,7 @@ from quorate.facts.topology import STORAGE_PROFILES
 
 NONCE_BYTES = 32
 FORMAT_LOWEST = 2
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
 """The lowest and the highest frame format that this build speaks (formats.py)."""
 FRAME_BYTES_MAX = 80 * 1024 * 1024
 

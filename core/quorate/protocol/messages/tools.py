@@ -414,6 +414,31 @@ class CopyColumns(msgspec.Struct, frozen=True, array_like=True, tag=95):
     problem: str = ""
 
 
+class AskPaced(msgspec.Struct, frozen=True, array_like=True, tag=96):
+    """Asks that this link's readings of rows and updates be paced, from now on.
+
+    All paced links of an agent together get at most the lowest rate that one of them asks for.
+    """
+
+    bytes_per_s: int
+
+
+class Paced(msgspec.Struct, frozen=True, array_like=True, tag=97):
+    """Reply to AskPaced: the rate that paced links of this agent have now, together."""
+
+    bytes_per_s: int
+    problem: str = ""
+
+
+class AnswerLater(msgspec.Struct, frozen=True, array_like=True, tag=98):
+    """Says on a paced link that the answer is still to come; repeated while its turn has not come.
+
+    `waiting`: questions that wait at this agent.
+    """
+
+    waiting: int
+
+
 FromTool = (
     AskCopies
     | AskRows
@@ -428,6 +453,7 @@ FromTool = (
     | AskUpdates
     | RestoreRows
     | AskColumns
+    | AskPaced
 )
 ToTool = (
     Copies
@@ -443,4 +469,6 @@ ToTool = (
     | UpdatesTold
     | RowsRestored
     | CopyColumns
+    | Paced
+    | AnswerLater
 )

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from quorate.facts.read_limit import MAX_MIB_PER_SECOND_PER_AGENT, MIB_PER_SECOND_MAX
 from quorate.wire.managed_agents import FreeForm, Labels, PodAdditions
 from quorate.wire.resource import Integer, Part, Rule, Text
 from quorate.wire.zone import ObjectName
@@ -53,6 +54,23 @@ class JobRun(Part):
     """Taints that the pod tolerates, as in a pod."""
     pod_template: PodAdditions | None = None
     """Additions to the pod."""
+
+
+class ReadingRun(JobRun):
+    """A zone, and the pod that reads copies of it."""
+
+    max_mib_per_second_per_agent: Annotated[Integer, Field(ge=1, le=MIB_PER_SECOND_MAX)] | None = (
+        Field(None, alias="maxMiBPerSecondPerAgent")
+    )
+    """How many MiB per second of rows and updates the pod gets from each agent at most, whatever
+    it reads at the same time.  Runs with a limit share each agent: together they get the lowest of
+    their limits.  Absent: no limit."""
+
+    @property
+    def limit_options(self) -> tuple[str, ...]:
+        """The option of the program in the pod; empty: no limit."""
+        limit = self.max_mib_per_second_per_agent
+        return () if limit is None else (f"{MAX_MIB_PER_SECOND_PER_AGENT}={limit}",)
 
 
 class JobStatus(Part):

@@ -1,0 +1,1 @@
+"""Readings of copies that are paced, because their tool asked for a limit."""
