@@ -36,7 +36,7 @@ from quorate.facts.errors import QuorateError, WireError
 from quorate.wire.jobs.validation_result import encode_result
 from quorate.wire.jobs.zone_history import ZoneHistory, decode_history
 from quorate_spark import export_commands, repair_run
-from quorate_spark.command_line import print_json, settings_of
+from quorate_spark.command_line import add_limit, print_json, settings_of
 from quorate_spark.pages.folder import Report, earlier_runs, report_of
 from quorate_spark.pages.page import page_of
 from quorate_spark.progress import Progress
@@ -90,7 +90,12 @@ def main(arguments: list[str] | None = None) -> int:
         # An interrupted validation may have raised anything on its way out: py4j takes the rest of
         # the last answer for the next one.  None of that is a verdict.
         return 128 + _asked_to_end[0]
-    verdict = msgspec.structs.replace(verdict, started_ms=started_ms, history=options.history)
+    verdict = msgspec.structs.replace(
+        verdict,
+        started_ms=started_ms,
+        history=options.history,
+        max_mib_per_second_per_agent=options.max_mib_per_second_per_agent,
+    )
     if options.keys == "hashed":
         verdict = with_hashed_keys(verdict)
     if options.json:
@@ -371,6 +376,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--replicas", type=int, default=0, help="as the zone declares them")
         command.add_argument("--json", action="store_true", help="print the result as JSON")
         command.add_argument("--work-dir", type=Path, help="folder for temporary files")
+        add_limit(command)
         settle_s, answer_s = Settings().settle_timeout_s, Settings().answer_timeout_s
         command.add_argument("--settle-seconds", type=float, default=settle_s)
         command.add_argument("--answer-seconds", type=float, default=answer_s)

@@ -31,7 +31,7 @@ from rich.text import Text
 
 from quorate.facts.errors import QuorateError
 from quorate.wire.jobs.export_result import ExportResult, RunOutcome, encode_export_result
-from quorate_spark.command_line import print_json, settings_of
+from quorate_spark.command_line import add_limit, print_json, settings_of
 from quorate_spark.exports.export_zone import export_zone
 from quorate_spark.exports.import_zone import (
     Imported,
@@ -127,6 +127,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "export", parents=[of_zone, of_all], help="write a zone's rows to files"
     )
     exporting.add_argument("--zone-spec", default="{}", help="as declared, in JSON")
+    add_limit(exporting)
     exporting.add_argument("--verify", action="store_true", help="read the export back")
     exporting.add_argument(
         "--run", default="", help="a name: an export of this name that is there already is kept"

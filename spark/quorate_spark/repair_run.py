@@ -24,7 +24,7 @@ import msgspec
 
 from quorate.facts.errors import QuorateError
 from quorate.wire.jobs.repair_result import RepairOutcome, RepairResult, encode_repair_result
-from quorate_spark.command_line import print_json, settings_of
+from quorate_spark.command_line import add_limit, print_json, settings_of
 from quorate_spark.exports.target import Target
 from quorate_spark.progress import Progress
 from quorate_spark.reading.agent_link import parse_addresses, read_cluster
@@ -85,6 +85,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     parser.add_argument("--termination-message", type=Path, help="gets the result, at most 4 KiB")
     parser.add_argument("--progress-port", type=int, help="answers GET by the percentage")
     settings = Settings()
+    add_limit(parser)
     parser.add_argument("--settle-seconds", type=float, default=settings.settle_timeout_s)
     parser.add_argument("--answer-seconds", type=float, default=settings.answer_timeout_s)
 

@@ -104,6 +104,8 @@ def _summary(verdict: Verdict) -> Table:
             f"{verdict.differing_keys:,} ({verdict.confirmed_keys:,} read again and confirmed)",
         )
     table.add_row("took", f"{verdict.duration_ms / 1000:.1f} s")
+    if verdict.max_mib_per_second_per_agent is not None:
+        table.add_row("limit", f"{verdict.max_mib_per_second_per_agent} MiB/s of each agent")
     return table
 
 

@@ -171,6 +171,7 @@ class Verdict(msgspec.Struct, frozen=True):
     bounded, the counts are not.  `copies_expected`: as the zone declares them, 0: not known.
     `client_reads`, `client_writes`: None: too few to tell, or agents do not tell.
     `history`: the zone's recent past as the operator has told it; None: it has not.
+    `max_mib_per_second_per_agent`: the limit of the run; None: none.
     """
 
     zone: str
@@ -200,6 +201,7 @@ class Verdict(msgspec.Struct, frozen=True):
     client_reads: ClientTimes | None = None
     client_writes: ClientTimes | None = None
     history: ZoneHistory | None = None
+    max_mib_per_second_per_agent: int | None = None
 
     @property
     def exit_code(self) -> int:

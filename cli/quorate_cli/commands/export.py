@@ -29,7 +29,7 @@ from quorate_cli.objects.operator_api import Changed, OperatorApi, object_path, 
 from quorate_cli.objects.resources import STORAGE_CLUSTER, ZONE, Whole
 from quorate_cli.processes.cluster_folder import DEFAULT_FOLDER, ClusterFolder
 from quorate_cli.processes.process import python
-from quorate_cli.terminal.options import JsonOption, ZoneArgument
+from quorate_cli.terminal.options import JsonOption, LimitOption, ZoneArgument, limit_words
 from quorate_cli.terminal.problem import Problem
 
 TargetArgument = Annotated[
@@ -43,6 +43,7 @@ def export_zone(
     verify: Annotated[
         bool, typer.Option("--verify", help="Read the export back and compare it.")
     ] = False,
+    limit: LimitOption = None,
     server: ServerOption = None,
     folder: FolderOption = DEFAULT_FOLDER,
     as_json: JsonOption = False,
@@ -64,7 +65,7 @@ def export_zone(
         )
     options = ["--zone-uid", found.metadata.uid]
     options += ["--zone-spec", msgspec.json.encode(whole.get("spec")).decode()]
-    options += ["--verify"] * verify + ["--json"] * as_json
+    options += ["--verify"] * verify + ["--json"] * as_json + limit_words(limit)
     command = _command("export", api, found, folder, _absolute(target), options)
     raise typer.Exit(run_validation(command))
 

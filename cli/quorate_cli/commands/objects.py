@@ -41,9 +41,11 @@ from quorate_cli.terminal.options import (
     KeyNamesOption,
     KindArgument,
     LevelOption,
+    LimitOption,
     ValidationLevel,
     WatchOption,
     ZoneArgument,
+    limit_words,
 )
 from quorate_cli.terminal.problem import Problem
 
@@ -230,6 +232,7 @@ def validate(
         ),
     ] = None,
     keys: KeyNamesOption = KeyNames.ESCAPED,
+    limit: LimitOption = None,
     server: ServerOption = None,
     folder: FolderOption = DEFAULT_FOLDER,
     as_json: JsonOption = False,
@@ -242,7 +245,7 @@ def validate(
         if server is None:  # elsewhere, stopped agents are found only by asking them in vain
             check_all_run(ClusterFolder(folder))
         command = zone_validation(_api(server, folder), zone, level.value, folder, report)
-        command += ["--keys", keys.value]
+        command += ["--keys", keys.value, *limit_words(limit)]
         if as_json:
             command.append("--json")
         elif console.is_terminal and level is ValidationLevel.ROWS:

@@ -19,7 +19,7 @@ from quorate_cli.objects import resources
 from quorate_cli.objects.operator_api import parse_server
 from quorate_cli.objects.resources import STORAGE_CLUSTER, ZONE
 from quorate_cli.processes.cluster_folder import DEFAULT_FOLDER, ClusterFolder
-from quorate_cli.terminal.options import JsonOption, ZoneArgument
+from quorate_cli.terminal.options import JsonOption, LimitOption, ZoneArgument, limit_words
 from quorate_cli.terminal.problem import Problem
 
 console = Console(highlight=False)
@@ -47,6 +47,7 @@ def repair(
     level: Annotated[
         RepairLevel, typer.Option(help="How deeply copies are compared for the plan.")
     ] = RepairLevel.ROWS,
+    limit: LimitOption = None,
     server: ServerOption = None,
     folder: FolderOption = DEFAULT_FOLDER,
     as_json: JsonOption = False,
@@ -58,7 +59,7 @@ def repair(
     With --execute it executes a plan: 0 if all its keys are repaired, 1 if not, 2 if it did not.
     """
     try:
-        options = _options(zone, strategy, plan, execute, level)
+        options = [*_options(zone, strategy, plan, execute, level), *limit_words(limit)]
         if server is None:
             check_all_run(ClusterFolder(folder))
         command = _command(zone, server, folder, options)

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from quorate.facts.read_limit import MAX_MIB_PER_SECOND_PER_AGENT, MIB_PER_SECOND_MAX
+
 
 class ValidationLevel(enum.StrEnum):
     """How deeply copies are compared."""
@@ -33,6 +35,15 @@ LevelOption = Annotated[ValidationLevel, typer.Option(help="How deeply copies ar
 KeyNamesOption = Annotated[
     KeyNames, typer.Option("--keys", help="Name keys as they are, or by a hash.")
 ]
+LimitOption = Annotated[
+    int | None,
+    typer.Option(
+        MAX_MIB_PER_SECOND_PER_AGENT,
+        min=1,
+        max=MIB_PER_SECOND_MAX,
+        help="MiB per second that are read of each agent at most. Default: no limit.",
+    ),
+]
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print JSON; docs/json.md describes the keys.")
 ]
@@ -58,3 +69,13 @@ KeyOption = Annotated[
 DiffersOption = Annotated[
     bool, typer.Option("--differs", help="Only what differs from the zone's present rows.")
 ]
+
+
+def limit_words(limit: int | None) -> list[str]:
+    """Return the option of a program that reads copies; empty: no limit."""
+    return [] if limit is None else [f"{MAX_MIB_PER_SECOND_PER_AGENT}={limit}"]
+
+
+def limit_field(limit: int | None) -> dict[str, object]:
+    """Return the field of an object whose pod reads copies; empty: no limit."""
+    return {} if limit is None else {"maxMiBPerSecondPerAgent": limit}

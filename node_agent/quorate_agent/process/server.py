@@ -379,7 +379,7 @@ class Agent(BaseHandler):
         """Answer a tool; return how many bytes that took."""
         zones, debug = self.core.zones.values(), self.settings.debug_commands
         name, times = self.settings.name, self.metrics.client_times
-        answer = answer_tool(message, name, zones, debug, self._now(), times, portion)
+        answer = answer_tool(message, name, zones, debug, self._now(), portion, times)
         if answer is None:
             return 0
         frame = encode_to_send(answer)

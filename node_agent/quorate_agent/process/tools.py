@@ -62,13 +62,13 @@ def answer_tool(
     zones: Iterable[Replicas],
     debug_commands: bool,
     now: Now,
-    client_times: Callable[[str], TimesTold] = lambda uid: (),
     portion: Portion | None = None,
+    client_times: Callable[[str], TimesTold] = lambda uid: (),
 ) -> Message | None:
     """Return the answer to a tool's question; None if the message is not one.
 
-    - `client_times`: returns the times of the commands of the zone with this uid, as in Copies.
     - `portion`: how much a paced reading may read now; it notes how much was read.
+    - `client_times`: returns the times of the commands of the zone with this uid, as in Copies.
     """
     portion = portion or Portion(CHUNK_BYTES_MAX, is_counted=False)
     name = getattr(message, "zone_name", None)

@@ -48,6 +48,7 @@ def backup_work(
         f"--zone-uid={copies.uid}",
         f"--zone-spec={msgspec.json.encode(copies.spec).decode()}",
         "--verify",
+        *spec.limit_options,
         *((f"--series={schedule}",) if schedule else ()),
         *(f"{DELETE}{each}" for each in old),
         *((f"--ends-at={int(time.time()) + spec.deadline_seconds}",) if old else ()),

@@ -29,6 +29,7 @@ def repair_work(repair: ZoneRepair, copies: Copies) -> Work:
         f"--run={repair.metadata.uid}",
         f"--zone-uid={copies.uid}",
         *chosen,
+        *spec.limit_options,
         *(() if spec.dry_run else ("--execute",)),
     )
     labels = () if spec.dry_run else ((names.LABEL_ZONE_UID, copies.object_uid),)

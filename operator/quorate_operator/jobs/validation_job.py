@@ -20,7 +20,8 @@ def validation_work(
 ) -> Work:
     """Return the work of its pod.  `history`: of the zone, for the report."""
     spec = validation.spec
-    options = [f"--level={spec.level.lower()}", f"--keys={spec.keys.lower()}"]
+    level, keys = f"--level={spec.level.lower()}", f"--keys={spec.keys.lower()}"
+    options = [level, keys, *spec.limit_options]
     if history is not None:
         options.append(f"--history={encode_history(history)}")
     work = VALIDATION

@@ -301,6 +301,8 @@ def _coverage(verdict: Verdict) -> Markup:
         ("nodes", ", ".join(verdict.nodes) or "none was read"),
         ("seconds", f"{seconds:,.1f}"),
     ]
+    if (limit := verdict.max_mib_per_second_per_agent) is not None:
+        figures.append(("limit for each agent", f"{limit:,} MiB/s"))
     if verdict.rows_compared:
         figures.append(("rows compared", f"{verdict.rows_compared:,}"))
         if seconds:

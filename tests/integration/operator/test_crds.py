@@ -254,6 +254,14 @@ BAD = {
         "only Reset and Restart are about one agent",
     ),
     "validation at no level": (validation(level="rows"), "Counters"),
+    "validation without a rate": (
+        validation(maxMiBPerSecondPerAgent=0),
+        "greater than or equal to 1",
+    ),
+    "backup above all rates": (
+        backup(maxMiBPerSecondPerAgent=10_001),
+        "less than or equal to 10000",
+    ),
     "validation without time": (validation(deadlineSeconds=0), "greater than or equal to 10"),
     "validation by executors": (validation(executors=2), "executors"),
     "restore from nowhere": (restore(source={}), "write persistentVolumeClaim or s3"),

@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from types import EllipsisType
+from types import EllipsisType, SimpleNamespace
+from typing import Any
 
 import pytest
 
+from quorate.facts.read_limit import MIB
 from quorate.protocol.messages.formats import Formats
 from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.tools import AnswerLater, AskColumns, AskPaced, CopyColumns, Paced
 from quorate.wire.frames import encode_frame
+from quorate_spark.exports.export_zone import _groups
 from quorate_spark.reading.agent_link import TooOld, Unreadable
 from quorate_spark.reading.read_columns import read_columns
 from quorate_spark.reading.read_copies import read_copies, read_key
@@ -121,3 +124,19 @@ def test_the_data_source_takes_the_limit_as_an_option(zone: ScriptedZone) -> Non
         source_of({**options, name: "1.5"})
     with pytest.raises(SettingError, match=f"{name} is 0: give a number above 0"):
         source_of({**options, name: "0"})
+
+
+def test_under_a_limit_an_export_reads_together_what_takes_five_seconds() -> None:
+    """The log of a copy must reach back to when the first partition of a group was read."""
+    owned: Any = {
+        partition: (SimpleNamespace(state=SimpleNamespace(bytes=3 * MIB)),)
+        for partition in range(12)
+    }
+
+    def groups(limit: int | None) -> list[int]:
+        bytes_per_s = Settings(max_mib_per_second_per_agent=limit).bytes_per_s
+        return [len(each.partitions) for each in _groups(owned, bytes_per_s)]
+
+    assert groups(None) == groups(10_000) == [12]
+    assert groups(2) == [3, 3, 3, 3]
+    assert groups(1) == [1] * 12

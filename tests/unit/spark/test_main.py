@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from quorate.protocol.copies.totals import key_bucket
+from quorate.protocol.messages.tools import AskPaced
 from quorate.wire.jobs.validation_result import Outvoted, ValidationVerdict, decode_result
 from quorate_cluster.interrupts import Interrupted, interrupted_behind, running_children
 from quorate_link.secret import make_secret
@@ -55,6 +56,30 @@ def home_of_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -
     program.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     return program
+
+
+def test_the_report_says_the_limit_that_agents_were_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with listening(filled()) as zone:
+        options = ("--level", "digest", "--max-mib-per-second-per-agent")
+        code, report = run(zone, tmp_path, *options, "8")
+        asked = [each for agent in zone.agents for each in agent.asked]
+        free, told = run(zone, tmp_path, "--level", "digest")
+
+    assert (code, free) == (0, 0)
+    assert report["max_mib_per_second_per_agent"] == 8
+    assert AskPaced(8 << 20) in asked
+    assert "8 MiB/s of each agent" in capsys.readouterr().out
+    assert told["max_mib_per_second_per_agent"] is None
+
+
+def test_a_limit_that_is_none_is_no_verdict_on_copies(tmp_path: Path) -> None:
+    with listening(filled()) as zone:
+        code, report = run(zone, tmp_path, "--max-mib-per-second-per-agent", "0")
+
+    assert code == 2
+    assert report["reasons"] == ["max_mib_per_second_per_agent is 0: give a number above 0"]
 
 
 def test_agreeing_counters_end_with_0(tmp_path: Path) -> None:

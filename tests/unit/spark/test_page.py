@@ -226,6 +226,13 @@ def test_what_it_has_added_to_the_times_of_clients() -> None:
     assert "added p99 of writes unknown: too few commands" in part
 
 
+def test_the_limit_is_a_part_of_the_cost() -> None:
+    limited = page(verdict(max_mib_per_second_per_agent=8)).section("Coverage and cost")
+
+    assert "limit for each agent 8 MiB/s" in " ".join(limited.split())
+    assert "limit" not in page(verdict()).section("Coverage and cost")
+
+
 def test_what_changed_since_the_last_run() -> None:
     before = verdict(differing("old"), differing("same"), started_ms=START - HOUR)
     part = page(verdict(differing("same"), differing("new")), before).section("Since the last run")

@@ -24,8 +24,10 @@ from quorate_cli.terminal.options import (
     KeyNames,
     KeyNamesOption,
     LevelOption,
+    LimitOption,
     ValidationLevel,
     ZoneArgument,
+    limit_field,
 )
 
 console = Console(highlight=False)
@@ -44,6 +46,7 @@ def validate(
     report: Annotated[
         str, typer.Option(metavar="FOLDER", help="Folder that gets the report, as JSON and a page.")
     ] = "",
+    limit: LimitOption = None,
     kubeconfig: KubeconfigOption = "",
     context: ContextOption = "",
     namespace: NamespaceOption = "",
@@ -55,7 +58,8 @@ def validate(
     The exit code is 0 if they agree, 1 if they differ, 2 if that could not be determined.
     """
     place = Place(kubeconfig, context, namespace, operator_namespace)
-    raise typer.Exit(validating.validate(zone, level, keys, report, place, as_json, console))
+    chosen = validating.Chosen(level, keys, limit)
+    raise typer.Exit(validating.validate(zone, chosen, report, place, as_json, console))
 
 
 def repair(
@@ -76,6 +80,7 @@ def repair(
         RepairLevel | None,
         typer.Option(help="How deeply copies are compared for the plan; rows if absent."),
     ] = None,
+    limit: LimitOption = None,
     endpoint: EndpointOption = "",
     region: RegionOption = "",
     credentials_secret: SecretOption = "",
@@ -91,7 +96,7 @@ def repair(
     code is 0 if all was done, 1 if keys are not repaired, 2 otherwise. Ctrl-C leaves it running.
     """
     place = Place(kubeconfig, context, namespace, operator_namespace)
-    wanted = repairing.Wanted(strategy, execute, without_review, level)
+    wanted = repairing.Wanted(strategy, execute, without_review, level, limit)
     bucket = {"endpoint": endpoint, "region": region}
     at = None
     if destination or endpoint or region or credentials_secret:
@@ -105,6 +110,7 @@ def backup(
         str,
         typer.Option(help="Place of the export, new or empty: CLAIM:FOLDER or s3://BUCKET/FOLDER."),
     ],
+    limit: LimitOption = None,
     endpoint: EndpointOption = "",
     region: RegionOption = "",
     credentials_secret: SecretOption = "",
@@ -121,7 +127,8 @@ def backup(
     """
     place = Place(kubeconfig, context, namespace, operator_namespace)
     bucket = {"endpoint": endpoint, "region": region}
-    spec = {"destination": place_of(destination, bucket, credentials_secret, "--destination")}
+    to = place_of(destination, bucket, credentials_secret, "--destination")
+    spec = {"destination": to, **limit_field(limit)}
     raise typer.Exit(run_export(ZoneBackup, zone, spec, place, as_json, console))
 
 

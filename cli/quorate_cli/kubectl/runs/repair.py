@@ -15,6 +15,7 @@ from quorate_cli.kubectl.kube_api import KubeApi, objects_path
 from quorate_cli.kubectl.options import Place
 from quorate_cli.kubectl.runs.follow import OTHERWISE, Spec, print_end, print_json, run_to_end
 from quorate_cli.objects.resources import parsed
+from quorate_cli.terminal.options import limit_field
 from quorate_cli.terminal.problem import Problem
 
 STYLES = {
@@ -33,6 +34,8 @@ class Wanted(NamedTuple):
     without_review: bool
     level: RepairLevel | None
     """None: the default."""
+    limit: int | None = None
+    """MiB per second of each agent; None: no limit."""
 
 
 def repair(
@@ -67,7 +70,8 @@ def _spec(api: KubeApi, zone: str, wanted: Wanted, at: Spec | None, namespace: s
                 "--execute takes a plan as it is: leave out --strategy, --level, --destination and"
                 " --without-review"
             )
-        return {"dryRun": False, "plan": _quoted(api, zone, wanted.execute, namespace)}
+        plan = _quoted(api, zone, wanted.execute, namespace)
+        return {"dryRun": False, "plan": plan, **limit_field(wanted.limit)}
     if wanted.strategy is None or at is None:
         raise Problem(
             f"write --strategy and one of {', '.join(RepairStrategy)}, and --destination, to make a"
@@ -77,6 +81,7 @@ def _spec(api: KubeApi, zone: str, wanted: Wanted, at: Spec | None, namespace: s
         "strategy": wanted.strategy.value,
         "level": (wanted.level or RepairLevel.ROWS).value.capitalize(),
         "destination": at,
+        **limit_field(wanted.limit),
     }
     return {**made, "dryRun": False, "withoutReview": True} if wanted.without_review else made
 

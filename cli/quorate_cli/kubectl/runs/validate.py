@@ -1,7 +1,7 @@
 """`kubectl quorate validate`: a DataValidation that is followed to its verdict."""
 
 import subprocess
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
 from rich.console import Console
@@ -15,7 +15,7 @@ from quorate_cli.kubectl.options import Place
 from quorate_cli.kubectl.runs.follow import OTHERWISE, Run, print_json, run_to_end
 from quorate_cli.objects.resources import name_of
 from quorate_cli.processes.process import python
-from quorate_cli.terminal.options import KeyNames, ValidationLevel
+from quorate_cli.terminal.options import KeyNames, ValidationLevel, limit_field
 from quorate_cli.terminal.problem import Problem
 
 LABEL_VALIDATION = "quorate.io/validation"
@@ -38,10 +38,23 @@ _PARTITIONS = (
 )
 
 
+class Chosen(NamedTuple):
+    """The options that say how copies are compared; `limit`: MiB per second of each agent."""
+
+    level: ValidationLevel
+    keys: KeyNames
+    limit: int | None = None
+
+    @property
+    def spec(self) -> dict[str, object]:
+        """The fields of the object."""
+        named = {"level": self.level.value.capitalize(), "keys": self.keys.value.capitalize()}
+        return {**named, **limit_field(self.limit)}
+
+
 def validate(
     zone: str,
-    level: ValidationLevel,
-    keys: KeyNames,
+    chosen: Chosen,
     report: str,
     place: Place,
     as_json: bool,
@@ -54,15 +67,14 @@ def validate(
     try:
         api = KubeApi(place.kubeconfig, place.context)
         namespace = place.namespace or api.namespace
-        chosen = {"level": level.value.capitalize(), "keys": keys.value.capitalize()}
-        run, done = run_to_end(api, zone, DataValidation, chosen, namespace, place)
+        run, done = run_to_end(api, zone, DataValidation, chosen.spec, namespace, place)
     except QuorateError as problem:
         raise Problem(str(problem), OTHERWISE) from problem
     status = done.status
     if as_json:
         print_json(status)
     elif status.verdict is not None:
-        _print(run, zone, level, status, console)
+        _print(run, zone, chosen.level, status, console)
     if status.verdict is None:
         raise Problem(f"datavalidation {run.name}: {status.message}", OTHERWISE)
     if report:

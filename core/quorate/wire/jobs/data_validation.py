@@ -6,7 +6,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from quorate.wire.jobs.export_place import ClaimPlace
-from quorate.wire.jobs.job_run import JobRun, JobStatus, run_once_rule
+from quorate.wire.jobs.job_run import JobStatus, ReadingRun, run_once_rule
 from quorate.wire.jobs.validation_result import ValidationVerdict
 from quorate.wire.resource import Conditions, Integer, Part, Resource, Rule, Text, name_rule
 
@@ -33,7 +33,7 @@ class ReportPlace(Part):
     """A folder of a volume, which the pod must be able to write.  Nothing in it is ever deleted."""
 
 
-class ValidationRun(JobRun):
+class ValidationRun(ReadingRun):
     """What is compared, and with what.  Level Rows: give the pod 2Gi of memory or more."""
 
     level: ValidationLevel = ValidationLevel.ROWS

@@ -6,11 +6,11 @@ from pydantic import Field
 
 from quorate.wire.jobs.export_place import ExportPlace
 from quorate.wire.jobs.export_run import EXPORT_COLUMNS, ExportRunStatus
-from quorate.wire.jobs.job_run import JobRun, run_once_rule
+from quorate.wire.jobs.job_run import ReadingRun, run_once_rule
 from quorate.wire.resource import Resource, Rule, Text, name_rule
 
 
-class BackupRun(JobRun):
+class BackupRun(ReadingRun):
     """The zone that is exported, and where to."""
 
     destination: ExportPlace

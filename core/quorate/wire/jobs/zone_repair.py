@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from quorate.wire.jobs.export_place import ExportPlace
-from quorate.wire.jobs.job_run import JobRun, JobStatus, run_once_rule
+from quorate.wire.jobs.job_run import JobStatus, ReadingRun, run_once_rule
 from quorate.wire.jobs.repair_result import RepairOutcome
 from quorate.wire.resource import Conditions, Integer, Part, Resource, Rule, Text, name_rule
 
@@ -37,7 +37,7 @@ class RepairPlan(Part):
     """The SHA-256 of its file: status.planDigest of the dry run.  Another file is refused."""
 
 
-class ZoneRepairSpec(JobRun):
+class ZoneRepairSpec(ReadingRun):
     """A plan for the keys of a zone that differ, or its execution; it is run once."""
 
     strategy: RepairStrategy | None = None

@@ -82,6 +82,17 @@ def test_a_backup_is_created_and_followed(
     )
 
 
+def test_the_limit_is_a_field_of_the_backup(
+    kubectl: Kubectl, api: CannedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    becomes(api, monkeypatch, "zonebackups", COMPLETE)
+
+    place = ("--destination", "backups:library/monday")
+    run(kubectl, "backup", "library", *place, "--max-mib-per-second-per-agent", "8")
+
+    assert made(api, "zonebackups")["maxMiBPerSecondPerAgent"] == 8
+
+
 @pytest.mark.parametrize(
     ("words", "more"), [((), {}), (("--into-non-empty",), {"intoNonEmpty": True})]
 )

@@ -56,6 +56,19 @@ def dry_run(api: CannedApi, **status: Any) -> None:
     api.put(f"{COLLECTION}/plan-1", {**whole, "status": {**PLANNED, **status}})
 
 
+def test_the_limit_is_a_field_of_a_plan_and_of_its_execution(
+    kubectl: Kubectl, api: CannedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = ("--max-mib-per-second-per-agent", "8")
+    for words in (("--strategy=LWW", "--destination=backups:one"), ("--execute", "plan-1")):
+        api.asked.clear()
+        dry_run(api)
+        becomes(api, monkeypatch, PLANNED)
+        run(kubectl, *words, *limit)
+
+        assert made(api)["maxMiBPerSecondPerAgent"] == 8
+
+
 def test_a_dry_run_is_created_and_followed(
     kubectl: Kubectl, api: CannedApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,6 +74,19 @@ def created(api: CannedApi) -> list[Any]:
     return [body for method, path, body in api.asked if (method, path) == ("POST", COLLECTION)]
 
 
+def test_the_limit_is_a_field_of_the_object(
+    kubectl: Kubectl, api: CannedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    becomes(api, monkeypatch, AGREE)
+
+    run(kubectl, "library", "--max-mib-per-second-per-agent", "8")
+    refused = run(kubectl, "library", "--max-mib-per-second-per-agent", "0")
+
+    [made] = created(api)
+    assert made["spec"]["maxMiBPerSecondPerAgent"] == 8
+    assert refused.exit_code == 2
+
+
 def test_it_creates_one_object_and_prints_its_verdict(
     kubectl: Kubectl, api: CannedApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
