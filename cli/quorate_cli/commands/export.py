@@ -10,7 +10,7 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
 from tempfile import TemporaryFile
@@ -213,12 +213,11 @@ def _change(api: OperatorApi, zone: str, decide: Callable[[Zone], str | None]) -
         whole = resources.fetch(api, ZONE, zone)
         found = resources.zone(whole)
         text = decide(found)
-        try:
-            if text is not None:
-                _annotate(api, whole, text)
+        if text is None:
             return found
-        except Changed:
-            continue
+        with suppress(Changed):
+            _annotate(api, whole, text)
+            return found
 
 
 def _annotate(api: OperatorApi, whole: Whole, text: str) -> None:

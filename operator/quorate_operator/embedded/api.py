@@ -93,7 +93,7 @@ class Api:
         return _json(self._embedded.with_status(found))
 
     async def put_object(self, request: web.Request) -> web.Response:
-        """Create or change an object; with `?uid=…&generation=…&restoring=…` only one that is so."""
+        """Create or change an object; `?uid=…&generation=…&restoring=…`: only one that is so."""
         plural, name = _plural(request), request.match_info["name"]
         generation = request.query.get("generation", "0")
         if not _is_number(generation, COUNTER_MAX):

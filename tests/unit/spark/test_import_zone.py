@@ -102,9 +102,7 @@ def test_a_zone_of_any_number_of_partitions_gets_the_same_rows(
     assert imported.missing == imported.differing == imported.others == imported.expired == 0
 
 
-def test_agents_are_told_which_zone_of_this_name_is_meant(
-    target: Target, zone: LoggedZone
-) -> None:
+def test_agents_are_told_which_zone_of_this_name_is_meant(target: Target, zone: LoggedZone) -> None:
     copies = replace(copies_of(zone), uid="uid-7")
 
     import_zone(
