@@ -1,5 +1,7 @@
 """Measure an export, its verification and an import, beside a plain Parquet write of the rows.
 
+Then the same with encryption.
+
     PYTHONPATH=core:operator:node_agent:spark:tests python benchmarks/exports.py --keys 200000
 
 Three agents, three copies, all on this machine; nothing else is written meanwhile.  The goal: an
@@ -10,13 +12,16 @@ import argparse
 import shutil
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from secrets import token_bytes
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from quorate_cluster.cluster import Cluster
+from quorate_spark.exports.export_key import ExportKey
 from quorate_spark.exports.export_zone import export_zone
 from quorate_spark.exports.import_zone import import_zone
 from quorate_spark.exports.manifest import Manifest, read_manifest
@@ -59,13 +64,18 @@ def _measure(asked: argparse.Namespace, cluster: Cluster, folder: Path) -> None:
         agents = tuple(agent.peer_address for agent in cluster.agents.values())
         return ZoneCopies(name, agents, cluster.access, partitions, 3)
 
-    def export() -> None:
+    def export(key: ExportKey | None) -> None:
         shutil.rmtree(folder, ignore_errors=True)
-        export_zone(target, copies("from", asked.partitions), "", {}, settings, None)
+        export_zone(target, copies("from", asked.partitions), "", {}, settings, None, key=key)
 
-    took = {"export": min(_seconds(export) for _ in range(3))}
+    def read_back(key: ExportKey | None) -> None:
+        verify(target, lambda done, total: None, key)
+
+    took, secret = dict[str, float](), ExportKey(token_bytes(32))
+    for how, key in ((", encrypted", secret), ("", None)):
+        took[f"export{how}"] = min(_seconds(partial(export, key)) for _ in range(3))
+        took[f"verify{how}"] = min(_seconds(partial(read_back, key)) for _ in range(3))
     manifest = read_manifest(target)
-    took["verify"] = _seconds(lambda: verify(target, lambda done, total: None))
     took["import"] = _seconds(
         lambda: import_zone(
             target,
@@ -79,17 +89,19 @@ def _measure(asked: argparse.Namespace, cluster: Cluster, folder: Path) -> None:
     )
     plain = min(_seconds(_plain_write(target, manifest, folder.parent)) for _ in range(3))
     print(f"{manifest.rows:,} rows of {asked.bytes} bytes, {asked.partitions} partitions")
-    print(f"{'plain write':12} {plain:7.2f} s {manifest.rows / plain:12,.0f} rows/s")
+    print(f"{'plain write':17} {plain:7.2f} s {manifest.rows / plain:12,.0f} rows/s")
     for what, seconds in took.items():
         share = plain / seconds
-        print(f"{what:12} {seconds:7.2f} s {manifest.rows / seconds:12,.0f} rows/s {share:6.2f} x")
+        print(f"{what:17} {seconds:7.2f} s {manifest.rows / seconds:12,.0f} rows/s {share:6.2f} x")
+    for what in ("export", "verify"):
+        print(f"encryption: {what} takes {took[f'{what}, encrypted'] / took[what]:.2f} x as long")
     met = "met" if plain / took["export"] >= GOAL else "not met"
     print(f"goal: an export has at least {GOAL} x the rows/s of the plain write: {met}")
 
 
 def _plain_write(target: Target, manifest: Manifest, folder: Path) -> Callable[[], None]:
     """Write the same rows, from Python objects in memory, to as many files."""
-    parts = [list(read_part(target, part)) for part in manifest.partitions]
+    parts = [list(read_part(target, part, None)) for part in manifest.partitions]
     names = ("key", "value", "counter", "term", "expires_at")
 
     def write() -> None:

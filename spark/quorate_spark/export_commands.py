@@ -30,8 +30,10 @@ from rich.progress import Progress as Bar
 from rich.text import Text
 
 from quorate.facts.errors import QuorateError
+from quorate.facts.export_place import KEY_VARIABLE
 from quorate.wire.jobs.export_result import ExportResult, RunOutcome, encode_export_result
 from quorate_spark.command_line import add_limit, print_json, settings_of
+from quorate_spark.exports.export_key import OPTION, ExportKey, KeyRefused, read_key
 from quorate_spark.exports.export_zone import export_zone
 from quorate_spark.exports.import_zone import (
     Imported,
@@ -40,7 +42,13 @@ from quorate_spark.exports.import_zone import (
     check_empty,
     import_zone,
 )
-from quorate_spark.exports.manifest import MANIFEST, Manifest, read_manifest
+from quorate_spark.exports.manifest import (
+    MANIFEST,
+    Manifest,
+    cipher_of,
+    opened,
+    read_manifest,
+)
 from quorate_spark.exports.old_exports import Deleted, delete_old, time_to_delete
 from quorate_spark.exports.target import Target, TargetRefused, TargetUnreadable
 from quorate_spark.exports.verify import verify
@@ -122,6 +130,12 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     of_zone.add_argument("--answer-seconds", type=float, default=settings.answer_timeout_s)
     of_all = argparse.ArgumentParser(add_help=False)
     of_all.add_argument("--json", action="store_true", help="print the result as JSON")
+    of_all.add_argument(
+        OPTION,
+        type=Path,
+        metavar="FILE",
+        help=f"the key of an encrypted export, in base64; without it {KEY_VARIABLE} may have it",
+    )
 
     exporting = commands.add_parser(
         "export", parents=[of_zone, of_all], help="write a zone's rows to files"
@@ -166,6 +180,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--into-non-empty", action="store_true", help="also if the zone has keys: these stay"
     )
     for each in (exporting, importing):
+        each.add_argument("--encrypted", action="store_true", help="refuse to do it without a key")
         each.add_argument(
             "--termination-message", type=Path, help="write the result in short, at most 4 KiB"
         )
@@ -253,6 +268,10 @@ def _export(options: argparse.Namespace, bar: _Bar) -> int:
                 f"{options.target} has an export of this run with another --series or --zone-uid"
             )
     else:
+        try:
+            key = _key(options)
+        except KeyRefused as error:
+            raise TargetRefused(str(error)) from error  # nothing was exported
         with work_folder(options.work_dir, "export-") as folder:
             manifest = export_zone(
                 target,
@@ -264,6 +283,7 @@ def _export(options: argparse.Namespace, bar: _Bar) -> int:
                 lambda done, total: bar.tell("export", done, total),
                 options.run,
                 options.series,
+                key,
             )
     if options.verify:
         return _verify(options, bar, manifest)
@@ -272,8 +292,13 @@ def _export(options: argparse.Namespace, bar: _Bar) -> int:
     return 0
 
 
+def _key(options: argparse.Namespace) -> ExportKey | None:
+    """Return the key that is given; None: none is.  Raises KeyRefused."""
+    return read_key(options.encryption_key_file, getattr(options, "encrypted", False))
+
+
 def _there(target: Target, run: str) -> Manifest | None:
-    """Return the export of this name; None if there is none, or another one."""
+    """Return the export of this name, as it is told without a key; None: there is none."""
     if target.read(MANIFEST) is None:
         return None
     manifest = read_manifest(target)
@@ -284,8 +309,9 @@ def _verify(options: argparse.Namespace, bar: _Bar, own: Manifest | None = None)
     """Read an export back; `own`: the manifest that it is to have, after an export."""
     target = Target(options.target)
     read_manifest(target)  # without one, the exit code is 2
+    key = _key(options)
     try:
-        manifest = verify(target, lambda done, total: bar.tell("verify", done, total))
+        manifest = verify(target, lambda done, total: bar.tell("verify", done, total), key)
     except TargetUnreadable:
         raise  # the exit code is 2: it may be as it was
     except TargetRefused as error:
@@ -300,7 +326,12 @@ def _verify(options: argparse.Namespace, bar: _Bar, own: Manifest | None = None)
             " write there?"
         )
     result = ExportResult(
-        RunOutcome.COMPLETE, manifest.export_id, manifest.rows, manifest.bytes, manifest.digest
+        RunOutcome.COMPLETE,
+        manifest.export_id,
+        manifest.rows,
+        manifest.bytes,
+        "" if manifest.encryption is not None else manifest.digest,
+        encryption_key_id=manifest.key_id,
     )
     _tell_result(options, result)
     if old := getattr(options, "delete", ()):
@@ -343,12 +374,14 @@ def _delete(
 def _import(options: argparse.Namespace, bar: _Bar) -> int:
     target = Target(options.target)
     manifest = read_manifest(target)
+    key = _key(options)
     if options.export_id not in ("", manifest.export_id):
         raise TargetRefused(
             f"{options.target} has the export {manifest.export_id} now, and the import that has"
             f" begun is of the export {options.export_id}: import from where that one is, or delete"
             " the zone with its data"
         )
+    manifest = opened(target, manifest, key)
     if options.check:
         if not options.into_non_empty and not options.continues:
             check_empty(_copies(options), settings_of(options))
@@ -372,6 +405,7 @@ def _import(options: argparse.Namespace, bar: _Bar) -> int:
             into_non_empty=options.into_non_empty,
             wait_s=options.wait_seconds,
             progress=progress,
+            cipher=cipher_of(target, manifest, key),
         )
     except NotEmpty:
         raise
@@ -391,7 +425,10 @@ def _import(options: argparse.Namespace, bar: _Bar) -> int:
         )
         return 1
     bar.end()
-    _tell_result(options, _result_of(imported))
+    if manifest.encryption is not None and _is_told_to_others(options):
+        imported = msgspec.structs.replace(imported, digest="", exported_digest="", keys=())
+    result = msgspec.structs.replace(_result_of(imported), encryption_key_id=manifest.key_id)
+    _tell_result(options, result)
     if options.json:
         print_json({**msgspec.to_builtins(imported), "exit_code": imported.exit_code})
     else:
@@ -428,8 +465,18 @@ def _copies(options: argparse.Namespace) -> ZoneCopies:
     )
 
 
+def _is_told_to_others(options: argparse.Namespace) -> bool:
+    """Return whether this is a pod, whose log is read by people who may not have the key.
+
+    It then tells no digest of an encrypted export: of few rows that would tell the content.
+    """
+    return getattr(options, "termination_message", None) is not None
+
+
 def _tell_manifest(options: argparse.Namespace, manifest: Manifest, sentence: str) -> None:
     if options.json:
+        if manifest.encryption is not None and _is_told_to_others(options):
+            manifest = msgspec.structs.replace(manifest, digest="", partitions=())
         print_json({"target": options.target, **msgspec.to_builtins(manifest)})
         return
     console = Console(highlight=False)
@@ -437,10 +484,15 @@ def _tell_manifest(options: argparse.Namespace, manifest: Manifest, sentence: st
         Text(f"{sentence}: {manifest.rows:,} rows, {manifest.bytes:,} bytes of keys and values."),
         soft_wrap=True,
     )
+    if manifest.encryption is not None:
+        console.print(Text(f"encrypted with key {manifest.key_id}"), soft_wrap=True)
     console.print(Text(f"digest {manifest.digest}"), soft_wrap=True)
     if options.command == "export":
         console.print(Text("It is imported into an empty zone by:"))
-        console.print(Text(f"  quorate import {quote(options.target)} ZONE"), soft_wrap=True)
+        file = options.encryption_key_file
+        with_key = "" if file is None else f" {OPTION} {quote(str(file))}"
+        command = f"  quorate import {quote(options.target)} ZONE{with_key}"
+        console.print(Text(command), soft_wrap=True)
 
 
 def _tell_imported(imported: Imported, target: str) -> None:

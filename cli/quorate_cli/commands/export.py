@@ -20,6 +20,7 @@ from urllib.parse import urlencode
 import msgspec
 import typer
 
+from quorate.facts.export_place import KEY_VARIABLE
 from quorate.wire.zone import RESTORING, RUN_WORD_LENGTH, Restoring, Zone
 from quorate_cli.commands.objects import ServerOption
 from quorate_cli.copies.validation import check_place, run_validation, tool_command
@@ -35,6 +36,14 @@ from quorate_cli.terminal.problem import Problem
 TargetArgument = Annotated[
     str, typer.Argument(metavar="TARGET", help="Folder, or URI: s3://bucket/prefix")
 ]
+KeyFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--encryption-key-file",
+        metavar="FILE",
+        help=f"File with the key of an encrypted export, in base64; or set {KEY_VARIABLE}.",
+    ),
+]
 
 
 def export_zone(
@@ -44,6 +53,7 @@ def export_zone(
         bool, typer.Option("--verify", help="Read the export back and compare it.")
     ] = False,
     limit: LimitOption = None,
+    key_file: KeyFileOption = None,
     server: ServerOption = None,
     folder: FolderOption = DEFAULT_FOLDER,
     as_json: JsonOption = False,
@@ -66,16 +76,19 @@ def export_zone(
     options = ["--zone-uid", found.metadata.uid]
     options += ["--zone-spec", msgspec.json.encode(whole.get("spec")).decode()]
     options += ["--verify"] * verify + ["--json"] * as_json + limit_words(limit)
+    options += _key_options(key_file)
     command = _command("export", api, found, folder, _absolute(target), options)
     raise typer.Exit(run_validation(command))
 
 
-def verify_export(target: TargetArgument, as_json: JsonOption = False) -> None:
+def verify_export(
+    target: TargetArgument, key_file: KeyFileOption = None, as_json: JsonOption = False
+) -> None:
     """Read an export and compare its rows with its manifest.
 
     The exit code is 0 if it is as it was written, 1 if not, 2 if there is none.
     """
-    command = python("quorate_spark", "verify", _absolute(target))
+    command = python("quorate_spark", "verify", _absolute(target), *_key_options(key_file))
     raise typer.Exit(run_validation([*command, *(["--json"] * as_json)]))
 
 
@@ -86,6 +99,7 @@ def import_zone(
         bool,
         typer.Option("--into-non-empty", help="Also if the zone has keys: these stay as they are."),
     ] = False,
+    key_file: KeyFileOption = None,
     server: ServerOption = None,
     folder: FolderOption = DEFAULT_FOLDER,
     as_json: JsonOption = False,
@@ -103,7 +117,7 @@ def import_zone(
         api = _api(server, folder)
         found = resources.zone(resources.fetch(api, ZONE, zone))
         begun, uid = _begun(found, place), found.metadata.uid
-        options = ["--zone-uid", uid]
+        options = ["--zone-uid", uid, *_key_options(key_file)]
         if begun is not None:
             into_non_empty = into_non_empty or begun.into_non_empty
             options += ["--continue", "--export-id", begun.export_id]
@@ -137,6 +151,11 @@ def _check(command: list[str]) -> tuple[int, str]:
         code = run_validation([*command, "--check"], printed=printed)
         printed.seek(0)
         return code, printed.read().decode().strip()
+
+
+def _key_options(key_file: Path | None) -> list[str]:
+    """Return the options that name the file of a key.  What is in it, only the process reads."""
+    return [] if key_file is None else ["--encryption-key-file", str(key_file)]
 
 
 def _restoring(zone: Zone) -> Restoring | None:

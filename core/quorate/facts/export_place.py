@@ -9,6 +9,8 @@ from urllib.parse import parse_qsl, unquote
 
 from quorate.facts.errors import QuorateError
 
+KEY_VARIABLE = "QUORATE_EXPORT_KEY"
+"""The environment variable that may have the key of an encrypted export."""
 SCHEMES = ("file", "s3", "gs", "abfs", "abfss")
 S3_OPTIONS = ("region", "endpoint_override", "scheme")
 _BUCKET = re.compile(r"[A-Za-z0-9._-]+")

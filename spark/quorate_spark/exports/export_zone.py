@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from quorate_spark.comparing.compare_digests import DigestsTold
 from quorate_spark.copies import CopySeen
+from quorate_spark.exports.export_key import ExportKey
 from quorate_spark.exports.manifest import (
     FORMAT,
     MANIFEST,
@@ -27,6 +28,7 @@ from quorate_spark.exports.manifest import (
     ZoneTold,
     content_of,
     is_manifest_of,
+    new_cipher,
     write_manifest,
 )
 from quorate_spark.exports.part_file import PartWriter, file_name, is_file_name
@@ -72,13 +74,14 @@ def export_zone(
     progress: Progress = lambda done, total: None,
     run: str = "",
     series: str = "",
+    key: ExportKey | None = None,
 ) -> Manifest:
     """Export the zone into `target`.  Raises Unreadable or TargetRefused: then there is none.
 
     `run`: a name that the manifest gets, to find out later whether this export is there.
-    `series`: the id of the schedule that makes it.
+    `series`: the id of the schedule that makes it.  `key`: encrypts it; None: it is in the clear.
     """
-    return _Export(target, copies, settings, work_dir, progress).run(uid, spec, run, series)
+    return _Export(target, copies, settings, work_dir, progress, key).run(uid, spec, run, series)
 
 
 def _check_free(target: Target) -> None:
@@ -109,6 +112,7 @@ class _Export:
         settings: Settings,
         work_dir: str | None,
         progress: Progress,
+        key: ExportKey | None,
     ) -> None:
         self._target = target
         self._copies = copies
@@ -116,6 +120,7 @@ class _Export:
         self._work_dir = work_dir
         self._progress = progress
         self._id = token_hex(4)
+        self._cipher = None if key is None else new_cipher(key, self._id)
         self._parts: dict[int, PartTold] = {}
         self._rows_done = self._rows_total = 0
 
@@ -153,7 +158,7 @@ class _Export:
                 run,
                 series,
             )
-            write_manifest(self._target, manifest)
+            manifest = write_manifest(self._target, manifest, self._cipher)
             self._check_export()
         except BaseException:
             with suppress(TargetRefused):  # the next export deletes what is left
@@ -261,8 +266,9 @@ class _Export:
         rows = DigestWatched(changes.applied_to(scan.chunks()))
         name = file_name(partition, self._id)
         before = self._rows_done
+        encryption = None if self._cipher is None else self._cipher.properties_to_write(name)
         with self._target.writing(name) as file:
-            with PartWriter(file, partition) as writer:
+            with PartWriter(file, partition, encryption) as writer:
                 for chunk in rows:
                     writer.add(chunk)
                     self._rows_done += len(chunk)

@@ -21,6 +21,7 @@ from xxhash import xxh3_64_intdigest
 from quorate.facts.errors import QuorateError
 from quorate.facts.keyspace import is_reserved, printable
 from quorate_spark.copies import CopySeen
+from quorate_spark.exports.encryption import Cipher
 from quorate_spark.exports.manifest import Content, Manifest, PartTold
 from quorate_spark.exports.part_file import LiveRow, read_part
 from quorate_spark.exports.target import Target
@@ -40,6 +41,8 @@ KEYS_TOLD_MAX = 20
 
 Progress = Callable[[str, int, int], None]
 """Called with what is done (check, write, compare), the rows so far and the rows in all."""
+ReadPart = Callable[[PartTold], Iterator[LiveRow]]
+"""Yields the rows of a partition of the export."""
 
 
 class NotEmpty(Unreadable):
@@ -100,20 +103,24 @@ def import_zone(
     into_non_empty: bool,
     wait_s: float,
     progress: Progress = lambda what, done, total: None,
+    cipher: Cipher | None = None,
 ) -> Imported:
     """Import the export into the zone, of which it may have a part (`continues`) or other keys.
+
+    `cipher`: what decrypts the export, if it is encrypted; `manifest`: the whole one.
 
     Raises NotEmpty, NotCompared, or Unreadable or TargetRefused if it cannot go on: it is continued
     by running it again.  Nothing is written before `progress` is called with "write".
     """
     if not continues and not into_non_empty:
         check_empty(copies, settings)
-    check_rows(target, manifest, partial(progress, "check"))
+    check_rows(target, manifest, partial(progress, "check"), cipher)
+    read = partial(read_part, target, cipher=cipher)
     with AgentLinks(copies.cluster, settings) as links:
         primaries = Primaries(copies, links, wait_s)
-        kept = _write(target, manifest, copies, primaries, progress)
+        kept = _write(read, manifest, copies, primaries, progress)
         try:
-            imported = _compare(target, manifest, copies, primaries, settings, kept, progress)
+            imported = _compare(read, manifest, copies, primaries, settings, kept, progress)
         except QuorateError as error:
             raise NotCompared(str(error)) from error
     return msgspec.structs.replace(imported, into_non_empty=into_non_empty)
@@ -172,7 +179,7 @@ class _Kept:
 
 
 def _write(
-    target: Target,
+    read: ReadPart,
     manifest: Manifest,
     copies: ZoneCopies,
     primaries: Primaries,
@@ -186,7 +193,7 @@ def _write(
     done = 0
     progress("write", 0, manifest.rows)
     for part in manifest.partitions:
-        for row in read_part(target, part):
+        for row in read(part):
             done += 1
             if not done % 1000:
                 progress("write", done, manifest.rows)
@@ -226,7 +233,7 @@ class _Found:
 
 
 def _compare(
-    target: Target,
+    read: ReadPart,
     manifest: Manifest,
     copies: ZoneCopies,
     primaries: Primaries,
@@ -245,7 +252,7 @@ def _compare(
         for attempt in range(1, COMPARE_ATTEMPTS + 1):
             told = partial(_tell, progress, found.exported, manifest.rows)
             try:
-                pairs = _pairs(target, files, owned, copies, primaries, settings)
+                pairs = _pairs(read, files, owned, copies, primaries, settings)
                 part = _compare_part(pairs, kept, told)
                 break
             except Unreadable:
@@ -312,7 +319,7 @@ def _compare_part(
 
 
 def _pairs(
-    target: Target,
+    read: ReadPart,
     files: Sequence[PartTold],
     owned: Sequence[int],
     copies: ZoneCopies,
@@ -320,7 +327,7 @@ def _pairs(
     settings: Settings,
 ) -> Iterator[_Compared]:
     """Yield all keys of the export and of the zone in these files and partitions."""
-    exported = merge(*(read_part(target, part) for part in files), key=itemgetter(0))
+    exported = merge(*(read(part) for part in files), key=itemgetter(0))
     found = [primaries.find(partition) for partition in owned]
     streams = [_live(_rows(each, copies, settings)) for each in found]
     return _side_by_side(exported, merge(*streams, key=itemgetter(0)))

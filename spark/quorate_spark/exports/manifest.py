@@ -1,23 +1,33 @@
 """The manifest of an export: what was exported, and how each file is checked.
 
 It is written last.  Files without a manifest are no export.
+
+That of an encrypted export tells without the key which export it is, and no digest: of few rows it
+would tell the content.  The whole manifest is in it sealed, so that all of it is authenticated.
 """
 
 import re
+import secrets
 from collections.abc import Sequence
 from itertools import repeat
 from typing import Any
 
 import msgspec
 
+from quorate.facts.export_place import KEY_VARIABLE
 from quorate.protocol.copies.totals import DIGEST_BYTES, rows_digest
+from quorate_spark.exports.encryption import Cipher, sealed, unsealed
+from quorate_spark.exports.export_key import OPTION, SALT_BYTES, ExportKey, KeyRefused
 from quorate_spark.exports.target import Target, TargetRefused
 
 MANIFEST = "manifest.json"
 FORMAT = 1
+ENCRYPTED_FORMAT = 2
+"""That of an encrypted export: builds that know none refuse it by the number."""
 _EXPORT_ID = re.compile("[0-9a-f]{1,64}")
 _RUN = re.compile("[A-Za-z0-9._-]{0,64}")
 """Ids get into arguments, annotations and statuses."""
+_SALT = re.compile(f"[0-9a-f]{{{2 * SALT_BYTES}}}")
 _MASK = (1 << 8 * DIGEST_BYTES) - 1
 
 
@@ -52,11 +62,25 @@ class PartTold(msgspec.Struct, frozen=True):
     digest: str
 
 
+class Encryption(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How an export is encrypted.
+
+    `key`: the id of the key.  `salt`: random, of this export.  `sealed`: the whole manifest,
+    encrypted; empty in that one.
+    """
+
+    key: str
+    salt: str
+    sealed: str = ""
+
+
 class Manifest(msgspec.Struct, frozen=True):
     """A whole export; times are RFC 3339.
 
     `digest`: the sum of those of its partitions.  `run`: the name that its maker gave this export,
     to find it again; empty: none.  `series`: the id of the schedule that made it; empty: none.
+    `encryption`: None if the files are in the clear.  If they are not, the manifest that is read
+    without the key has neither `digest` nor `partitions`.
     """
 
     format: int
@@ -70,6 +94,12 @@ class Manifest(msgspec.Struct, frozen=True):
     partitions: tuple[PartTold, ...]
     run: str = ""
     series: str = ""
+    encryption: Encryption | None = None
+
+    @property
+    def key_id(self) -> str:
+        """The id of the key; empty: it is not encrypted."""
+        return self.encryption.key if self.encryption is not None else ""
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -119,9 +149,30 @@ def content_of(parts: tuple[PartTold, ...]) -> Content:
     return whole
 
 
-def write_manifest(target: Target, manifest: Manifest) -> None:
-    """Write it: from now on the export is there.  Raises TargetRefused if one is there already."""
-    target.write_last(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=2))
+def new_cipher(key: ExportKey, export_id: str) -> Cipher:
+    """Return the cipher of an export that begins."""
+    return Cipher(key, export_id, secrets.token_bytes(SALT_BYTES))
+
+
+def write_manifest(target: Target, manifest: Manifest, cipher: Cipher | None = None) -> Manifest:
+    """Write it: from now on the export is there.  Raises TargetRefused if one is there already.
+
+    Returns the whole manifest, which names the key of `cipher`, if there is one.
+    """
+    told = manifest
+    if cipher is not None:
+        encryption = Encryption(cipher.key_id, cipher.salt.hex())
+        manifest = msgspec.structs.replace(manifest, format=ENCRYPTED_FORMAT, encryption=encryption)
+        told = _public(manifest, sealed(msgspec.json.encode(manifest), cipher))
+    target.write_last(MANIFEST, msgspec.json.format(msgspec.json.encode(told), indent=2))
+    return manifest
+
+
+def _public(manifest: Manifest, text: str) -> Manifest:
+    """Return what is told without the key of an encrypted export; `text`: the sealed manifest."""
+    assert manifest.encryption is not None
+    encryption = msgspec.structs.replace(manifest.encryption, sealed=text)
+    return msgspec.structs.replace(manifest, digest="", partitions=(), encryption=encryption)
 
 
 def is_manifest_of(target: Target, export_id: str) -> bool:
@@ -134,7 +185,10 @@ def is_manifest_of(target: Target, export_id: str) -> bool:
 
 
 def read_manifest(target: Target) -> Manifest:
-    """Return the manifest, checked in itself.  Raises TargetRefused if there is no export."""
+    """Return the manifest, checked in itself; of an encrypted export what is told without its key.
+
+    Raises TargetRefused if there is no export.
+    """
     data = target.read(MANIFEST)
     if data is None:
         raise TargetRefused(
@@ -143,8 +197,7 @@ def read_manifest(target: Target) -> Manifest:
         )
     try:
         manifest = msgspec.json.decode(data, type=Manifest)
-        whole = content_of(manifest.partitions)
-    except (msgspec.MsgspecError, ValueError) as error:
+    except msgspec.MsgspecError as error:
         raise TargetRefused(f"{target.text}: {MANIFEST} is not as an export has it: {error}") from (
             error
         )
@@ -153,15 +206,82 @@ def read_manifest(target: Target) -> Manifest:
         raise TargetRefused(
             f"{target.text}: {MANIFEST} has an export_id, run or series that is none"
         )
-    if manifest.format > FORMAT:
+    if manifest.format > ENCRYPTED_FORMAT:
         raise TargetRefused(
-            f"{target.text} has format {manifest.format}, this version reads {FORMAT}: use the"
-            " version that wrote it"
+            f"{target.text} has format {manifest.format}, this version reads up to"
+            f" {ENCRYPTED_FORMAT}: use the version that wrote it"
         )
-    count = manifest.zone.partitions
-    numbers = [part.partition for part in manifest.partitions]
-    if numbers != list(range(count)) or whole.hex != manifest.digest:
+    if not (_is_told(manifest) if manifest.encryption is not None else _is_whole(manifest)):
         raise TargetRefused(
             f"{target.text}: {MANIFEST} contradicts itself: it is not as it was written"
         )
     return manifest
+
+
+def opened(target: Target, told: Manifest, key: ExportKey | None) -> Manifest:
+    """Return the whole manifest; `told`: as it was read.
+
+    Raises KeyRefused if the key is not that of the export, or there is one too many; TargetRefused
+    if the manifest was changed.
+    """
+    cipher = cipher_of(target, told, key)
+    if cipher is None or told.encryption is None:
+        return told
+    why = "it does not decrypt by its key"
+    try:
+        whole = msgspec.json.decode(unsealed(told.encryption.sealed, cipher), type=Manifest)
+    except (TargetRefused, msgspec.MsgspecError) as error:
+        raise TargetRefused(f"{target.text}: {MANIFEST} was changed: {why}: {error}") from error
+    if _public(whole, told.encryption.sealed) != told or not _is_whole(whole):
+        raise TargetRefused(f"{target.text}: {MANIFEST} was changed: it is not as it was sealed")
+    return whole
+
+
+def cipher_of(target: Target, manifest: Manifest, key: ExportKey | None) -> Cipher | None:
+    """Return what decrypts the files of an export; None: they are in the clear.
+
+    Raises KeyRefused if the key is not that of the export, or there is one too many.
+    """
+    encryption = manifest.encryption
+    if encryption is None:
+        if key is not None:
+            raise KeyRefused(
+                f"{target.text} is not encrypted, and the key {key.id} is given: if that is as it"
+                " should be, give no key; else this is not the export that was made with it"
+            )
+        return None
+    if key is None:
+        raise KeyRefused(
+            f"{target.text} is encrypted with key {encryption.key}, and no key is given: name its"
+            f" file by {OPTION}, or set {KEY_VARIABLE}"
+        )
+    if key.id != encryption.key:
+        raise KeyRefused(
+            f"{target.text} is encrypted with key {encryption.key}, and the key {key.id} is given:"
+            " give that one"
+        )
+    return Cipher(key, manifest.export_id, bytes.fromhex(encryption.salt))
+
+
+def _is_told(manifest: Manifest) -> bool:
+    """Return whether an encrypted export has what is told of it without its key."""
+    encryption = manifest.encryption
+    return (
+        encryption is not None
+        and manifest.format == ENCRYPTED_FORMAT
+        and _SALT.fullmatch(encryption.salt) is not None
+        and not manifest.partitions
+    )
+
+
+def _is_whole(manifest: Manifest) -> bool:
+    """Return whether all partitions are there, and their digests those of the whole."""
+    numbers = [part.partition for part in manifest.partitions]
+    try:
+        return (
+            (manifest.format == ENCRYPTED_FORMAT) == (manifest.encryption is not None)
+            and numbers == list(range(manifest.zone.partitions))
+            and content_of(manifest.partitions).hex == manifest.digest
+        )
+    except ValueError:  # a digest that is no number
+        return False

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from quorate_spark.exports.encryption import Cipher, check_magic
 from quorate_spark.exports.manifest import Content, PartTold
 from quorate_spark.exports.target import Target, TargetRefused, TargetUnreadable
 
@@ -45,16 +46,23 @@ def is_file_name(name: str) -> bool:
 
 
 class PartWriter:
-    """Writes the rows of one partition, between `with` and its end."""
+    """Writes the rows of one partition, between `with` and its end.
 
-    def __init__(self, file: Any, partition: int) -> None:
+    `encryption`: pyarrow's properties; None: in the clear.
+    """
+
+    def __init__(self, file: Any, partition: int, encryption: Any = None) -> None:
         import pyarrow.parquet as pq
 
         self.content = Content()
         self._partition = partition
         self._schema = _schema()
         self._writer = pq.ParquetWriter(
-            file, self._schema, compression="zstd", use_dictionary=_IN_DICTIONARIES
+            file,
+            self._schema,
+            compression="zstd",
+            use_dictionary=_IN_DICTIONARIES,
+            encryption_properties=encryption,
         )
         self._waiting: list[RowColumns] = []
         self._rows = self._bytes = 0
@@ -108,20 +116,23 @@ class PartWriter:
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
 
-def read_part(target: Target, part: PartTold) -> Iterator[LiveRow]:
+def read_part(target: Target, part: PartTold, cipher: Cipher | None) -> Iterator[LiveRow]:
     """Yield the rows of a partition, and check at the end that they are those of the manifest.
+
+    `cipher`: what decrypts them; None: they are in the clear.
 
     Raises TargetUnreadable if it cannot be read, TargetRefused if it is there and is not as it was.
     """
     content = Content()
     try:
-        for columns in _columns(target, part):
+        for columns in _columns(target, part, cipher):
             content.add(columns[0], columns[1], columns[4])
             yield from map(LiveRow._make, zip(*columns, strict=True))
     except TargetUnreadable as error:
-        if not _is_damaged(target, part):
+        if not _is_damaged(target, part, cipher):
             raise
-        raise TargetRefused(f"{target.text}: {part.file} is damaged: {error}") from error
+        what = "is damaged" if cipher is None else "was changed, or is another file"
+        raise TargetRefused(f"{target.text}: {part.file} {what}: {error}") from error
     except (TypeError, ValueError) as error:
         raise TargetRefused(f"{target.text}: {part.file} is damaged: {error}") from error
     if (content.rows, content.bytes, content.hex) != (part.rows, part.bytes, part.digest):
@@ -131,15 +142,20 @@ def read_part(target: Target, part: PartTold) -> Iterator[LiveRow]:
         )
 
 
-def _columns(target: Target, part: PartTold) -> Iterator[list[list[Any]]]:
+def _columns(target: Target, part: PartTold, cipher: Cipher | None) -> Iterator[list[list[Any]]]:
     """Yield the columns of LiveRow, batch by batch."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    decryption = None if cipher is None else cipher.properties_to_read(part.file)
     with target.reading(part.file) as file:
         try:
-            for batch in pq.ParquetFile(file).iter_batches(16_384, columns=_schema().names[1:]):
-                yield [column.to_pylist() for column in batch.columns]
+            if cipher is not None:
+                check_magic(file)
+            opened = pq.ParquetFile(file, decryption_properties=decryption)
+            # The first column is read as well: damage in it is damage of the file.
+            for batch in opened.iter_batches(16_384, columns=_schema().names):
+                yield [column.to_pylist() for column in batch.columns[1:]]
         except OSError:
             raise
         except (pa.ArrowException, TypeError, ValueError) as error:
@@ -148,7 +164,7 @@ def _columns(target: Target, part: PartTold) -> Iterator[list[list[Any]]]:
             ) from error
 
 
-def _is_damaged(target: Target, part: PartTold) -> bool:
+def _is_damaged(target: Target, part: PartTold, cipher: Cipher | None) -> bool:
     """Return whether a file whose rows could not be read has bytes that can be, and no rows again.
 
     Raises TargetUnreadable if its bytes cannot be read.
@@ -157,7 +173,7 @@ def _is_damaged(target: Target, part: PartTold) -> bool:
         while file.read(READ_BYTES):
             pass
     try:
-        for _ in _columns(target, part):
+        for _ in _columns(target, part, cipher):
             pass
     except TargetUnreadable:
         return True

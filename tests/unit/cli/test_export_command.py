@@ -116,6 +116,17 @@ def test_credentials_in_a_target_reach_no_arguments(world: World, words: tuple[s
     assert world.ran == []
 
 
+def test_the_file_of_a_key_is_named_to_each_process(world: World) -> None:
+    option = ("--encryption-key-file", "keys/export key")
+
+    assert invoke("export", "books", "there", *option).exit_code == 0
+    assert invoke("import", "there", "books", *option).exit_code == 0
+    assert CliRunner().invoke(app, ["verify", "there", *option]).exit_code == 0
+
+    given = [options_of(command).get(option[0]) for command, _ in world.ran]
+    assert given == ["keys/export key"] * 4, "an import looks first"
+
+
 def test_a_zone_that_is_being_restored_is_not_exported(world: World) -> None:
     world.annotations = {RESTORING: "s3://bucket/x#01234567.a"}
 

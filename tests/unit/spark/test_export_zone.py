@@ -372,8 +372,8 @@ def test_a_manifest_that_was_changed_is_refused(zone: LoggedZone, target: Target
     path.write_text(json.dumps(told))
     with pytest.raises(TargetRefused, match="contradicts itself"):
         read_manifest(target)
-    path.write_text(json.dumps({**told, "format": 2}))
-    with pytest.raises(TargetRefused, match="has format 2"):
+    path.write_text(json.dumps({**told, "format": 3}))
+    with pytest.raises(TargetRefused, match="has format 3"):
         read_manifest(target)
     path.write_text("{")
     with pytest.raises(TargetRefused, match="not as an export has it"):

@@ -1,6 +1,6 @@
 """Older exports of a schedule are deleted, and no other folder, whatever its name is."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 from time import time
@@ -11,6 +11,8 @@ import pytest
 from quorate.wire.jobs.export_result import RunOutcome, decode_export_result
 from quorate_spark import __main__ as command
 from quorate_spark import export_commands
+from quorate_spark.exports.export_key import ExportKey
+from quorate_spark.exports.export_zone import Progress
 from quorate_spark.exports.manifest import MANIFEST, Manifest, read_manifest
 from quorate_spark.exports.old_exports import delete_old, time_to_delete
 from quorate_spark.exports.target import Target
@@ -219,9 +221,9 @@ def test_nothing_is_deleted_where_agents_do_not_tell_the_zone(
     make(zone, tmp_path / MONDAY)
     verify = export_commands.verify
 
-    def forget(target: Target, progress: Callable[[int, int], None]) -> Manifest:
+    def forget(target: Target, progress: Progress, key: ExportKey | None) -> Manifest:
         zone.agents[0].uid = ""
-        return verify(target, progress)
+        return verify(target, progress, key)
 
     monkeypatch.setattr(export_commands, "verify", forget)
     deleted, problem = told(zone, tmp_path, MONDAY)
@@ -241,9 +243,9 @@ def test_another_zone_of_the_name_is_not_exported_as_the_first(
     def replace(*given: object) -> None:
         zone.agents[1].uid = "another"
 
-    def replace_then_verify(target: Target, progress: Callable[[int, int], None]) -> Manifest:
+    def replace_then_verify(target: Target, progress: Progress, key: ExportKey | None) -> Manifest:
         replace()
-        return verify(target, progress)
+        return verify(target, progress, key)
 
     if moment == "read":
         zone.while_read = replace
@@ -274,8 +276,8 @@ def test_nothing_is_deleted_by_the_manifest_of_another_export(
     make(zone, tmp_path / MONDAY)
     verify, message = export_commands.verify, tmp_path / "message"
 
-    def read_another(target: Target, progress: Callable[[int, int], None]) -> Manifest:
-        return msgspec.structs.replace(verify(target, progress), **other)
+    def read_another(target: Target, progress: Progress, key: ExportKey | None) -> Manifest:
+        return msgspec.structs.replace(verify(target, progress, key), **other)
 
     monkeypatch.setattr(export_commands, "verify", read_another)
     options = (f"--delete={MONDAY}", f"--termination-message={message}")

@@ -33,7 +33,8 @@ class ExportResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `deleted`: folders of older exports that were deleted then.  `kept`: those that were not, and
     `undeleted` says why; `half_deleted`: of these, those whose manifest is deleted.  `damaged`: the
-    export was read, and is surely not as it was written.
+    export was read, and is surely not as it was written.  `encryption_key_id`: of an encrypted
+    export, of which no digest is told: of few rows it would tell the content.
     """
 
     outcome: RunOutcome
@@ -47,6 +48,7 @@ class ExportResult(msgspec.Struct, frozen=True, omit_defaults=True):
     kept: tuple[str, ...] = ()
     half_deleted: tuple[str, ...] = ()
     damaged: bool = False
+    encryption_key_id: str = ""
 
 
 def encode_export_result(result: ExportResult) -> bytes:
