@@ -136,10 +136,13 @@ def read_part(target: Target, part: PartTold, cipher: Cipher | None) -> Iterator
     except (TypeError, ValueError) as error:
         raise TargetRefused(f"{target.text}: {part.file} is damaged: {error}") from error
     if (content.rows, content.bytes, content.hex) != (part.rows, part.bytes, part.digest):
-        raise TargetRefused(
-            f"{target.text}: {part.file} is damaged: it has {content.rows} rows with the digest"
-            f" {content.hex}, its manifest says {part.rows} with {part.digest}"
-        )
+        why = "it has other rows than its manifest says"
+        if cipher is None:  # else no digest gets into statuses and logs
+            why = (
+                f"it has {content.rows} rows with the digest {content.hex}, its manifest says"
+                f" {part.rows} with {part.digest}"
+            )
+        raise TargetRefused(f"{target.text}: {part.file} is damaged: {why}")
 
 
 def _columns(target: Target, part: PartTold, cipher: Cipher | None) -> Iterator[list[list[Any]]]:

@@ -14,9 +14,11 @@ from quorate.wire.jobs.export_result import ExportResult, RunOutcome, decode_exp
 from quorate_spark import __main__ as command
 from quorate_spark.exports.encryption import Cipher, unsealed
 from quorate_spark.exports.export_key import ExportKey, KeyRefused
-from quorate_spark.exports.manifest import MANIFEST, Manifest, opened, read_manifest
+from quorate_spark.exports.manifest import MANIFEST, Manifest, cipher_of, opened, read_manifest
+from quorate_spark.exports.part_file import PartWriter, read_part
 from quorate_spark.exports.target import Target, TargetRefused
 from quorate_spark.exports.verify import verify
+from quorate_spark.row_columns import RowColumns
 from quorate_spark_fixtures.logged_zone import LoggedZone
 from quorate_spark_fixtures.scripted_zone import listening
 
@@ -324,6 +326,29 @@ def test_files_that_were_swapped_are_found(
         assert first.name in capsys.readouterr().err
     first.write_bytes(data)
     assert command.main(["verify", str(tmp_path / "export"), key]) == 0
+
+
+def test_another_file_of_the_same_name_is_found(zone: LoggedZone, tmp_path: Path, key: str) -> None:
+    """As of an attempt before: a partition is read again if its rows were not proven."""
+    assert run("export", zone, tmp_path / "export", key) == 0
+    place, secret = Target(str(tmp_path / "export")), ExportKey(bytes(range(32)))
+    manifest = whole(tmp_path / "export")
+    part = manifest.partitions[0]
+    cipher = cipher_of(place, manifest, secret)
+    assert cipher is not None
+    before = list(read_part(place, part, cipher))[1:]
+    rows = [(row.key, row.counter, row.term, row.expires_at, row.value) for row in before]
+    with (
+        (tmp_path / "export" / part.file).open("wb") as file,
+        PartWriter(file, 0, cipher.properties_to_write(part.file)) as writer,
+    ):
+        writer.add(RowColumns.of_rows(rows, values=True))
+
+    with pytest.raises(TargetRefused, match="has other rows than its manifest") as refused:
+        verify(place, lambda done, total: None, secret)
+
+    assert part.digest not in str(refused.value)
+    assert writer.content.hex not in str(refused.value)
 
 
 @pytest.mark.parametrize(
