@@ -3,9 +3,10 @@
 A pod after the first one finds by `--run` that the export is there already, and only reads it back.
 An exit code of 1 says that it is not as it was written: another run finds the same.
 
-Credentials are environment variables from a Secret, which only the kubelet reads.  With them the
-pod does not ask the machine for its role: the library would connect to the cloud's metadata service
-although it has everything, and wait where nothing answers there.
+Credentials, and the key of an encrypted export, are environment variables from Secrets, which only
+the kubelet reads.  With credentials the pod does not ask the machine for its role: the library
+would connect to the cloud's metadata service although it has everything, and wait where nothing
+answers there.
 """
 
 import time
@@ -13,7 +14,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from quorate.wire.jobs.export_place import VOLUME, ExportPlace
+from quorate.facts.export_place import KEY_VARIABLE
+from quorate.wire.jobs.export_place import VOLUME, EncryptionKeyRef, ExportPlace
 from quorate.wire.jobs.zone_backup import ZoneBackup
 from quorate_operator import names
 from quorate_operator.jobs.job import Copies, Json, Work, zone_arguments
@@ -23,6 +25,8 @@ NOT_AS_WRITTEN = 1
 BACKUP = Work("backup", names.LABEL_BACKUP, final_codes=(NOT_AS_WRITTEN,))
 DELETE = "--delete="
 """The option that names a folder of an older export."""
+ENCRYPTED = "--encrypted"
+"""Refuses to go on without a key.  An image that has no encryption fails: it has no such option."""
 CREDENTIALS = (
     ("AWS_ACCESS_KEY_ID", False),
     ("AWS_SECRET_ACCESS_KEY", False),
@@ -54,7 +58,17 @@ def backup_work(
         *((f"--ends-at={int(time.time()) + spec.deadline_seconds}",) if old else ()),
     )
     arguments = zone_arguments("export", spec.zone_ref.name, copies)
-    return at_place(BACKUP._replace(arguments=(*arguments, *options)), spec.destination)
+    made = at_place(BACKUP._replace(arguments=(*arguments, *options)), spec.destination)
+    return with_key(made, spec.encryption_key_secret_ref)
+
+
+def with_key(work: Work, key: EncryptionKeyRef | None) -> Work:
+    """Return the work with the key of an encrypted export, which only the kubelet reads."""
+    if key is None:
+        return work
+    chosen: Json = {"secretKeyRef": {"name": key.name, "key": key.key}}
+    variable: Json = {"name": KEY_VARIABLE, "valueFrom": chosen}
+    return work._replace(arguments=(*work.arguments, ENCRYPTED), env=(*work.env, variable))
 
 
 def at_place(work: Work, place: ExportPlace, read_only: bool = False) -> Work:

@@ -10,7 +10,7 @@ never Available, whatever ends when.
 from quorate.wire.jobs.zone_restore import ZoneRestore
 from quorate.wire.zone import Restoring
 from quorate_operator import names
-from quorate_operator.jobs.backup_job import at_place
+from quorate_operator.jobs.backup_job import at_place, with_key
 from quorate_operator.jobs.job import Copies, Work, zone_arguments
 
 RESTORE = Work("restore", names.LABEL_RESTORE)
@@ -62,4 +62,5 @@ def _work(
     )
     labels = ((names.LABEL_ZONE_UID, copies.object_uid),)
     made = work._replace(arguments=arguments, labels=labels)
-    return at_place(made, restore.spec.source, read_only=True)
+    placed = at_place(made, restore.spec.source, read_only=True)
+    return with_key(placed, restore.spec.encryption_key_secret_ref)

@@ -4,6 +4,7 @@ No kubelet runs: the test starts the program of each pod as the Job has it, and 
 """
 
 import json
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(
 LABEL = "quorate.io/backup"
 HUSH = "never-to-be-told"
 KEY_ID = "AWS_ACCESS_KEY_ID=someone"
+SECRET_KEY = b64encode(HUSH.encode().ljust(32, b"-")).decode()
 
 
 @pytest.fixture
@@ -143,6 +145,71 @@ def test_credentials_of_a_bucket_reach_the_pod_and_nothing_else(
 
 
 RESTORED = "quorate.io/restore"
+
+
+def _restored(road: Road, name: str) -> Json:
+    """Return the status of a ZoneRestore once it has ended."""
+    wait_until(lambda: road.status("zonerestore", name).get("outcome"), f"the end of {name}", 60)
+    return road.status("zonerestore", name)
+
+
+def test_an_encrypted_export_is_restored_by_the_key_of_its_secret_alone(
+    road: Road, tmp_path: Path
+) -> None:
+    volumes = {"/exports": tmp_path / "volume"}
+    for name, key in (("right", SECRET_KEY), ("wrong", b64encode(bytes(32)).decode())):
+        road.kubectl("create", "secret", "generic", name, f"--from-literal=of-june={key}")
+    claim = {"persistentVolumeClaim": {"claimName": "backups", "path": "monday"}}
+    by = {name: {"name": name, "key": "of-june"} for name in ("right", "wrong")}
+    zone = {"zoneRef": {"name": "sessions"}}
+    road.apply(
+        "ZoneBackup", "monday", **zone, destination=claim, encryptionKeySecretRef=by["right"]
+    )
+    pod = waiting_pod(road, LABEL, "monday")
+    killed, message = run_pod(road, pod, tmp_path / "backup", volumes)
+    assert killed == 0, message
+    tell_end(road, pod, 137, "")
+    pod = waiting_pod(road, LABEL, "monday")
+    tell_end(road, pod, *run_pod(road, pod, tmp_path / "again", volumes))
+    exported = _wait(road, "monday", "Finished")
+
+    manifest = json.loads((tmp_path / "volume/monday/manifest.json").read_bytes())
+    assert exported["outcome"] == "Complete", exported
+    assert exported["encryptionKeyId"] == manifest["encryption"]["key"]
+    assert f"encrypted with key {exported['encryptionKeyId']}" in exported["message"]
+    assert exported["exportId"] == manifest["export_id"]
+    assert not exported.get("digest")
+    parts = list((tmp_path / "volume/monday").glob("*.parquet"))
+    assert parts
+    assert {path.read_bytes()[:4] for path in parts} == {b"PARE"}, "encrypted footers"
+
+    road.apply("Zone", "shelves", clusterRef={"name": "main"}, partitions=4, replicas=2)
+    wait_until(lambda: _available(road, "shelves") == "True", "the other zone", 60)
+    shelves = {"zoneRef": {"name": "shelves"}, "source": claim}
+    refusals = {"wrong": "and the key", "none": "no key is given"}
+    for name, said in refusals.items():
+        ref = {"encryptionKeySecretRef": by[name]} if name in by else {}
+        road.apply("ZoneRestore", name, **shelves, **ref)
+        for attempt in ("one", "two"):
+            pod = waiting_pod(road, RESTORED, name)
+            tell_end(road, pod, *run_pod(road, pod, tmp_path / f"{name}-{attempt}", volumes))
+        told = _restored(road, name)
+        assert told["outcome"] == "Failed", told
+        assert said in told["message"], told
+        assert _available(road, "shelves") == "True", "nothing is noted"
+    road.apply("ZoneRestore", "back", **shelves, encryptionKeySecretRef=by["right"])
+    for folder in ("check", "import"):
+        pod = waiting_pod(road, RESTORED, "back")
+        code, message = run_pod(road, pod, tmp_path / folder, volumes)
+        assert code == 0, message
+        tell_end(road, pod, code, message)
+    told = _restored(road, "back")
+
+    assert (told["outcome"], told["rows"]) == ("Complete", exported["rows"]), told
+    assert told["encryptionKeyId"] == exported["encryptionKeyId"]
+    seen = road.kubectl("get", "zonebackups,zonerestores,jobs,pods,events", "--output=json")
+    for secret in (SECRET_KEY, HUSH):
+        assert secret not in seen + road.all_logs()
 
 
 def _available(road: Road, zone: str) -> str:

@@ -63,6 +63,24 @@ def test_a_bad_place_is_refused_with_the_field(destination: dict[str, Any], said
 
 
 @pytest.mark.parametrize(
+    ("ref", "said"),
+    [
+        ({}, "spec.encryptionKeySecretRef.name is missing"),
+        ({"name": "keys", "key": "of june"}, "spec.encryptionKeySecretRef.key is of june: "),
+        ({"name": ""}, "spec.encryptionKeySecretRef.name"),
+        ({"name": "keys", "value": "x"}, "value is not a known field"),
+    ],
+)
+def test_a_bad_reference_to_a_key_is_refused_with_the_field(ref: dict[str, str], said: str) -> None:
+    place = {"persistentVolumeClaim": CLAIM}
+
+    with pytest.raises(WireError) as refused:
+        ZoneBackup.parse(manifest(place, encryptionKeySecretRef=ref))
+
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
     "s3",
     [
         {"url": "s3://AKIAKEY:hush@b/c"},

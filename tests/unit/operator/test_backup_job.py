@@ -78,6 +78,23 @@ def test_credentials_come_from_the_secret_and_stand_nowhere() -> None:
     assert not any("keys-of-minio" in each for each in container["args"])
 
 
+def test_the_key_of_an_encrypted_export_comes_from_its_secret() -> None:
+    """A variable of the user's own does not replace it, and a Secret without it is not optional."""
+    more = {"env": [{"name": "QUORATE_EXPORT_KEY", "value": "another"}]}
+    for ref, key in (({"name": "keys"}, "key"), ({"name": "keys", "key": "of-june"}, "of-june")):
+        [container] = pod(S3, encryptionKeySecretRef=ref, podTemplate=more)["containers"]
+        env = {each["name"]: each for each in container["env"]}
+
+        assert len(env) == len(container["env"]) == 5
+        chosen = env["QUORATE_EXPORT_KEY"]["valueFrom"]["secretKeyRef"]
+        assert chosen == {"name": "keys", "key": key}
+        assert env["AWS_ACCESS_KEY_ID"]["valueFrom"]["secretKeyRef"]["name"] == "keys-of-minio"
+        assert program._parser().parse_args(container["args"]).encrypted
+        assert not any("keys" in each or key in each for each in container["args"])
+    [without] = pod(CLAIM)["containers"]
+    assert not program._parser().parse_args(without["args"]).encrypted
+
+
 def test_a_pod_with_credentials_does_not_ask_the_machine_for_its_role() -> None:
     """The library of S3 would, also where it has credentials and a region."""
     without = {"s3": {"url": "s3://backups/monday"}}

@@ -73,6 +73,55 @@ async def test_a_job_exports_the_zone_that_is_named(led: Namespace) -> None:
     assert any('"partitions":16' in each for each in container["args"])
 
 
+async def test_a_secret_without_the_key_is_told(led: Namespace) -> None:
+    """As the kubelet says it; it does not start the pod."""
+    ref = {"name": "keys", "key": "of-june"}
+    led.declare(
+        "ZoneBackup",
+        "first",
+        zoneRef={"name": "books"},
+        destination=CLAIM,
+        encryptionKeySecretRef=ref,
+    )
+    await until_phase(led, "Running")
+    job = led.api.objects[JOB]
+    metadata = {**job["metadata"], "uid": "uid-of-the-job"}
+    led.api.put(JOB, {**job, "metadata": metadata})
+    said = "couldn't find key of-june in Secret default/keys"
+    waiting = {"reason": "CreateContainerConfigError", "message": said}
+    owner = {"kind": "Job", "uid": "uid-of-the-job", "name": "first-backup"}
+    pod = {
+        "name": "first-backup-0",
+        "labels": job["spec"]["template"]["metadata"]["labels"],
+        "ownerReferences": [owner],
+    }
+    status = {"containerStatuses": [{"name": "backup", "state": {"waiting": waiting}}]}
+    led.api.put(
+        "/api/v1/namespaces/default/pods/first-backup-0", {"metadata": pod, "status": status}
+    )
+
+    def message() -> str:
+        body = led.api.objects[led.path("ZoneBackup", "first")]
+        return str(body.get("status", {}).get("message", ""))
+
+    await until(lambda: said in message(), "it is told")
+    assert "CreateContainerConfigError" in message()
+
+
+async def test_an_encrypted_export_is_told_with_the_id_of_its_key(
+    led: Namespace, told: list[Event]
+) -> None:
+    encrypted = msgspec.structs.replace(COMPLETE, digest="", encryption_key_id="a1b2")
+    declare(led)
+    await until_phase(led, "Running")
+    end(led, text(encrypted))
+    status = await until_phase(led, "Finished")
+
+    assert (status["encryptionKeyId"], status.get("digest", "")) == ("a1b2", "")
+    assert "to backups:monday, encrypted with key a1b2, and were read back" in status["message"]
+    assert "encrypted with key a1b2" in told[0].message
+
+
 async def test_a_whole_export_is_told_with_its_figures(led: Namespace, told: list[Event]) -> None:
     declare(led)
     await until_phase(led, "Running")

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from quorate.wire.jobs.export_result import ExportResult, RunOutcome, encode_export_result
@@ -124,6 +125,23 @@ async def test_it_looks_notes_the_import_and_imports(led: Namespace) -> None:
     options = program._parser().parse_args(work)
     assert (options.check, options.continues, options.export_id) == (False, True, "0011aabb")
     assert options.target == "/exports/monday"
+
+
+async def test_both_pods_have_the_key_of_an_encrypted_export(led: Namespace) -> None:
+    declare(led, encryptionKeySecretRef={"name": "keys"})
+    look = await until_job(led, "back-check")
+    end(led, "back-check", text(MAY_BEGIN))
+    work = await until_job(led, "back-restore")
+    end(led, "back-restore", text(msgspec.structs.replace(COMPLETE, encryption_key_id="a1b2")))
+    told = await until_finished(led)
+
+    for job, arguments in (("back-check", look), ("back-restore", work)):
+        [container] = led.api.objects[f"{JOBS}/{job}"]["spec"]["template"]["spec"]["containers"]
+        [variable] = container["env"]
+        assert variable["name"] == "QUORATE_EXPORT_KEY"
+        assert variable["valueFrom"] == {"secretKeyRef": {"name": "keys", "key": "key"}}
+        assert program._parser().parse_args(arguments).encrypted
+    assert told["encryptionKeyId"] == "a1b2"
 
 
 async def test_nothing_is_noted_where_it_may_not_begin(led: Namespace) -> None:

@@ -18,7 +18,7 @@ from quorate_cli.kubectl.options import (
 )
 from quorate_cli.kubectl.runs import repair as repairing
 from quorate_cli.kubectl.runs import validate as validating
-from quorate_cli.kubectl.runs.export import place_of, run_export
+from quorate_cli.kubectl.runs.export import key_of, place_of, run_export
 from quorate_cli.terminal.options import (
     JsonOption,
     KeyNames,
@@ -36,6 +36,14 @@ EndpointOption = Annotated[str, typer.Option(help="Address of another store than
 RegionOption = Annotated[str, typer.Option(help="Region of the bucket.")]
 SecretOption = Annotated[
     str, typer.Option("--credentials-secret", help="Secret with the keys of the bucket.")
+]
+KeySecretOption = Annotated[
+    str,
+    typer.Option(
+        "--encryption-key-secret",
+        metavar="SECRET[:KEY]",
+        help="Secret with the key of an encrypted export.",
+    ),
 ]
 
 
@@ -114,6 +122,7 @@ def backup(
     endpoint: EndpointOption = "",
     region: RegionOption = "",
     credentials_secret: SecretOption = "",
+    encryption_key_secret: KeySecretOption = "",
     kubeconfig: KubeconfigOption = "",
     context: ContextOption = "",
     namespace: NamespaceOption = "",
@@ -127,8 +136,8 @@ def backup(
     """
     place = Place(kubeconfig, context, namespace, operator_namespace)
     bucket = {"endpoint": endpoint, "region": region}
-    to = place_of(destination, bucket, credentials_secret, "--destination")
-    spec = {"destination": to, **limit_field(limit)}
+    at = {"destination": place_of(destination, bucket, credentials_secret, "--destination")}
+    spec = {**at, **limit_field(limit), **key_of(encryption_key_secret)}
     raise typer.Exit(run_export(ZoneBackup, zone, spec, place, as_json, console))
 
 
@@ -146,6 +155,7 @@ def restore(
     endpoint: EndpointOption = "",
     region: RegionOption = "",
     credentials_secret: SecretOption = "",
+    encryption_key_secret: KeySecretOption = "",
     kubeconfig: KubeconfigOption = "",
     context: ContextOption = "",
     namespace: NamespaceOption = "",
@@ -159,7 +169,8 @@ def restore(
     """
     place = Place(kubeconfig, context, namespace, operator_namespace)
     bucket = {"endpoint": endpoint, "region": region}
-    spec = {"source": place_of(source, bucket, credentials_secret, "--source")}
+    at = {"source": place_of(source, bucket, credentials_secret, "--source")}
+    spec = {**at, **key_of(encryption_key_secret)}
     more = {"intoNonEmpty": True} if into_non_empty else {}
     raise typer.Exit(run_export(ZoneRestore, zone, {**spec, **more}, place, as_json, console))
 

@@ -42,6 +42,19 @@ def place_of(place: str, bucket: Mapping[str, str], credentials_secret: str, opt
     return {"persistentVolumeClaim": {"claimName": claim, "path": path}}
 
 
+def key_of(secret: str) -> Spec:
+    """Return how an object names the key of an encrypted export; `secret`: SECRET or SECRET:KEY.
+
+    Raises Problem.
+    """
+    if not secret:
+        return {}
+    name, separator, key = secret.partition(":")
+    if not name or (separator and not key):
+        raise Problem("--encryption-key-secret: write SECRET, or SECRET:KEY", OTHERWISE)
+    return {"encryptionKeySecretRef": {"name": name, **({"key": key} if key else {})}}
+
+
 def run_export(
     kind: type[ZoneBackup | ZoneRestore],
     zone: str,

@@ -70,6 +70,15 @@ class S3Place(Part):
     )
 
 
+class EncryptionKeyRef(Part):
+    """A Secret with the key that encrypts an export."""
+
+    name: Annotated[Text, Field(min_length=1, max_length=253)]
+    """The Secret, in the same namespace."""
+    key: Annotated[Text, Field(pattern="^[-._a-zA-Z0-9]+$", max_length=253)] = "key"
+    """The key of the Secret that has it: 16, 24 or 32 random bytes, in base64."""
+
+
 class ExportPlace(Part):
     """The place of an export: one of these."""
 

@@ -33,6 +33,9 @@ class ExportRunStatus(JobStatus):
     bytes: Integer | None = None
     """Bytes of their keys and values."""
     digest: Text = ""
-    """The digest of these rows: the same in the export and in a zone into which it is imported."""
+    """The digest of these rows: the same in the export and in a zone into which it is imported.
+    Empty if the export is encrypted."""
+    encryption_key_id: Text = ""
+    """The id of the key with which the export is encrypted; empty: it is in the clear."""
     conditions: Conditions = Field(default_factory=list)
     """Finished."""

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from quorate.wire.jobs.export_place import ExportPlace
+from quorate.wire.jobs.export_place import EncryptionKeyRef, ExportPlace
 from quorate.wire.jobs.export_run import EXPORT_COLUMNS, ExportRunStatus
 from quorate.wire.jobs.job_run import ReadingRun, run_once_rule
 from quorate.wire.resource import Resource, Rule, Text, name_rule
@@ -15,6 +15,8 @@ class BackupRun(ReadingRun):
 
     destination: ExportPlace
     """The place of the export: empty, or new."""
+    encryption_key_secret_ref: EncryptionKeyRef | None = None
+    """The key that encrypts the export.  Absent: it is in the clear."""
 
 
 class ZoneBackupSpec(BackupRun):

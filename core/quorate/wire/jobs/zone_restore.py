@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from quorate.wire.jobs.export_place import ExportPlace
+from quorate.wire.jobs.export_place import EncryptionKeyRef, ExportPlace
 from quorate.wire.jobs.export_run import EXPORT_COLUMNS, ExportRunStatus
 from quorate.wire.jobs.job_run import JobRun, run_once_rule
 from quorate.wire.resource import Resource, Rule, name_rule
@@ -15,6 +15,9 @@ class ZoneRestoreSpec(JobRun):
 
     source: ExportPlace
     """The place of the export."""
+    encryption_key_secret_ref: EncryptionKeyRef | None = None
+    """The key with which the export is encrypted.  Absent: it is in the clear.  One is refused that
+    is not as this says."""
     into_non_empty: bool = False
     """Also if the zone has keys: these stay as they are, and only keys that it lacks are written.
     Without it a zone with keys is left alone."""

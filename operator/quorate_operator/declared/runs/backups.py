@@ -188,7 +188,9 @@ def _sentence(place: str, result: ExportResult) -> str:
         more = (
             f"; {old} older export{'s' if old > 1 else ''} of the schedule deleted" if old else ""
         )
-        return f"{result.rows} rows are exported to {place} and were read back{more}"
+        key = result.encryption_key_id
+        how = f", encrypted with key {key}," if key else ""
+        return f"{result.rows} rows are exported to {place}{how} and were read back{more}"
     if result.outcome is RunOutcome.FAILED:
         return (
             f"there is no good export in {place}: {result.reason}; create another ZoneBackup,"

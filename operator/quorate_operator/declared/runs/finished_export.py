@@ -30,6 +30,7 @@ def finished_export(
             "rows": result.rows if is_there else result.rows or None,
             "bytes": result.bytes if is_there else result.bytes or None,
             "digest": result.digest,
+            "encryption_key_id": result.encryption_key_id,
             "conditions": [finished],
         }
     )

@@ -114,6 +114,39 @@ def test_a_restore_names_its_bucket_and_secret(
     assert made(api, "zonerestores") == {"zoneRef": {"name": "library"}, "source": source, **more}
 
 
+@pytest.mark.parametrize(
+    ("word", "ref"),
+    [("keys", {"name": "keys"}), ("keys:of-june", {"name": "keys", "key": "of-june"})],
+)
+def test_the_secret_of_a_key_is_named(
+    kubectl: Kubectl,
+    api: CannedApi,
+    monkeypatch: pytest.MonkeyPatch,
+    word: str,
+    ref: dict[str, str],
+) -> None:
+    for words, plural in (
+        (("backup", "library", "--destination"), "zonebackups"),
+        (("restore", "library", "--source"), "zonerestores"),
+    ):
+        becomes(api, monkeypatch, plural, COMPLETE)
+
+        done = run(kubectl, *words, "backups:one", "--encryption-key-secret", word)
+
+        assert done.exit_code == 0
+        assert made(api, plural)["encryptionKeySecretRef"] == ref
+
+
+@pytest.mark.parametrize("word", [":key", "keys:"])
+def test_a_half_named_secret_is_refused(kubectl: Kubectl, api: CannedApi, word: str) -> None:
+    at = ("backup", "library", "--destination", "backups:one")
+
+    done = run(kubectl, *at, "--encryption-key-secret", word)
+
+    assert isinstance(done.exception, Problem)
+    assert "write SECRET, or SECRET:KEY" in str(done.exception)
+
+
 @pytest.mark.parametrize(("outcome", "code"), [("Complete", 0), ("Failed", 1), ("Unknown", 2)])
 def test_the_exit_code_is_the_outcome(
     kubectl: Kubectl,
