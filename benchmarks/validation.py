@@ -1,10 +1,15 @@
 """Measure level rows of a validation, beside Spark's own scan and group-by of the same rows.
 
     PYTHONPATH=core:operator:node_agent:spark:tests python benchmarks/validation.py --keys 400000
+    … benchmarks/validation.py --clients 400 --limit 8
 
-Three agents, three copies, all on this machine; nothing is written meanwhile.  A row is one of one
-copy.  The goals: 200,000 rows/s, at least 0.3 of what Spark reads and groups from a Parquet file of
-the same rows, and memory of the workers that does not grow with a partition.
+With --clients it measures instead what clients notice of level rows, with a limit for each agent
+and without one: so many commands a second are sent at fixed moments, SET and GET by turns, and what
+one takes counts from when it was due.
+
+Three agents, three copies, all on this machine; without --clients nothing is written meanwhile.  A
+row is one of one copy.  The goals: 200,000 rows/s, at least 0.3 of what Spark reads and groups from
+a Parquet file of the same rows, and memory of the workers that does not grow with a partition.
 """
 
 import argparse
@@ -17,11 +22,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from figures.machine import moment
+from loads.drivers import median, percentile
+from sections.rolling_restart import OpenLoop
 
+from quorate.facts.read_limit import MIB
 from quorate_cluster.cluster import Cluster
 from quorate_spark.comparing.compare_counters import Settled
 from quorate_spark.comparing.compare_rows import Baseline
-from quorate_spark.passes.scan_rows import SparkRowScan
+from quorate_spark.passes.scan_rows import ScannedPartition, SparkRowScan
 from quorate_spark.passes.spark_session import local_spark
 from quorate_spark.reading.read_columns import read_columns
 from quorate_spark.reading.settle import ZoneCopies, settle
@@ -44,6 +53,9 @@ def main() -> None:
     parser.add_argument("--bytes", type=int, default=100, help="of each value")
     parser.add_argument("--partitions", type=int, default=16)
     parser.add_argument("--storage", default="Persistent", choices=("InMemory", "Persistent"))
+    parser.add_argument("--clients", type=int, default=0, help="commands per second of clients")
+    parser.add_argument("--limit", type=int, default=8, help="MiB per second of each agent")
+    parser.add_argument("--seconds", type=float, default=10, help="of each part with clients")
     parser.add_argument("--quick", action="store_true", help="100,000 keys")
     asked = parser.parse_args()
     if asked.quick:
@@ -52,10 +64,13 @@ def main() -> None:
         copies = _filled(asked, cluster)
         _, judgements = settle(copies, Settings())
         baselines = {p: baseline_of(p, s) for p, s in judgements.items() if isinstance(s, Settled)}
-        file = Path(folder) / "rows.parquet"
-        rows = _write_rows(copies, file)
         work = Path(folder) / "spark"
         work.mkdir()
+        if asked.clients:
+            _measure_clients(asked, cluster, copies, baselines, work)
+            return
+        file = Path(folder) / "rows.parquet"
+        rows = _write_rows(copies, file)
         with local_spark(work) as session:
             _measure(session, copies, baselines, file, rows)
 
@@ -130,6 +145,66 @@ def _measure(
     print(f"share {other / mine:.2f}; at its peak a worker had {max(_worker_peaks()):.0f} MiB")
     met = rows / mine >= GOAL_ROWS and other / mine >= GOAL_SHARE
     print(f"goals ({GOAL_ROWS:,} rows/s, {GOAL_SHARE} of Spark): {'met' if met else 'not met'}")
+
+
+def _measure_clients(
+    asked: argparse.Namespace,
+    cluster: Cluster,
+    copies: ZoneCopies,
+    baselines: dict[int, Baseline],
+    work: Path,
+) -> None:
+    """Measure what clients notice alone, beside level rows, and beside them with a limit."""
+    limited = Settings(max_mib_per_second_per_agent=asked.limit)
+    sides = {"alone": None, "level rows": Settings(), f"… {asked.limit} MiB/s": limited}
+    size = sum(each.state.bytes for owned in copies.read(limited).owned.values() for each in owned)
+    print(f"{moment()}  {asked.keys:,} keys of {asked.bytes} bytes, {size >> 20} MiB of copies")
+    clients = OpenLoop(cluster, "lean", asked.clients)
+    os.nice(10)  # elsewhere Spark has a machine of its own
+    spans: dict[str, list[tuple[float, float]]] = {name: [] for name in sides}
+    passes = dict.fromkeys(sides, 0.0)
+    with local_spark(work) as session:
+        scans = {
+            name: SparkRowScan(session, copies.zone, copies.agents, copies.cluster, settings)
+            for name, settings in sides.items()
+            if settings is not None
+        }
+        for scan in scans.values():
+            _check(scan(baselines))
+        for _ in range(RUNS):
+            for name in sides:
+                began = time.monotonic()
+                while time.monotonic() < began + asked.seconds:
+                    if name in scans:
+                        _check(scans[name](baselines))
+                        passes[name] += 1
+                    else:
+                        time.sleep(asked.seconds)
+                spans[name].append((began, time.monotonic()))
+    took, failed = clients.stop()
+    if failed:
+        raise SystemExit(f"{len(failed)} commands failed: {failed[0]}")
+    print("| beside | commands | p50 | p99 | p99 of each round | p99 added | read of an agent |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    of_alone = 0.0
+    for name, during in spans.items():
+        rounds = [[ms for due, ms in took if first <= due < last] for first, last in during]
+        p50, p99 = (median([percentile(each, which) for each in rounds]) for which in (50, 99))
+        each_p99 = " / ".join(f"{percentile(each, 99):.1f}" for each in rounds)
+        of_alone = of_alone or p99
+        seconds = sum(last - first for first, last in during)
+        read = passes[name] * size / len(cluster.agents) / seconds / MIB
+        print(
+            f"| {name} | {sum(map(len, rounds)):,} | {p50:.1f} ms | {p99:.1f} ms | {each_p99} ms"
+            f" | {p99 - of_alone:+.1f} ms | {read:.1f} MiB/s |"
+        )
+
+
+def _check(scanned: dict[int, ScannedPartition]) -> None:
+    """End the program if a partition was not read whole, or differs."""
+    for partition, found in scanned.items():
+        if found.problem or found.tally.differing:
+            raise SystemExit(f"partition {partition}: {found}")
 
 
 def _worker_peaks() -> Iterator[float]:

@@ -22,10 +22,10 @@ PER_SECOND = 200
 class OpenLoop:
     """`open_loop.py` at work beside what is done to the cluster."""
 
-    def __init__(self, cluster: Cluster, kind: str) -> None:
+    def __init__(self, cluster: Cluster, kind: str, per_second: int = PER_SECOND) -> None:
         script = str(Path(__file__).parents[1] / "loads" / "open_loop.py")
         at = json.dumps(cluster.endpoints("z"))
-        command = [sys.executable, script, at, str(CLIENTS), str(PER_SECOND), kind]
+        command = [sys.executable, script, at, str(CLIENTS), str(per_second), kind]
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
         assert self._process.stdout is not None
