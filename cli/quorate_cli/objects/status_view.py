@@ -9,7 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from quorate.facts.time_texts import length, wall_ms_of
+from quorate.facts.time import length, wall_ms_of
 from quorate.planning.target.data_nodes import TimerKind
 from quorate.protocol.status import MigrationStatus, NodeStatus, TimerStatus, ZoneStatus
 from quorate.wire.jobs.zone_history import ExportTold

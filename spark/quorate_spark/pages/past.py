@@ -1,6 +1,6 @@
 """What the operator has told of the zone's recent past: its last 24 hours, and its backups."""
 
-from quorate.facts.time_texts import length, wall_ms_of
+from quorate.facts.time import length, wall_ms_of
 from quorate.wire.jobs.zone_history import DayTold, ExportTold, ZoneHistory
 from quorate_spark.pages.markup import Markup, tag
 from quorate_spark.pages.parts import day_text, section, table, time_text

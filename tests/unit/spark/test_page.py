@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from quorate.facts.time_texts import length
+from quorate.facts.time import length
 from quorate.wire.jobs.zone_history import DayTold, ExportTold, HourTold, ZoneHistory
 from quorate_spark.pages.change import change_since
 from quorate_spark.pages.folder import earlier_runs, report_of

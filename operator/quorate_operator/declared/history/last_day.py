@@ -7,8 +7,7 @@ It is memory.  The status has it as of the last write of something else, so that
 of its own; a later operator goes on from there.  Between two looks the former one counts on.
 """
 
-from quorate.facts.time import Now
-from quorate.facts.time_texts import wall_ms_of
+from quorate.facts.time import Now, wall_ms_of
 from quorate.protocol.status import ZoneStatus
 from quorate.wire.zone_day import ZoneDay, ZoneHour
 from quorate_operator.process.clock import rfc3339
