@@ -224,7 +224,8 @@ def _assert_allowed(installed: Installed, judged: Judged, seen: Collection[Conne
         (MACHINE, "operator", HEALTH_PORT),
         ("operator", "agent", PEER_PORT),
         *((job, "agent", PEER_PORT) for job in ("validation", "backup", "restore")),
-        *(("operator", job, PROGRESS_PORT) for job in ("validation", "backup", "restore")),
+        # A backup or a restore of so few rows may end before its progress is asked for.
+        ("operator", "validation", PROGRESS_PORT),
     } <= kinds, kinds
     policies = installed.get("networkpolicies")["items"]
     assert len(policies) == 2
