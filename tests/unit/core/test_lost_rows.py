@@ -118,6 +118,29 @@ def test_all_rows_lost_are_rebuilt_whoever_knows_that_there_were_any(known_by: s
     assert all(row.version > RECOVERY_GAP for row in world.rows(ZONE).values())
 
 
+def test_a_placement_that_was_cut_short_goes_on_beside_a_rebuild() -> None:
+    world = LoneMaster(rebuilds=True)
+    world.refused = lambda key: key == SECOND
+    world.master.set_zone(ZONE, world.now)
+    world.wait(lambda: FIRST in world.stored)
+    world.pass_time(1_000)
+    assert not _is_noted(world, ZONE)
+    world.refused = lambda key: False
+    _follow(world, FIRST)  # it was stored after the next master had read
+
+    world.connect("a", "b", "d")
+    world.wait(lambda: FIRST in world.stored)
+    world.pass_time(10_000)
+    assert SECOND not in world.stored, "c may know of a row"
+    world.connect("c")
+    world.wait(lambda: SECOND in world.stored)
+
+    assert {row.version for row in _rows(world, SECOND).values()} == {1}
+    assert all(row.version > RECOVERY_GAP for row in _rows(world, FIRST).values())
+    world.wait(lambda: _is_noted(world, ZONE) and not world.status(ZONE).rebuilding)
+    assert world.status(ZONE).phase == "Available"
+
+
 @pytest.mark.parametrize("is_declared_so", [True, False], ids=["declared so", "stored so"])
 def test_a_placed_zone_is_not_placed_afresh_on_agents_that_know_nothing_of_it(
     is_declared_so: bool,

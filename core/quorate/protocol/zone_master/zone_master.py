@@ -78,7 +78,8 @@ class ZoneMaster(Zone):
         self._events = ZoneEvents(cluster, self)
         self.reports = PartitionReports(self, self._events, cluster.settings.lease_ms)
         self._storages = ReportedStorages(cluster, record.uid)
-        self.recovery = ZoneRebuild(cluster, self, self._drop_row)
+        self._placement = FirstPlacement(cluster, ports, self, self._rebalance, self.timers)
+        self.recovery = ZoneRebuild(cluster, self, self._drop_row, self._placement.place)
         self._all_placed = False
         self.view = ZoneView(
             cluster.retries,
@@ -90,7 +91,6 @@ class ZoneMaster(Zone):
             self._moved,
             self._storages,
         )
-        self._placement = FirstPlacement(cluster, ports, self, self._rebalance, self.timers)
 
     # --- rows ------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ for. recover_rows.py decides what makes one row safe. Source: docs/protocol.md, 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from zlib import crc32
 
 import msgspec
@@ -17,7 +18,7 @@ from quorate.facts.partition_row import PartitionRow, is_quorum
 from quorate.facts.time import Now
 from quorate.facts.topology import Voter
 from quorate.protocol.members.cluster import Cluster
-from quorate.protocol.members.membership import ZoneNodes
+from quorate.protocol.members.membership import KnownAgent, ZoneNodes
 from quorate.protocol.messages.events import Reason
 from quorate.protocol.messages.master import AskInventory, CopyReport
 from quorate.protocol.metastore import SHARD_PARTITIONS, UNREADABLE, DamagedRow, partitions_of
@@ -35,10 +36,17 @@ ASK_MS = 2_000
 class ZoneRebuild:
     """The lost and set-aside rows of one zone.
 
-    `drop_row`: called to forget a partition's row, so that nothing is decided from it any more.
+    - `drop_row`: called to forget a partition's row, so that nothing is decided from it any more.
+    - `place`: called to give partitions that were never placed their first row.
     """
 
-    def __init__(self, cluster: Cluster, zone: Zone, drop_row: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        zone: Zone,
+        drop_row: Callable[[int], None],
+        place: Callable[[Sequence[int], Now], str],
+    ) -> None:
         self.set_aside: dict[int, DamagedRow] = {}
         """Partitions whose stored row is invalid. Nothing is decided about them."""
         self.waiting = ""
@@ -47,6 +55,7 @@ class ZoneRebuild:
         self._zone = zone
         self._uid = zone.record.uid
         self._drop_row = drop_row
+        self._place = place
         self._below: dict[int, int] = {}
         self._discarded: dict[int, tuple[DamagedRow, PartitionRow]] = {}
         """Invalid rows that are stored until the rows that replace them are written."""
@@ -280,14 +289,13 @@ class ZoneRebuild:
         keeping = [node for node, agent in agents.items() if self._uid in agent.kept]
         if self.ask(now, keeping):
             return None
-        return [
-            p
-            for p in partitions
-            if any(
-                p in agent.rows.get(self._uid, ()) or p in agent.inventory.get(self._uid, ())
-                for agent in agents.values()
-            )
-        ]
+        known = self._known_by(agents.values())
+        return [p for p in partitions if p in known]
+
+    def _known_by(self, agents: Iterable[KnownAgent]) -> set[int]:
+        """Return the partitions of which one of these agents has a row or a copy."""
+        told = ((agent.rows, agent.inventory) for agent in agents)
+        return {p for by_zone in chain(*told) for p in by_zone.get(self._uid, ())}
 
     def step(self, lacking: Sequence[int], now: Now) -> None:
         """Rebuild those of the `lacking` rows of which enough is known."""
@@ -296,11 +304,27 @@ class ZoneRebuild:
             self._end()
             return
         self.ask(now)
+        if unplaced := self._never_placed(lacking):
+            self._place(unplaced, now)
+            lacking = [p for p in lacking if p not in unplaced]
         rows, waiting = rebuild(self._cluster, zone.nodes, self._uid, lacking, self._below)
         self._zone.decided.update({row.partition: (row, Why(Cause.REBUILT)) for row in rows})
         if waiting and waiting != self.waiting:
             self._tell(Reason.REBUILD_WAITS, waiting, "Warning")
         self.waiting = waiting
+
+    def _never_placed(self, lacking: Sequence[int]) -> list[int]:
+        """Return those of the `lacking` partitions that had no row before.
+
+        A master whose first placement was cut short has stored only some rows. Not known, so none,
+        while a registered agent has not reported, or if the zone was placed once.
+        """
+        agents = self._cluster.agents.values()
+        has_all_told = all(a.online and a.told_all and self._uid in a.rows for a in agents)
+        if self._zone.record.placed or not has_all_told:
+            return []
+        known = {*self._below, *self._known_by(agents)}
+        return [p for p in lacking if p not in known]
 
     def _end(self) -> None:
         self.waiting = ""
