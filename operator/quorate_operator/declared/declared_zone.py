@@ -1,7 +1,8 @@
 """One Zone object as the watch last showed it, and the status last written to it.
 
 A change that a user would act on is written at once.  Progress of migrations is written every
-PROGRESS_S at most, because a rebalance of many zones would keep the API server busy.
+PROGRESS_S at most, because a rebalance of many zones would keep the API server busy.  The last day
+is written with anything else; alone only while the zone is short of copies or not served.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ import pydantic
 from quorate.facts.errors import WireError
 from quorate.wire.unknown_fields import without_unknown
 from quorate.wire.zone import Zone, ZoneStatus
+from quorate_operator.declared.history.last_day import LASTING_S
 from quorate_operator.declared.pause import pause_of
 
 PROGRESS_S = 5.0
@@ -92,13 +94,26 @@ class DeclaredZone:
 
     @property
     def known_status(self) -> ZoneStatus:
-        """The object's status (read_status)."""
-        return read_status(self.told or {})
+        """The object's status (read_status), with the newest last day that is known."""
+        told = self.told or {}
+        day, written = self.fresh.get("lastDay"), told.get("lastDay")
+        # Another operator that led the zone meanwhile knows more.
+        if day is not None and day["watchedSince"] >= (written or {}).get("watchedSince", ""):
+            told = {**told, "lastDay": day}
+        return read_status(told)
 
     @property
     def is_told(self) -> bool:
-        """Whether the object has the newest status.  Its last day alone is never written."""
-        return self.told is not None and _lasting(self.told) == _lasting(self.fresh)
+        """Whether the object has the newest status, but for a last day that may wait."""
+        if self.told is None or _lasting(self.told) != _lasting(self.fresh):
+            return False
+        is_old = time.monotonic() - self._told_s >= LASTING_S
+        return not (is_old and self._is_day_to_write)
+
+    @property
+    def _is_day_to_write(self) -> bool:
+        is_other = (self.told or {}).get("lastDay") != self.fresh.get("lastDay")
+        return is_other and _is_lacking(self.fresh)
 
     def was_told(self, status: dict[str, Any]) -> None:
         """Note that the API server has stored `status`."""
@@ -111,6 +126,10 @@ class DeclaredZone:
         """
         self.fresh = status.model_dump(mode="json", by_alias=True, exclude_none=True)
         told = self.told
+        if told is not None and self.is_told and _is_lacking(self.fresh):
+            if not self._is_day_to_write:
+                return LASTING_S
+            return max(self._told_s + LASTING_S - time.monotonic(), 0.0)
         if told is None or self.is_told or _to_act_on(told) != _to_act_on(self.fresh):
             return 0.0
         return max(self._told_s + PROGRESS_S - time.monotonic(), 0.0)
@@ -146,6 +165,10 @@ def read_status(told: Mapping[str, Any]) -> ZoneStatus:
 
 def _lasting(status: Mapping[str, Any]) -> Mapping[str, Any]:
     return {field: value for field, value in status.items() if field != "lastDay"}
+
+
+def _is_lacking(status: Mapping[str, Any]) -> bool:
+    return bool(status.get("unavailable") or status.get("underReplicated"))
 
 
 def _to_act_on(status: Mapping[str, Any]) -> object:

@@ -22,7 +22,7 @@ from quorate.wire.zone_day import ZoneDay
 from quorate_operator import names
 from quorate_operator.declared.acceptance import Acceptance, accept, paused_acceptance
 from quorate_operator.declared.drains import DeclaredDrains, DrainView
-from quorate_operator.declared.history.last_day import LastDay
+from quorate_operator.declared.history.last_day import LastDay, Stored
 from quorate_operator.declared.object_status import Seen, cluster_status, zone_status
 from quorate_operator.mastership.runner import STARTING, Runner
 from quorate_operator.owned.owned_objects import ManagedView
@@ -177,10 +177,11 @@ class LedCluster:
         day = self._days.get(uid)
         return day.told(self._clock.now()) if day is not None else None
 
-    def changes_of_day(self, uid: str) -> int:
-        """Return how often something of the zone's last 24 hours has changed."""
+    def day_due(self, uid: str, stored: Stored, now_s: float) -> Stored | None:
+        """Return what to note of a zone's last 24 hours when they are stored again, if they should
+        be; `stored`: as noted before."""
         day = self._days.get(uid)
-        return day.changes if day is not None else 0
+        return day.stored(now_s) if day is not None and day.is_due(stored, now_s) else None
 
     def _now(self) -> Seen:
         runner = self.runner

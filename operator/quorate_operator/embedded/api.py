@@ -98,6 +98,10 @@ class Api:
         generation = request.query.get("generation", "0")
         if not _is_number(generation, COUNTER_MAX):
             return _json({"message": f"generation is {generation!r}: write a number"}, 422)
+        if not request.query.get("uid") and {"generation", "restoring"} & {*request.query}:
+            return _json(
+                {"message": "generation and restoring are of one object: write its uid too"}, 422
+            )
         seen = Seen(
             request.query.get("uid", ""), int(generation), request.query.get("restoring", "")
         )

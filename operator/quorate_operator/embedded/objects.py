@@ -10,7 +10,7 @@ Changes follow one another: each begins with what the one before has stored.
 import asyncio
 import sqlite3
 import uuid
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -40,7 +40,7 @@ class Changed(QuorateError):
 
 
 class Seen(NamedTuple):
-    """What a client has seen of a Zone before it changes it."""
+    """A Zone as a client has seen it before it changes it."""
 
     uid: str
     generation: int
@@ -147,20 +147,36 @@ class ObjectStore:
         return made, present is None
 
     async def restore(
-        self, plural: str, name: str, manifest: Mapping[str, Any], uid: str
-    ) -> Object:
-        """Declare an object again under its earlier uid, with what is still known of it."""
+        self, plural: str, wanted: Sequence[str], manifest: Mapping[str, Any], uid: str
+    ) -> Object | None:
+        """Declare an object again under its earlier uid, with what is still known of it.
+
+        It gets the first of the `wanted` names that is free.  None, and nothing is changed, if an
+        object has this uid already or no name is free.
+        """
         async with self._changing:
+            if any(each["metadata"]["uid"] == uid for each in self.list(plural)):
+                return None
+            name = next((each for each in wanted if self.get(plural, each) is None), None)
+            if name is None:
+                return None
             made, _ = self.prepare(plural, name, {**manifest, "metadata": {"name": name}})
             made = {**made, "metadata": {**made["metadata"], "uid": uid}}
             await self._save(plural, name, made)
         return made
 
-    async def keep_status(self, plural: str, name: str, status: Mapping[str, Any]) -> None:
-        """Store the part of an object's status needed after a restart, if it has changed."""
+    async def keep_status(
+        self, plural: str, name: str, uid: str, status: Mapping[str, Any]
+    ) -> None:
+        """Store the part of an object's status needed after a restart, if it has changed.
+
+        Nothing is stored if the object of that name has another uid: it was created anew.
+        """
         async with self._changing:
             present = self.get(plural, name)
-            if present is not None and present.get("status") != status:
+            if present is None or present["metadata"]["uid"] != uid:
+                return
+            if present.get("status") != status:
                 await self._save(plural, name, {**present, "status": dict(status)})
 
     async def mark_deleted(self, plural: str, name: str) -> Object | None:
@@ -181,11 +197,14 @@ class ObjectStore:
         def job(at: sqlite3.Connection) -> None:
             at.execute("DELETE FROM objects WHERE kind = ? AND name = ?", (plural, name))
 
-        async with self._changing:
+        async def change() -> None:
             await self._store.run(job)
             gone = self._objects.pop((plural, name), None)
-        if gone is not None:
-            self._parsed.pop(gone["metadata"]["uid"], None)
+            if gone is not None:
+                self._parsed.pop(gone["metadata"]["uid"], None)
+
+        async with self._changing:
+            await _to_its_end(change())
 
     async def _save(self, plural: str, name: str, made: Object) -> None:
         """Store the object; changes of others wait meanwhile."""
@@ -194,8 +213,24 @@ class ObjectStore:
         def job(at: sqlite3.Connection) -> None:
             at.execute("INSERT OR REPLACE INTO objects VALUES (?, ?, ?)", (plural, name, manifest))
 
-        await self._store.run(job)
-        self._objects[plural, name] = made
+        async def change() -> None:
+            await self._store.run(job)
+            self._objects[plural, name] = made
+
+        await _to_its_end(change())
+
+
+async def _to_its_end(change: Coroutine[Any, Any, None]) -> None:
+    """Make a change in the file and in memory, also if the caller is cancelled meanwhile.
+
+    The caller is held up until then: it holds the lock that the next change waits for.
+    """
+    making = asyncio.get_running_loop().create_task(change)
+    try:
+        await asyncio.shield(making)
+    except asyncio.CancelledError:
+        await asyncio.gather(making, return_exceptions=True)
+        raise
 
 
 def _seen(present: Object | None) -> Seen | None:

@@ -7,6 +7,7 @@ change and regularly.
 
 import asyncio
 import logging
+import math
 import os
 import socket
 import sqlite3
@@ -27,6 +28,7 @@ from quorate.wire.zone import Zone, ZoneStatus, manifest_of
 from quorate_link.secret import make_secret
 from quorate_operator.declared.acceptance import Acceptance, accept
 from quorate_operator.declared.declared_zone import read_status
+from quorate_operator.declared.history.last_day import Stored
 from quorate_operator.declared.led_cluster import LedCluster, LedClusters
 from quorate_operator.declared.object_status import Seen, cluster_status, zone_status
 from quorate_operator.declared.pause import pause_of
@@ -75,8 +77,8 @@ class Embedded:
         self._overtaken: dict[str, int] = {}
         self._to_lead_again: set[str] = set()
         self._told: dict[str, Status] = {}  # by uid
-        self._kept_days: dict[str, int] = {}
-        """By uid of a zone: how often its last day had changed when it was stored."""
+        self._kept_days: dict[str, Stored] = {}
+        """By uid of a zone: its last day as it was stored last."""
         self._observed_at = 0.0
         self._backing_up: asyncio.Task[None] | None = None
         self._recovering: frozenset[str] = frozenset()
@@ -134,6 +136,7 @@ class Embedded:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._keep_days()
         await self._led.close()
         try:
             if is_led:
@@ -218,7 +221,7 @@ class Embedded:
                     "addresses": [*led.addresses],
                     "observedGeneration": cluster.metadata.generation,
                 }
-                await self.objects.keep_status(CLUSTERS, name, acted_on)
+                await self.objects.keep_status(CLUSTERS, name, cluster.metadata.uid, acted_on)
         for made in self.objects.list(ZONES):
             await self._reconcile_zone(self.objects.parsed(Zone, made))
             await self._keep_day(made)
@@ -253,11 +256,13 @@ class Embedded:
         """
         declared = {made["metadata"]["uid"] for made in self.objects.list(ZONES)}
         for uid, record in runner.known_zones().items():
-            if uid not in declared:
-                name = record.name
-                if self.objects.get(ZONES, name) is not None:
-                    name = f"{record.name}-{uid[:8]}"  # the name was declared anew meanwhile
-                await self.objects.restore(ZONES, name, manifest_of(record, cluster), uid)
+            if uid in declared:
+                continue
+            # The name may have been declared anew meanwhile.
+            wanted = record.name, f"{record.name}-{uid[:8]}", f"{record.name}-{uid}"
+            made = await self.objects.restore(ZONES, wanted, manifest_of(record, cluster), uid)
+            if made is not None:
+                name = made["metadata"]["name"]
                 _log.info("zone %s (%s) is declared again: agents have it", name, uid)
         if runner.has_recovered:
             await SqliteMetastore(self._store, cluster).end_recovery()
@@ -280,20 +285,31 @@ class Embedded:
             await self.objects.remove(ZONES, zone.metadata.name)
             _log.info("zone %s is deleted", zone.metadata.name)
 
-    async def _keep_day(self, made: Object) -> None:
+    async def _keep_day(self, made: Object, is_last: bool = False) -> None:
         """Store failovers and missing copies of a zone for the next operator, if there are others
-        than before."""
-        uid, led = made["metadata"]["uid"], self._led.get(made["spec"]["clusterRef"]["name"])
-        changes = led.changes_of_day(uid) if led is not None else 0
-        if led is None or changes == self._kept_days.get(uid, 0):
+        than before.  `is_last`: there is no later time for it."""
+        uid, name = made["metadata"]["uid"], made["metadata"]["name"]
+        led = self._led.get(made["spec"]["clusterRef"]["name"])
+        present = self.objects.get(ZONES, name)
+        if led is None or present is None or present["metadata"]["uid"] != uid:
             return
-        self._kept_days[uid] = changes
-        day = led.last_day(uid)
-        if day is not None:
+        now_s = math.inf if is_last else asyncio.get_running_loop().time()
+        due = led.day_due(uid, self._kept_days.get(uid, Stored()), now_s)
+        day = led.last_day(uid) if due is not None else None
+        if due is not None and day is not None:
             told = ZoneStatus(last_day=day).model_dump(
                 mode="json", by_alias=True, exclude_defaults=True
             )
-            await self.objects.keep_status(ZONES, made["metadata"]["name"], told)
+            await self.objects.keep_status(ZONES, name, uid, told)
+            self._kept_days[uid] = due
+
+    async def _keep_days(self) -> None:
+        """Store the last days of all zones before this operator ends."""
+        try:
+            for made in self.objects.list(ZONES):
+                await self._keep_day(made, is_last=True)
+        except OutcomeUnknown as error:
+            _log.warning("failovers of the last minutes are not stored: %s", error)
 
     async def _erase(self, cluster: str, uid: str) -> None:
         """Remove a zone's records if no master leads its cluster: its agents are out of reach."""

@@ -65,7 +65,8 @@ def _why_none(table: Mapping[str, Any], raw: Json) -> str:
         return _wrong(PartitionTable.parse_stored(_with_rows(table, [raw])).spec)
     except WireError as error:
         # Read alone it is the first row, of an object that is named beside it.
-        return str(error).removeprefix(f"PartitionTable {_name(table)}: ").replace(_FIRST_ROW, "")
+        why = str(error).removeprefix(f"PartitionTable {_name(table)}: ")
+        return why.replace(_FIRST_ROW, "", 1)
 
 
 def _wrong(spec: PartitionTableSpec) -> str:

@@ -450,6 +450,12 @@ async def test_an_object_is_changed_only_if_it_is_as_it_was_seen(client: Client)
     there = await client.ask("GET", path)
     assert "annotations" not in there[1]["metadata"]
     assert (await client.ask("PUT", f"{path}?uid={uid}&generation=x", noted))[0] == 422
+    for unclear in ("generation=1", "restoring=", "uid=&generation=1"):
+        status, said = await client.ask("PUT", f"{path}?{unclear}", noted)
+        assert (status, said["message"]) == (
+            422,
+            "generation and restoring are of one object: write its uid too",
+        )
     gone = f"{ROOT}/zones/gone?uid={uid}&generation=1"
     absent = {**ZONE, "metadata": {"name": "gone"}}
     assert (await client.ask("PUT", gone, absent))[0] == 412, "it is not created again"

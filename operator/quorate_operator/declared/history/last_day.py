@@ -3,9 +3,12 @@
     look --what the master knows now--> LastDay --written with the next change--> Zone's status
                                                        next operator's LastDay <--
 
-It is memory.  The status has it as of the last write of something else, so that it costs no write
-of its own; a later operator goes on from there.  Between two looks the former one counts on.
+It is memory.  The status has it as of the last write of something else, and at most LASTING_S old
+while the zone is short of copies or not served; a later operator goes on from there.  Between two
+looks the former one counts on.
 """
+
+from typing import NamedTuple
 
 from quorate.facts.time import Now, wall_ms_of
 from quorate.protocol.status import ZoneStatus
@@ -17,7 +20,12 @@ HOURS = 24
 HOUR_MS = 3_600_000
 SETTLE_MS = 10_000
 """After its beginning an operator waits so long for the zone to be served, before it counts that it
-is not."""
+is not.  An agent that reaches a new operator later than this counts as an outage until then."""
+LASTING_S = 300.0
+"""While a zone is short of copies or not served, the last day in its status is at most so old."""
+CHANGED_S = 10.0
+"""Copies that go missing or come back one after the other are stored at most this often, if each
+costs a write of its own."""
 
 
 class _Hour:
@@ -34,14 +42,24 @@ class _Hour:
         return bool(self.failovers or self.under_replicated or self.unavailable_ms)
 
 
+class Stored(NamedTuple):
+    """A last day as it was stored; `at_s`: when, on a monotonic clock."""
+
+    events: int = 0
+    changes: int = 0
+    at_s: float = float("-inf")
+
+
 class LastDay:
     """The last 24 hours of one zone, from now on and as `before` has them.
 
-    `changes`: how often the zone came into another state, or had a failover.
+    `changes`: how often the zone came into another state, or had a failover.  `events`: how often
+    there was a failover, or an outage began or ended.
     """
 
     def __init__(self, now: Now, before: ZoneDay | None) -> None:
         self.changes = 0
+        self.events = 0
         self._watched_ms = now.wall_ms
         self._since_ms = now.wall_ms
         self._begun_ms = now.boot_ms
@@ -60,7 +78,9 @@ class LastDay:
                 start_ms = wall_ms_of(each.start)
                 if start_ms is not None and start_ms <= now.wall_ms:
                     self._hours[start_ms // HOUR_MS] = _Hour(
-                        each.failovers, each.under_replicated, each.unavailable_seconds * 1000
+                        each.failovers,
+                        each.under_replicated,
+                        min(each.unavailable_seconds * 1000, HOUR_MS),
                     )
         self._forget(now)
 
@@ -75,11 +95,28 @@ class LastDay:
             self._short = sum(zone.missing_copies.values())
             self._is_down = zone.unavailable > 0
         self.changes += bool(more) or before != (self._short, self._is_down)
+        self.events += bool(more) or before[1] != self._is_down
         if more or self._short or self._is_down:
             hour = self._hour(now.wall_ms // HOUR_MS)
             hour.failovers += more
             hour.under_replicated = max(hour.under_replicated, self._short)
             hour.unavailable_ms = max(hour.unavailable_ms, int(self._is_down))
+
+    @property
+    def lasts(self) -> bool:
+        """Whether the zone is short of copies or not served now, so that this changes with time."""
+        return bool(self._short) or self._is_down
+
+    def stored(self, at_s: float) -> Stored:
+        """Return what to note when it is stored now."""
+        return Stored(self.events, self.changes, at_s)
+
+    def is_due(self, stored: Stored, now_s: float) -> bool:
+        """Return whether to store it again: events at once, all else after a while."""
+        age_s = now_s - stored.at_s
+        if self.events != stored.events or (self.lasts and age_s >= LASTING_S):
+            return True
+        return self.changes != stored.changes and age_s >= CHANGED_S
 
     def _settled(self, zone: ZoneStatus, now: Now) -> bool:
         """Return whether what is missing now is a loss.
@@ -123,7 +160,9 @@ class LastDay:
                 end = min((number + 1) * HOUR_MS, now.wall_ms)
                 hour = self._hour(number)
                 hour.under_replicated = max(hour.under_replicated, self._short)
-                hour.unavailable_ms += (end - at) * self._is_down
+                # More than an hour, if the wall clock was set back.
+                more_ms = (end - at) * self._is_down
+                hour.unavailable_ms = min(hour.unavailable_ms + more_ms, HOUR_MS)
                 at = end
         self._forget(now)
 
