@@ -88,8 +88,8 @@ class ZoneStatus(msgspec.Struct, frozen=True):
     bytes_wasted: int = 0
     """Bytes moved by migrations that did not commit, since this master began."""
     failovers: int = 0
-    """Partitions that another primary, or another process of it, took over without a hand-over,
-    since this master began."""
+    """Partitions that another primary, or another process of it, took over without a hand-over, a
+    reset or a decision of a person, since this master began."""
     read_only: int = 0
     """Those of the unavailable ones that are READ_ONLY: `READONLY` connections are answered."""
     lost: int = 0

@@ -11,11 +11,12 @@ class ZoneHour(Part):
     start: Text
     """When the hour began, RFC 3339."""
     failovers: Integer = 0
-    """Partitions that another primary, or another process of it, took over without a hand-over."""
-    under_replicated: Integer = 0
+    """Partitions that another primary, or another process of it, took over without a hand-over, a
+    reset or a decision of a person."""
+    partitions_missing_copies: Integer = 0
     """The most partitions that missed copies at one time."""
     unavailable_seconds: Integer = 0
-    """How long at least one partition was not served."""
+    """Seconds in which at least one partition was not served."""
 
 
 class ZoneDay(Part):

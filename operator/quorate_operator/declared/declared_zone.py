@@ -168,7 +168,8 @@ def _lasting(status: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_lacking(status: Mapping[str, Any]) -> bool:
-    return bool(status.get("unavailable") or status.get("underReplicated"))
+    unserved = (status.get("partitions") or {}).get("unavailable")
+    return bool(unserved or status.get("underReplicated"))
 
 
 def _to_act_on(status: Mapping[str, Any]) -> object:

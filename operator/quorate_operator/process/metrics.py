@@ -341,7 +341,7 @@ class _Observed(Collector):
         failovers = CounterMetricFamily(
             names.METRIC_FAILOVERS,
             "Partitions that another primary, or another process of it, took over without a"
-            " hand-over, since this master began",
+            " hand-over, a reset or a decision of a person, since this master began",
             labels=in_zone,
         )
         full = GaugeMetricFamily(

@@ -22,7 +22,7 @@ def last_day(history: ZoneHistory | None) -> Markup:
     if history is None or history.day is None:
         return section(title, tag("p", _NOT_TOLD))
     day, hours = history.day, history.day.hours
-    most = max((each.under_replicated for each in hours), default=0)
+    most = max((each.partitions_missing_copies for each in hours), default=0)
     figures = [
         ("Failovers", f"{sum(each.failovers for each in hours):,}", _FAILOVERS),
         ("Partitions with missing copies", f"{most:,}", "The most at one time."),
@@ -84,7 +84,7 @@ def _plots(history: ZoneHistory, day: DayTold) -> list[Markup]:
     made = []
     for title, field, unit, kind in (
         ("Failovers by the hour", "failovers", "", "unknown"),
-        ("Partitions with missing copies", "under_replicated", "", "unknown"),
+        ("Partitions with missing copies", "partitions_missing_copies", "", "unknown"),
         ("Outage", "unavailable_seconds", " s", "differ"),
     ):
         values = [

@@ -71,6 +71,6 @@ def test_the_page_tells_the_failovers_of_the_day_also_after_the_operator_was_res
     assert "Nothing is known of the time before" in quiet
     assert f"Failovers {primaries} " in after
     [hour, *_] = json.loads(told)["history"]["day"]["hours"]
-    assert hour["under_replicated"] == 8
+    assert hour["partitions_missing_copies"] == 8
     assert f"Failovers {primaries} " in again
     assert "The present operator began at" in again

@@ -50,6 +50,18 @@ def led_by(rows: dict[int, PartitionRow], node: str) -> int:
     return next(p for p, row in rows.items() if row.replicas[0] == node)
 
 
+def test_a_reset_is_no_failover() -> None:
+    world = narrowed()
+    before, counted = world.rows(STRONG), world.status(STRONG).failovers
+
+    reset(world, *before)
+
+    after = world.rows(STRONG)
+    assert any(before[p].primary != row.primary is not None for p, row in after.items())
+    assert {row.voter_nodes for row in after.values()} == {("a",)}
+    assert world.status(STRONG).failovers == counted
+
+
 def test_in_a_strong_zone_nothing_is_reset_before_a_person_decides_it() -> None:
     world = narrowed()
     world.pass_time(60_000)

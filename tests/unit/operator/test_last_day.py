@@ -1,12 +1,16 @@
 """Failovers and missing copies of a zone's last 24 hours: by the hour, kept by its status."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from quorate.facts.time import Now
 from quorate.protocol.settings import DEFAULTS
 from quorate.wire.resource import API_VERSION
+from quorate.wire.zone import ZonePartitions, ZoneStatus
 from quorate.wire.zone_day import ZoneDay, ZoneHour
 from quorate_link.secret import write_private
 from quorate_lone_master.zone_status import status_of_zone
@@ -14,7 +18,14 @@ from quorate_loopback.namespace import Namespace
 from quorate_loopback.runner_world import NAMES, ScriptedAgent
 from quorate_loopback.sides import SECRET
 from quorate_loopback.waiting import until
-from quorate_operator.declared.history.last_day import SETTLE_MS, LastDay
+from quorate_operator.declared.declared_zone import DeclaredZone
+from quorate_operator.declared.history.last_day import (
+    CHANGED_S,
+    LASTING_S,
+    SETTLE_MS,
+    LastDay,
+    Stored,
+)
 from quorate_operator.embedded.operator import Embedded
 from quorate_operator.metastores.sqlite_file import EmbeddedStore
 
@@ -37,7 +48,12 @@ def begun(before: ZoneDay | None = None) -> LastDay:
 
 def counts(day: ZoneDay) -> list[tuple[str, int, int, int]]:
     return [
-        (hour.start[11:16], hour.failovers, hour.under_replicated, hour.unavailable_seconds)
+        (
+            hour.start[11:16],
+            hour.failovers,
+            hour.partitions_missing_copies,
+            hour.unavailable_seconds,
+        )
         for hour in day.hours
     ]
 
@@ -86,7 +102,7 @@ def test_only_24_hours_are_kept_however_long_the_loss() -> None:
 
     told = day.told(at(40 * HOUR))
     assert len(told.hours) == 24
-    assert {hour.under_replicated for hour in told.hours} == {1}
+    assert {hour.partitions_missing_copies for hour in told.hours} == {1}
     day.note(status_of_zone(), at(40 * HOUR))
     assert day.told(at(70 * HOUR)).hours == []
 
@@ -128,6 +144,88 @@ def test_a_new_zone_and_a_new_operator_have_no_outage_yet() -> None:
     told = day.told(at(SETTLE_MS + 4 * SECOND))
 
     assert [each[1:] for each in counts(told)] == [(0, 64, 4)], "it is an outage after all"
+
+
+def test_an_hour_has_no_more_than_an_hour_of_outage() -> None:
+    hours = [ZoneHour(start=begun().told(at(0)).since, unavailable_seconds=9000)]
+    since = "2020-01-01T00:00:00Z"
+    told = begun(ZoneDay(since=since, watched_since=since, hours=hours)).told(at(0))
+    assert [hour.unavailable_seconds for hour in told.hours] == [3600]
+
+    day = begun()
+    day.note(status_of_zone(unavailable=1), at(HOUR - SECOND))
+    for minutes in (50, 100, 150):  # the wall clock was set back, and stands still
+        told = day.told(Now(MIDDAY + HOUR - SECOND, 5_000_000 + HOUR + minutes * 60 * SECOND))
+    assert [hour.unavailable_seconds for hour in told.hours] == [3600]
+
+
+def test_events_are_stored_at_once_and_other_changes_after_a_while() -> None:
+    day = begun()
+    assert not day.is_due(Stored(), 0)
+
+    day.note(status_of_zone(unavailable=1, missing_copies={1: 9}), at(SECOND))
+    assert day.is_due(Stored(), 1)
+    stored = day.stored(1)
+    day.note(status_of_zone(unavailable=1, missing_copies={1: 8}), at(2 * SECOND))
+    assert not day.is_due(stored, 1 + CHANGED_S / 2)
+    assert day.is_due(stored, 1 + CHANGED_S)
+    stored = day.stored(11)
+    assert not day.is_due(stored, 11 + LASTING_S - 1)
+    assert day.is_due(stored, 11 + LASTING_S), "the outage lasts"
+
+    day.note(status_of_zone(missing_copies={1: 8}), at(12 * SECOND))
+    assert day.is_due(stored, 12), "its end"
+    day.note(status_of_zone(failovers=1), at(13 * SECOND))
+    assert day.is_due(day.stored(13)._replace(events=stored.events + 1), 13), "a failover"
+    assert not day.is_due(day.stored(13), 13 + 2 * LASTING_S), "all is well"
+
+
+def test_a_last_day_is_written_alone_only_while_the_zone_is_lacking(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    zone = DeclaredZone({"metadata": {"name": "books", "uid": "u", "generation": 1}, "spec": {}})
+    day = begun()
+
+    def status(unavailable: int, ms: int) -> ZoneStatus:
+        day.note(status_of_zone(unavailable=unavailable), at(ms))
+        partitions = ZonePartitions(unavailable=unavailable)
+        return ZoneStatus(partitions=partitions, last_day=day.told(at(ms)))
+
+    assert zone.wait_s(status(3, 0)) == 0
+    zone.was_told(zone.fresh)
+    assert zone.wait_s(status(3, SECOND)) == LASTING_S
+    assert zone.is_told
+    now_s += LASTING_S - 1
+    assert zone.wait_s(status(3, 299 * SECOND)) == 1
+    assert zone.is_told
+    now_s += 1
+    assert zone.wait_s(status(3, 300 * SECOND)) == 0
+    assert not zone.is_told
+    zone.was_told(zone.fresh)
+    assert zone.wait_s(status(3, 300 * SECOND)) == LASTING_S, "nothing new: look again later"
+
+    zone.wait_s(status(0, 301 * SECOND))
+    zone.was_told(zone.fresh)
+    now_s += 10 * LASTING_S
+    assert zone.wait_s(ZoneStatus(last_day=LastDay(at(0), None).told(at(0)))) == 0
+    assert zone.is_told, "a last day alone, and all is well"
+
+
+def test_who_leads_again_goes_on_from_what_was_not_written() -> None:
+    zone = DeclaredZone({"metadata": {"name": "books", "uid": "u", "generation": 1}, "spec": {}})
+    day = begun()
+    zone.wait_s(ZoneStatus(last_day=day.told(at(0))))
+    zone.was_told(zone.fresh)
+    day.note(status_of_zone(failovers=4), at(SECOND))
+    zone.wait_s(ZoneStatus(last_day=day.told(at(SECOND))))
+
+    assert counts(zone.known_status.last_day or day.told(at(0)))[0][1] == 4
+
+    later = LastDay(at(HOUR), None).told(at(HOUR))
+    zone.was_told(ZoneStatus(last_day=later).model_dump(mode="json", by_alias=True))
+    assert zone.known_status.last_day == later, "another operator led it meanwhile"
 
 
 def zone_of(led: Namespace) -> dict[str, Any]:
@@ -189,7 +287,14 @@ async def test_the_embedded_operator_keeps_it_over_a_restart(tmp_path: Path) -> 
     await agent.die()
     await until(lambda: told(embedded)["phase"] == "Unavailable", "its loss", 20)
     await until(lambda: "status" in embedded.objects.list("zones")[0], "it is kept", 20)
+
+    def seconds(of: Embedded) -> int:
+        return sum(each.get("unavailableSeconds", 0) for each in told(of)["lastDay"]["hours"])
+
+    await until(lambda: seconds(embedded) >= 2, "it lasts")
     await embedded.close()
+    stored = embedded.objects.list("zones")[0]["status"]["lastDay"]["hours"]
+    assert sum(each["unavailableSeconds"] for each in stored) >= 2, "as of the end"
 
     again = Embedded(EmbeddedStore.open(tmp_path), DEFAULTS, tmp_path)
     await again.start()

@@ -495,7 +495,7 @@ class ZoneMaster(Zone):
                 self.decided.pop(row.partition, None)  # it was decided from a row that is gone
             why = decided[1] if decided is not None and ours else None
             self._events.row_changed(before, row, why)
-            self._moved.row_changed(before, row)
+            self._moved.row_changed(before, row, why)
             if before is not None and why is not None:
                 self._count_migration(before, row, why, now)
                 causes.setdefault(why, []).append(row.partition)

@@ -22,7 +22,9 @@ def _day(day: ZoneDay | None) -> DayTold | None:
     if day is None:
         return None
     hours = (
-        HourTold(each.start, each.failovers, each.under_replicated, each.unavailable_seconds)
+        HourTold(
+            each.start, each.failovers, each.partitions_missing_copies, each.unavailable_seconds
+        )
         for each in day.hours
     )
     return DayTold(day.since, day.watched_since, tuple(hours))

@@ -11,13 +11,13 @@ from quorate.facts.errors import WireError
 class HourTold(msgspec.Struct, frozen=True):
     """One hour in which something happened.
 
-    `start`: RFC 3339; `under_replicated`: the most partitions that missed copies at one time;
-    `unavailable_seconds`: how long at least one partition was not served.
+    `start`: RFC 3339; `partitions_missing_copies`: the most partitions that missed copies at one
+    time; `unavailable_seconds`: how long at least one partition was not served.
     """
 
     start: str
     failovers: int = 0
-    under_replicated: int = 0
+    partitions_missing_copies: int = 0
     unavailable_seconds: int = 0
 
 

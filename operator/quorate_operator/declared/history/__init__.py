@@ -1,1 +1,1 @@
-"""What the operator remembers of a zone's last 24 hours, for its status and for reports."""
+"""The last 24 hours of a zone as the operator remembers them, for its status and for reports."""

@@ -31,15 +31,17 @@ costs a write of its own."""
 class _Hour:
     """One hour; times in milliseconds."""
 
-    def __init__(self, failovers: int = 0, under_replicated: int = 0, unavailable_ms: int = 0):
+    def __init__(
+        self, failovers: int = 0, partitions_missing_copies: int = 0, unavailable_ms: int = 0
+    ):
         self.failovers = failovers
-        self.under_replicated = under_replicated
+        self.partitions_missing_copies = partitions_missing_copies
         self.unavailable_ms = unavailable_ms
 
     @property
     def has_events(self) -> bool:
         """Whether anything happened."""
-        return bool(self.failovers or self.under_replicated or self.unavailable_ms)
+        return bool(self.failovers or self.partitions_missing_copies or self.unavailable_ms)
 
 
 class Stored(NamedTuple):
@@ -79,7 +81,7 @@ class LastDay:
                 if start_ms is not None and start_ms <= now.wall_ms:
                     self._hours[start_ms // HOUR_MS] = _Hour(
                         each.failovers,
-                        each.under_replicated,
+                        each.partitions_missing_copies,
                         min(each.unavailable_seconds * 1000, HOUR_MS),
                     )
         self._forget(now)
@@ -99,7 +101,7 @@ class LastDay:
         if more or self._short or self._is_down:
             hour = self._hour(now.wall_ms // HOUR_MS)
             hour.failovers += more
-            hour.under_replicated = max(hour.under_replicated, self._short)
+            hour.partitions_missing_copies = max(hour.partitions_missing_copies, self._short)
             hour.unavailable_ms = max(hour.unavailable_ms, int(self._is_down))
 
     @property
@@ -137,7 +139,7 @@ class LastDay:
             ZoneHour(
                 start=rfc3339(number * HOUR_MS),
                 failovers=hour.failovers,
-                under_replicated=hour.under_replicated,
+                partitions_missing_copies=hour.partitions_missing_copies,
                 # A short outage is not none.
                 unavailable_seconds=max(
                     round(hour.unavailable_ms / 1000), int(hour.unavailable_ms > 0)
@@ -159,7 +161,7 @@ class LastDay:
                 number = at // HOUR_MS
                 end = min((number + 1) * HOUR_MS, now.wall_ms)
                 hour = self._hour(number)
-                hour.under_replicated = max(hour.under_replicated, self._short)
+                hour.partitions_missing_copies = max(hour.partitions_missing_copies, self._short)
                 # More than an hour, if the wall clock was set back.
                 more_ms = (end - at) * self._is_down
                 hour.unavailable_ms = min(hour.unavailable_ms + more_ms, HOUR_MS)

@@ -18,6 +18,7 @@ from quorate.protocol.members.reported_storages import ReportedStorages
 from quorate.protocol.messages.events import LOST_NAMED_MAX
 from quorate.protocol.messages.master import TransferProgress
 from quorate.protocol.status import MigrationStatus, TimerStatus, ZoneStatus
+from quorate.protocol.zone_master.causes import Cause, Why
 from quorate.protocol.zone_master.decide_partition import PartitionState, may_wait_for_left
 from quorate.protocol.zone_master.rebalance import Rebalance
 from quorate.protocol.zone_master.view.availability import (
@@ -31,6 +32,8 @@ from quorate.protocol.zone_master.zone import Parts
 UNAVAILABLE_NAMED_MAX = 100
 LOST_SHOWN_MAX = 8
 INTENTS_NAMED_MAX = 8
+_NO_FAILOVER = frozenset({Cause.RESET, Cause.STARTED_EMPTY, Cause.RESTARTED})
+"""Causes of another primary that are counted and told as what they are."""
 
 
 class Moved:
@@ -83,10 +86,12 @@ class Moved:
         else:
             self.migrations_done += 1
 
-    def row_changed(self, before: PartitionRow | None, row: PartitionRow) -> None:
+    def row_changed(self, before: PartitionRow | None, row: PartitionRow, why: Why | None) -> None:
         """Count a failover, if that is what the new row means: another primary, or another process
-        of the same, without a hand-over."""
+        of the same, without a hand-over, a reset or a decision of a person."""
         if before is None or before.primary is None or row.primary is None:
+            return
+        if why is not None and why.cause in _NO_FAILOVER:
             return
         if before.primary != row.primary and not is_committed(before, row):
             self.changes += 1
