@@ -454,7 +454,8 @@ class ZoneStatus(Part):
     """The last ZoneRestore that was complete and compared."""
     last_day: ZoneDay | None = None
     """Failovers and missing copies of the last 24 hours.  It is written together with other changes
-    of the status, so that it may be older than `kubectl quorate validate` shows it."""
+    of the status, and every five minutes while copies are missing or partitions are not served, so
+    that it may be older than `kubectl quorate validate` shows it."""
     placed_uid: Text = ""
     """The uid of this object once all its partitions have had owners.  After that it is never
     placed anew, even if its PartitionTables are lost."""

@@ -10,8 +10,8 @@ HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 _NOT_TOLD = "Unknown: no operator has told this run of it."
 _FAILOVERS = (
-    "Partitions that another primary, or another process of it, took over without a hand-over:"
-    " their clients waited."
+    "Partitions that another primary, or another process of it, took over without a hand-over, a"
+    " reset or a decision of a person: their clients waited."
 )
 _UNSERVED = "How long at least one partition was not served."
 
