@@ -172,7 +172,7 @@ async def test_it_is_said_which_field_of_an_invalid_row_is_wrong(
 
     async def changed(path: str, *arguments: Any) -> dict[str, Any]:
         found = await answer(path, *arguments)
-        found["spec"]["rows"][1]["term"] = "x"
+        found["spec"]["rows"][1]["term"] = "spec.rows[0].x"
         return found
 
     monkeypatch.setattr(place.api, "get", changed)
@@ -180,8 +180,8 @@ async def test_it_is_said_which_field_of_an_invalid_row_is_wrong(
 
     assert stored is not None
     (damaged,) = stored.damaged
-    said = f"PartitionTable {NAME}, row of partition 65: term is 'x': should be a valid integer"
-    assert damaged.why == said
+    said = "term is 'spec.rows[0].x': should be a valid integer"
+    assert damaged.why == f"PartitionTable {NAME}, row of partition 65: {said}"
 
 
 async def test_an_object_that_is_not_the_operators_is_passed_over(place: Place) -> None:
