@@ -37,13 +37,18 @@ class Answer(NamedTuple):
 
 
 class CannedApi:
-    """Objects by path; `refused`: method and path of what is forbidden; `asked`: what came."""
+    """Objects by path.
+
+    `refused`: method and path of what is forbidden; `asked`: what came; `strict`: the paths of
+    collections in which an object was created, if a field that is not known is to be an error.
+    """
 
     def __init__(self) -> None:
         self.objects: dict[str, Json] = {}
         self.texts: dict[str, bytes] = {}
         self.refused: dict[tuple[str, str], Answer] = {}
         self.asked: list[tuple[str, str, Json]] = []
+        self.strict: list[str] = []
         self.watched: list[Answer] = []
         """Answers to the next watches, one each."""
         self.on_patch: Callable[[str], None] = lambda path: None
@@ -71,6 +76,7 @@ class CannedApi:
         if path in self.texts:
             return Answer(200, self.texts[path])
         if method == "POST":
+            self.strict += [path] if query.get("fieldValidation") == ["Strict"] else []
             made = self.put(f"{path}/{body['metadata'].pop('generateName')}x7k2m", body)
             answer = json.loads(json.dumps(made))
             self.on_create(made)

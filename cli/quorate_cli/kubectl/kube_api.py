@@ -117,9 +117,10 @@ class KubeApi:
     def create(self, path: str, body: Whole) -> Whole:
         """Create an object in the collection at `path`; return it with its name.
 
+        A field that the API server does not know is an error: else it would be left out unnoticed.
         Raises Conflict if there is one of that name.
         """
-        return _decode(self._ask("POST", path, {}, body).data)
+        return _decode(self._ask("POST", path, {"fieldValidation": "Strict"}, body).data)
 
     def patch(self, path: str, body: Whole) -> Whole:
         """Merge `body` into the object.  Raises Conflict if its resourceVersion has changed."""

@@ -19,6 +19,8 @@ STYLES = {
     RunOutcome.FAILED: "bold red",
     RunOutcome.UNKNOWN: "bold yellow",
 }
+KEY_REF = "encryptionKeySecretRef"
+"""The field of a spec that names the Secret of a key."""
 
 
 def place_of(place: str, bucket: Mapping[str, str], credentials_secret: str, option: str) -> Spec:
@@ -52,7 +54,7 @@ def key_of(secret: str) -> Spec:
     name, separator, key = secret.partition(":")
     if not name or (separator and not key):
         raise Problem("--encryption-key-secret: write SECRET, or SECRET:KEY", OTHERWISE)
-    return {"encryptionKeySecretRef": {"name": name, **({"key": key} if key else {})}}
+    return {KEY_REF: {"name": name, **({"key": key} if key else {})}}
 
 
 def run_export(
@@ -76,4 +78,10 @@ def run_export(
         print_end(run, zone, outcome, STYLES[outcome], status, console)
     if outcome is None:
         raise Problem(f"{run.about}: {status.message}", OTHERWISE)
+    if outcome is RunOutcome.COMPLETE and KEY_REF in spec and not status.encryption_key_id:
+        raise Problem(
+            f"{run.about} names no key with which the export is encrypted: it is in the clear, or"
+            " the operator knows no encryption; apply the CRDs, upgrade the operator and the image"
+            " of the target `spark`, and delete an export that is in the clear"
+        )
     return EXIT_CODES[outcome]

@@ -129,12 +129,38 @@ def test_the_secret_of_a_key_is_named(
         (("backup", "library", "--destination"), "zonebackups"),
         (("restore", "library", "--source"), "zonerestores"),
     ):
-        becomes(api, monkeypatch, plural, COMPLETE)
+        becomes(api, monkeypatch, plural, {**COMPLETE, "encryptionKeyId": "0011223344556677"})
 
         done = run(kubectl, *words, "backups:one", "--encryption-key-secret", word)
 
         assert done.exit_code == 0
         assert made(api, plural)["encryptionKeySecretRef"] == ref
+        assert f"{OURS}/{plural}" in api.strict, "an older CRD would leave the field out"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "is_told"), [("Complete", 1, True), ("Failed", 1, False)]
+)
+def test_an_export_that_was_to_be_encrypted_and_names_no_key_is_an_error(
+    kubectl: Kubectl,
+    api: CannedApi,
+    monkeypatch: pytest.MonkeyPatch,
+    outcome: str,
+    code: int,
+    is_told: bool,
+) -> None:
+    """An operator that knows no encryption makes one in the clear."""
+    becomes(api, monkeypatch, "zonebackups", {**COMPLETE, "outcome": outcome})
+    at = ("backup", "library", "--destination", "backups:one")
+
+    done = run(kubectl, *at, "--encryption-key-secret", "keys")
+
+    assert f"zone library: {outcome}" in done.stdout
+    problem = done.exception
+    assert isinstance(problem, Problem) is is_told
+    assert (problem.exit_code if isinstance(problem, Problem) else done.exit_code) == code
+    if is_told:
+        assert f"zonebackup {NAME} names no key with which the export is" in str(problem)
 
 
 @pytest.mark.parametrize("word", [":key", "keys:"])
