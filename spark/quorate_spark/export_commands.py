@@ -267,6 +267,7 @@ def _export(options: argparse.Namespace, bar: _Bar) -> int:
             raise TargetRefused(
                 f"{options.target} has an export of this run with another --series or --zone-uid"
             )
+        cipher_of(target, there, _key(options))  # it was to be encrypted with this key
     else:
         try:
             key = _key(options)

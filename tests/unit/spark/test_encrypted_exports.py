@@ -274,6 +274,25 @@ def test_another_key_none_or_one_too_many_is_refused(
     assert told_by(message).outcome is RunOutcome.COMPLETE, "it was found, and only read back"
 
 
+def test_an_export_that_is_there_has_to_be_encrypted_with_the_key(
+    zone: LoggedZone, tmp_path: Path, key: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also if it is not read back."""
+    clear, target = tmp_path / "clear", tmp_path / "export"
+    other = key_file(tmp_path / "other", OTHER)
+    assert run("export", zone, clear, "--run=r") == run("export", zone, target, key, "--run=r") == 0
+
+    for place, options, why in (
+        (clear, (key, "--encrypted"), "is not encrypted, and the key"),
+        (clear, ("--encrypted",), "QUORATE_EXPORT_KEY is not set"),
+        (target, (other,), "and the key"),
+        (target, (), "and no key is given"),
+    ):
+        assert run("export", zone, place, "--run=r", *options) == 2
+        assert why in capsys.readouterr().err
+    assert run("export", zone, target, key, "--run=r", "--encrypted") == 0
+
+
 def changed(path: Path, at: int) -> None:
     data = bytearray(path.read_bytes())
     data[at] ^= 1
