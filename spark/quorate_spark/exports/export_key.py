@@ -19,6 +19,7 @@ from quorate_spark.exports.target import TargetUnreadable
 OPTION = "--encryption-key-file"
 LENGTHS = (16, 24, 32)
 """Bytes of a key: those of AES-128, AES-192 and AES-256."""
+_HEX, _HEX_LENGTHS = b"0123456789abcdefABCDEF", tuple(2 * length for length in LENGTHS)
 SALT_BYTES = 16
 ID_BYTES = 8
 TEXT_MAX = 1024
@@ -92,6 +93,9 @@ def _parse(text: bytes, what: str) -> ExportKey:
     stripped = text.strip()
     if not stripped:
         raise KeyRefused(f"{what} is empty: {wanted}")
+    if len(stripped) in _HEX_LENGTHS and not stripped.strip(_HEX):
+        # 32 of them are base64 of 24 bytes as well, and have no more than 16 random ones.
+        raise KeyRefused(f"{what} has hexadecimal digits: {wanted}")
     try:
         secret = b64decode(stripped, validate=True)
     except binascii.Error:

@@ -179,6 +179,8 @@ def test_an_encrypted_export_is_verified_and_imported(
         (b64encode(bytes(31)).decode(), 0o600, "has 31 bytes: a key is 16, 24 or 32 random bytes"),
         ("", 0o600, "is empty"),
         ("hush hush", 0o600, "is not base64"),
+        (bytes(range(16)).hex(), 0o600, "has hexadecimal digits: a key is 16, 24 or 32 random"),
+        (bytes(range(0xE0, 0x100)).hex().upper(), 0o600, "has hexadecimal digits"),
         ("hüsch", 0o600, "is not base64"),
         (KEY, 0o640, "others can read or write it (mode 0640): chmod 600 "),
         (KEY, 0o602, "others can read or write it (mode 0602): chmod 600 "),
