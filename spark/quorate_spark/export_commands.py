@@ -383,9 +383,10 @@ def _import(options: argparse.Namespace, bar: _Bar) -> int:
             " the zone with its data"
         )
     manifest = opened(target, manifest, key)
+    names_keys = manifest.encryption is None or not _is_told_to_others(options)
     if options.check:
         if not options.into_non_empty and not options.continues:
-            check_empty(_copies(options), settings_of(options))
+            check_empty(_copies(options), settings_of(options), names_keys)
         _tell_result(options, ExportResult(RunOutcome.COMPLETE, manifest.export_id))
         print(manifest.export_id)
         return 0
@@ -407,6 +408,7 @@ def _import(options: argparse.Namespace, bar: _Bar) -> int:
             wait_s=options.wait_seconds,
             progress=progress,
             cipher=cipher_of(target, manifest, key),
+            names_keys=names_keys,
         )
     except NotEmpty:
         raise
@@ -426,7 +428,7 @@ def _import(options: argparse.Namespace, bar: _Bar) -> int:
         )
         return 1
     bar.end()
-    if manifest.encryption is not None and _is_told_to_others(options):
+    if not names_keys:
         imported = msgspec.structs.replace(imported, digest="", exported_digest="", keys=())
     result = msgspec.structs.replace(_result_of(imported), encryption_key_id=manifest.key_id)
     _tell_result(options, result)
@@ -469,7 +471,8 @@ def _copies(options: argparse.Namespace) -> ZoneCopies:
 def _is_told_to_others(options: argparse.Namespace) -> bool:
     """Return whether this is a pod, whose log is read by people who may not have the key.
 
-    It then tells no digest of an encrypted export: of few rows that would tell the content.
+    It then tells no digest of an encrypted export, as of few rows that would tell the content, and
+    names no key of a row.
     """
     return getattr(options, "termination_message", None) is not None
 

@@ -32,7 +32,7 @@ from quorate_spark.reading.read_copies import StoredRow, read_rows
 from quorate_spark.reading.settle import ZoneCopies
 from quorate_spark.settings import Settings
 from quorate_spark.writing.batches import BATCH_ROWS_MAX, RowBatches
-from quorate_spark.writing.primaries import Primaries
+from quorate_spark.writing.primaries import Primaries, RowsRefused
 
 KEPT_HASHES_MAX = 500_000
 COMPARE_ATTEMPTS = 6
@@ -104,21 +104,31 @@ def import_zone(
     wait_s: float,
     progress: Progress = lambda what, done, total: None,
     cipher: Cipher | None = None,
+    names_keys: bool = True,
 ) -> Imported:
     """Import the export into the zone, of which it may have a part (`continues`) or other keys.
 
     `cipher`: what decrypts the export, if it is encrypted; `manifest`: the whole one.
+    `names_keys`: whether a message may name a key of a row.
 
     Raises NotEmpty, NotCompared, or Unreadable or TargetRefused if it cannot go on: it is continued
     by running it again.  Nothing is written before `progress` is called with "write".
     """
     if not continues and not into_non_empty:
-        check_empty(copies, settings)
+        check_empty(copies, settings, names_keys)
     check_rows(target, manifest, partial(progress, "check"), cipher)
     read = partial(read_part, target, cipher=cipher)
     with AgentLinks(copies.cluster, settings) as links:
         primaries = Primaries(copies, links, wait_s)
-        kept = _write(read, manifest, copies, primaries, progress)
+        try:
+            kept = _write(read, manifest, copies, primaries, progress)
+        except RowsRefused as error:
+            if names_keys:
+                raise
+            raise Unreadable(
+                f"partition {error.partition}: its primary refuses rows; `quorate import`, run by"
+                " someone who has the key of the export, says why"
+            ) from None  # the cause may name a key
         try:
             imported = _compare(read, manifest, copies, primaries, settings, kept, progress)
         except QuorateError as error:
@@ -126,8 +136,11 @@ def import_zone(
     return msgspec.structs.replace(imported, into_non_empty=into_non_empty)
 
 
-def check_empty(copies: ZoneCopies, settings: Settings) -> None:
-    """Raise NotEmpty if clients see a key of the zone, or Unreadable if that cannot be told."""
+def check_empty(copies: ZoneCopies, settings: Settings, names_keys: bool = True) -> None:
+    """Raise NotEmpty if clients see a key of the zone, or Unreadable if that cannot be told.
+
+    `names_keys`: whether the message names it.
+    """
     now_ms = time.time() * 1000
     for copy in _read_primaries(copies, settings).values():
         if not copy.state.rows:
@@ -135,8 +148,9 @@ def check_empty(copies: ZoneCopies, settings: Settings) -> None:
         for key, _, _, expires_at, value in _rows(copy, copies, settings):
             if value is None or is_reserved(key) or 0 < expires_at <= now_ms:
                 continue
+            which = f"the key {printable(key)}" if names_keys else "keys"
             raise NotEmpty(
-                f"zone {copies.zone} is not empty, it has the key {printable(key)}: name"
+                f"zone {copies.zone} is not empty, it has {which}: name"
                 " another zone, or write --into-non-empty: keys that the zone has already then stay"
                 " as they are"
             )

@@ -21,6 +21,14 @@ FIND_AGAIN_S = 0.03
 """After a pause of this length the primary is looked for again: it may be another one."""
 
 
+class RowsRefused(Unreadable):
+    """A primary does not write these rows; the message may name a key."""
+
+    def __init__(self, partition: int, problem: str) -> None:
+        super().__init__(f"partition {partition}: {problem}")
+        self.partition = partition
+
+
 class Primaries:
     """Asks the primary of a partition, whichever agent that is at the moment.
 
@@ -96,7 +104,7 @@ class Primaries:
                 raise
             return None, str(error)
         if answer.problem:
-            raise Unreadable(f"partition {partition}: {answer.problem}")
+            raise RowsRefused(partition, answer.problem)
         return answer, answer.waits_for
 
     def _find(self, partition: int) -> CopySeen | None:

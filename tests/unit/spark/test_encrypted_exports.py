@@ -10,7 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from quorate.wire.jobs.export_result import ExportResult, RunOutcome, decode_export_result
+from quorate.protocol.messages.tools import RowsRestored
+from quorate.wire.jobs.export_result import (
+    ExportResult,
+    RunOutcome,
+    decode_export_result,
+    encode_export_result,
+)
 from quorate_spark import __main__ as command
 from quorate_spark.exports.encryption import Cipher, unsealed
 from quorate_spark.exports.export_key import ExportKey, KeyRefused
@@ -499,6 +505,41 @@ def test_a_pod_tells_no_digest_and_no_key_of_a_row(
     for each in (*digests, KEY, bytes(range(32)).hex()):
         assert each not in out + err + repr((exported, failed, imported))
     assert manifest.export_id in out
+
+
+def test_a_pod_that_imports_nothing_names_no_key_of_a_row(
+    zone: LoggedZone,
+    empty: LoggedZone,
+    tmp_path: Path,
+    key: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Neither one that the zone has, nor one that its primary refuses; others are told why."""
+    message, pod = tmp_path / "message", f"--termination-message={tmp_path}/message"
+    for target, options in ((tmp_path / "export", (key,)), (tmp_path / "clear", ())):
+        assert run("export", zone, target, *options) == 0
+    names_key: list[bool] = []
+
+    def import_fails(code: int, *more: str) -> None:
+        capsys.readouterr()
+        for target, options in (
+            ("export", (key, pod)),
+            ("export", (key,)),
+            ("clear", (pod,)),
+        ):
+            message.write_bytes(encode_export_result(ExportResult(RunOutcome.UNKNOWN)))
+            assert run("import", empty, tmp_path / target, *options, *more) == code
+            said = capsys.readouterr().err + told_by(message).reason
+            assert "not empty" in said or "refuses rows" in said or "shy-key" in said
+            names_key.append("shy-key" in said)
+
+    empty.refuses = lambda ask: RowsRestored(problem="the value of b'shy-key' has 9 bytes")
+    import_fails(1)
+    empty.put(b"shy-key", b"value", 1_999_999_999_999)
+    import_fails(2)
+    import_fails(2, "--check")
+
+    assert names_key == 3 * [False, True, True]
 
 
 def test_an_export_of_a_schedule_is_deleted_without_its_key(
