@@ -10,7 +10,7 @@ from base64 import b64decode, b64encode
 from typing import Any
 
 from quorate_spark.exports.export_key import ExportKey
-from quorate_spark.exports.target import TargetRefused
+from quorate_spark.exports.target import TargetRefused, first_line
 
 MAGIC = b"PARE"
 """The first bytes of a file with an encrypted footer; they alone are not authenticated."""
@@ -76,7 +76,7 @@ def unsealed(text: str, cipher: Cipher) -> bytes:
         properties = cipher.properties_to_read(_SEALED)
         [data] = pq.read_table(file, decryption_properties=properties)[_SEALED].to_pylist()
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-        raise TargetRefused(str(error).splitlines()[0]) from error
+        raise TargetRefused(first_line(error)) from error
     return bytes(data)
 
 

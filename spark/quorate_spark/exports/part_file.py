@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from quorate_spark.exports.encryption import Cipher, check_magic
 from quorate_spark.exports.manifest import Content, PartTold
-from quorate_spark.exports.target import Target, TargetRefused, TargetUnreadable
+from quorate_spark.exports.target import Target, TargetRefused, TargetUnreadable, first_line
 
 if TYPE_CHECKING:
     from quorate_spark.row_columns import RowColumns
@@ -163,7 +163,7 @@ def _columns(target: Target, part: PartTold, cipher: Cipher | None) -> Iterator[
             raise
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise TargetRefused(
-                f"{target.text}: {part.file} is damaged: {str(error).splitlines()[0]}"
+                f"{target.text}: {part.file} is damaged: {first_line(error)}"
             ) from error
 
 

@@ -175,7 +175,7 @@ class Target:
         except FileNotFoundError as error:
             raise _NotThere(f"{self.text}: {what}: it is not there") from error
         except (OSError, pa.ArrowException) as error:
-            raise kind(f"{self.text}: {what}: {_words(error)}") from error
+            raise kind(f"{self.text}: {what}: {first_line(error)}") from error
 
 
 class _NotThere(TargetRefused):
@@ -201,13 +201,14 @@ def _opened(text: str) -> tuple[Any, str]:
             return made, f"{place.bucket}{place.path}".rstrip("/")
         made, path = fs.FileSystem.from_uri(text)
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise TargetRefused(f"{text}: {_words(error)}") from error
+        raise TargetRefused(f"{text}: {first_line(error)}") from error
     return made, path.rstrip("/")
 
 
-def _words(error: Exception) -> str:
-    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return str(text).strip().splitlines()[0]
+def first_line(error: Exception) -> str:
+    """Return the first line of what an error says; its type's name if it says nothing."""
+    text = str(getattr(error, "strerror", None) or error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
 
 
 def _created(path: str) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow.parquet as pq
 import pytest
 
 from quorate.protocol.messages.tools import RowsRestored
@@ -447,6 +448,26 @@ def test_an_encrypted_export_cannot_be_made_to_look_clear(
     path.write_bytes((tmp_path / "clear" / MANIFEST).read_bytes())
     with pytest.raises(KeyRefused, match="is not encrypted"):
         whole(tmp_path / "export")
+
+
+@pytest.mark.parametrize("error", [OSError(), ValueError(" "), ValueError("\n")])
+def test_an_error_without_words_is_told_by_its_type(
+    zone: LoggedZone,
+    tmp_path: Path,
+    key: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
+) -> None:
+    def fail(*given: object, **more: object) -> None:
+        raise error
+
+    target = tmp_path / "export"
+    assert run("export", zone, target, key) == 0
+    monkeypatch.setattr(pq, "ParquetFile" if isinstance(error, ValueError) else "read_table", fail)
+
+    assert command.main(["verify", str(target), key]) == 1
+    assert type(error).__name__ in capsys.readouterr().err
 
 
 class _OfBuildsBefore(msgspec.Struct):
