@@ -30,10 +30,10 @@ from rich.progress import Progress as Bar
 from rich.text import Text
 
 from quorate.facts.errors import QuorateError
-from quorate.facts.export_place import KEY_VARIABLE
+from quorate.facts.export_place import ENCRYPTED_OPTION, KEY_FILE_OPTION, KEY_VARIABLE
 from quorate.wire.jobs.export_result import ExportResult, RunOutcome, encode_export_result
 from quorate_spark.command_line import add_limit, print_json, settings_of
-from quorate_spark.exports.export_key import OPTION, ExportKey, KeyRefused, read_key
+from quorate_spark.exports.export_key import ExportKey, KeyRefused, read_key
 from quorate_spark.exports.export_zone import export_zone
 from quorate_spark.exports.import_zone import (
     Imported,
@@ -131,7 +131,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     of_all = argparse.ArgumentParser(add_help=False)
     of_all.add_argument("--json", action="store_true", help="print the result as JSON")
     of_all.add_argument(
-        OPTION,
+        KEY_FILE_OPTION,
         type=Path,
         metavar="FILE",
         help=f"the key of an encrypted export, in base64; without it {KEY_VARIABLE} may have it",
@@ -180,7 +180,9 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--into-non-empty", action="store_true", help="also if the zone has keys: these stay"
     )
     for each in (exporting, importing):
-        each.add_argument("--encrypted", action="store_true", help="refuse to do it without a key")
+        each.add_argument(
+            ENCRYPTED_OPTION, action="store_true", help="refuse to do it without a key"
+        )
         each.add_argument(
             "--termination-message", type=Path, help="write the result in short, at most 4 KiB"
         )
@@ -494,7 +496,7 @@ def _tell_manifest(options: argparse.Namespace, manifest: Manifest, sentence: st
     if options.command == "export":
         console.print(Text("It is imported into an empty zone by:"))
         file = options.encryption_key_file
-        with_key = "" if file is None else f" {OPTION} {quote(str(file))}"
+        with_key = "" if file is None else f" {KEY_FILE_OPTION} {quote(str(file))}"
         command = f"  quorate import {quote(options.target)} ZONE{with_key}"
         console.print(Text(command), soft_wrap=True)
 

@@ -20,7 +20,7 @@ from urllib.parse import urlencode
 import msgspec
 import typer
 
-from quorate.facts.export_place import KEY_VARIABLE
+from quorate.facts.export_place import KEY_FILE_OPTION, KEY_VARIABLE
 from quorate.wire.zone import RESTORING, RUN_WORD_LENGTH, Restoring, Zone
 from quorate_cli.commands.objects import ServerOption
 from quorate_cli.copies.validation import check_place, run_validation, tool_command
@@ -39,7 +39,7 @@ TargetArgument = Annotated[
 KeyFileOption = Annotated[
     Path | None,
     typer.Option(
-        "--encryption-key-file",
+        KEY_FILE_OPTION,
         metavar="FILE",
         help=f"File with the key of an encrypted export, in base64; or set {KEY_VARIABLE}.",
     ),
@@ -155,7 +155,7 @@ def _check(command: list[str]) -> tuple[int, str]:
 
 def _key_options(key_file: Path | None) -> list[str]:
     """Return the options that name the file of a key.  What is in it, only the process reads."""
-    return [] if key_file is None else ["--encryption-key-file", str(key_file)]
+    return [] if key_file is None else [KEY_FILE_OPTION, str(key_file)]
 
 
 def _restoring(zone: Zone) -> Restoring | None:

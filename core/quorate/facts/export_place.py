@@ -11,6 +11,10 @@ from quorate.facts.errors import QuorateError
 
 KEY_VARIABLE = "QUORATE_EXPORT_KEY"
 """The environment variable that may have the key of an encrypted export."""
+KEY_FILE_OPTION = "--encryption-key-file"
+"""The option of commands that names the file of the key; it goes before the variable."""
+ENCRYPTED_OPTION = "--encrypted"
+"""The option of commands that refuses to go on without a key."""
 SCHEMES = ("file", "s3", "gs", "abfs", "abfss")
 S3_OPTIONS = ("region", "endpoint_override", "scheme")
 _BUCKET = re.compile(r"[A-Za-z0-9._-]+")

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from quorate.facts.export_place import KEY_VARIABLE
+from quorate.facts.export_place import ENCRYPTED_OPTION, KEY_VARIABLE
 from quorate.wire.jobs.export_place import VOLUME, EncryptionKeyRef, ExportPlace
 from quorate.wire.jobs.zone_backup import ZoneBackup
 from quorate_operator import names
@@ -25,8 +25,6 @@ NOT_AS_WRITTEN = 1
 BACKUP = Work("backup", names.LABEL_BACKUP, final_codes=(NOT_AS_WRITTEN,))
 DELETE = "--delete="
 """The option that names a folder of an older export."""
-ENCRYPTED = "--encrypted"
-"""Refuses to go on without a key.  An image that has no encryption fails: it has no such option."""
 CREDENTIALS = (
     ("AWS_ACCESS_KEY_ID", False),
     ("AWS_SECRET_ACCESS_KEY", False),
@@ -68,7 +66,8 @@ def with_key(work: Work, key: EncryptionKeyRef | None) -> Work:
         return work
     chosen: Json = {"secretKeyRef": {"name": key.name, "key": key.key}}
     variable: Json = {"name": KEY_VARIABLE, "valueFrom": chosen}
-    return work._replace(arguments=(*work.arguments, ENCRYPTED), env=(*work.env, variable))
+    # An image that has no encryption fails: it has no such option.
+    return work._replace(arguments=(*work.arguments, ENCRYPTED_OPTION), env=(*work.env, variable))
 
 
 def at_place(work: Work, place: ExportPlace, read_only: bool = False) -> Work:

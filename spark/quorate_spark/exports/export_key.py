@@ -13,10 +13,9 @@ from base64 import b64decode
 from pathlib import Path
 from shlex import quote
 
-from quorate.facts.export_place import KEY_VARIABLE
+from quorate.facts.export_place import KEY_FILE_OPTION, KEY_VARIABLE
 from quorate_spark.exports.target import TargetUnreadable
 
-OPTION = "--encryption-key-file"
 LENGTHS = (16, 24, 32)
 """Bytes of a key: those of AES-128, AES-192 and AES-256."""
 _HEX, _HEX_LENGTHS = b"0123456789abcdefABCDEF", tuple(2 * length for length in LENGTHS)
@@ -57,7 +56,7 @@ def read_key(file: Path | None, is_required: bool = False) -> ExportKey | None:
     `is_required`: that there is none is refused.  Raises KeyRefused.
     """
     if file is not None:
-        return _parse(_read(file), f"{OPTION} {file}")
+        return _parse(_read(file), f"{KEY_FILE_OPTION} {file}")
     text = os.environ.get(KEY_VARIABLE)
     if text is not None:
         # An empty variable is refused, too: else a Secret without a key would mean no encryption.
@@ -69,7 +68,7 @@ def read_key(file: Path | None, is_required: bool = False) -> ExportKey | None:
 
 def _read(path: Path) -> bytes:
     """Return what is in a key file.  One of ours that others can read is refused, as by ssh."""
-    what = f"{OPTION} {path}"
+    what = f"{KEY_FILE_OPTION} {path}"
     try:
         with path.open("rb") as file:
             found = os.fstat(file.fileno())

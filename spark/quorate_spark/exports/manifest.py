@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 
-from quorate.facts.export_place import KEY_VARIABLE
+from quorate.facts.export_place import KEY_FILE_OPTION, KEY_VARIABLE
 from quorate.protocol.copies.totals import DIGEST_BYTES, rows_digest
 from quorate_spark.exports.encryption import Cipher, sealed, unsealed
-from quorate_spark.exports.export_key import OPTION, SALT_BYTES, ExportKey, KeyRefused
+from quorate_spark.exports.export_key import SALT_BYTES, ExportKey, KeyRefused
 from quorate_spark.exports.target import Target, TargetRefused
 
 MANIFEST = "manifest.json"
@@ -253,7 +253,7 @@ def cipher_of(target: Target, manifest: Manifest, key: ExportKey | None) -> Ciph
     if key is None:
         raise KeyRefused(
             f"{target.text} is encrypted with key {encryption.key}, and no key is given: name its"
-            f" file by {OPTION}, or set {KEY_VARIABLE}"
+            f" file by {KEY_FILE_OPTION}, or set {KEY_VARIABLE}"
         )
     if key.id != encryption.key:
         raise KeyRefused(
