@@ -29,7 +29,7 @@ from quorate_spark.row_columns import RowColumns
 from quorate_spark_fixtures.logged_zone import LoggedZone
 from quorate_spark_fixtures.scripted_zone import listening
 
-KEY, OTHER = b64encode(bytes(range(32))).decode(), b64encode(bytes(24)).decode()
+KEY, OTHER = b64encode(bytes(range(32))).decode(), b64encode(bytes(range(24))).decode()
 ROWS = 40
 
 
@@ -260,7 +260,7 @@ def test_another_key_none_or_one_too_many_is_refused(
 ) -> None:
     clear, target, message = tmp_path / "clear", tmp_path / "export", tmp_path / "message"
     other = key_file(tmp_path / "other", OTHER)
-    ids = [ExportKey(bytes(range(32))).id, ExportKey(bytes(24)).id]
+    ids = [ExportKey(bytes(range(32))).id, ExportKey(bytes(range(24))).id]
     assert run("export", zone, clear) == run("export", zone, target, key, "--run=r") == 0
     capsys.readouterr()
 
