@@ -46,7 +46,7 @@ from quorate_spark.exports.manifest import (
     MANIFEST,
     Manifest,
     cipher_of,
-    opened,
+    open_manifest,
     read_manifest,
 )
 from quorate_spark.exports.old_exports import Deleted, delete_old, time_to_delete
@@ -384,7 +384,7 @@ def _import(options: argparse.Namespace, bar: _Bar) -> int:
             f" begun is of the export {options.export_id}: import from where that one is, or delete"
             " the zone with its data"
         )
-    manifest = opened(target, manifest, key)
+    manifest = open_manifest(target, manifest, key)
     names_keys = manifest.encryption is None or not _is_told_to_others(options)
     if options.check:
         if not options.into_non_empty and not options.continues:

@@ -23,7 +23,7 @@ from quorate_spark.exports.target import Target, TargetRefused
 MANIFEST = "manifest.json"
 FORMAT = 1
 ENCRYPTED_FORMAT = 2
-"""That of an encrypted export: builds that know none refuse it by the number."""
+"""Format number of an encrypted export: builds that know none refuse it by that."""
 _EXPORT_ID = re.compile("[0-9a-f]{1,64}")
 _RUN = re.compile("[A-Za-z0-9._-]{0,64}")
 """Ids get into arguments, annotations and statuses."""
@@ -63,7 +63,7 @@ class PartTold(msgspec.Struct, frozen=True):
 
 
 class Encryption(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How an export is encrypted.
+    """Encryption of an export.
 
     `key`: the id of the key.  `salt`: random, of this export.  `sealed`: the whole manifest,
     encrypted; empty in that one.
@@ -103,7 +103,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 class _Named(msgspec.Struct, frozen=True):
-    """That part of any manifest that tells whose it is."""
+    """The part of any manifest that tells whose it is."""
 
     export_id: str
 
@@ -211,14 +211,16 @@ def read_manifest(target: Target) -> Manifest:
             f"{target.text} has format {manifest.format}, this version reads up to"
             f" {ENCRYPTED_FORMAT}: use the version that wrote it"
         )
-    if not (_is_told(manifest) if manifest.encryption is not None else _is_whole(manifest)):
+    if not (
+        _is_public_part_valid(manifest) if manifest.encryption is not None else _is_whole(manifest)
+    ):
         raise TargetRefused(
             f"{target.text}: {MANIFEST} contradicts itself: it is not as it was written"
         )
     return manifest
 
 
-def opened(target: Target, told: Manifest, key: ExportKey | None) -> Manifest:
+def open_manifest(target: Target, told: Manifest, key: ExportKey | None) -> Manifest:
     """Return the whole manifest; `told`: as it was read.
 
     Raises KeyRefused if the key is not that of the export, or there is one too many; TargetRefused
@@ -263,8 +265,8 @@ def cipher_of(target: Target, manifest: Manifest, key: ExportKey | None) -> Ciph
     return Cipher(key, manifest.export_id, bytes.fromhex(encryption.salt))
 
 
-def _is_told(manifest: Manifest) -> bool:
-    """Return whether an encrypted export has what is told of it without its key."""
+def _is_public_part_valid(manifest: Manifest) -> bool:
+    """Return whether the open part of an encrypted export's manifest is as one has it."""
     encryption = manifest.encryption
     return (
         encryption is not None

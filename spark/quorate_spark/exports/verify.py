@@ -9,7 +9,7 @@ from quorate_spark.exports.manifest import (
     Manifest,
     PartTold,
     cipher_of,
-    opened,
+    open_manifest,
     read_manifest,
 )
 from quorate_spark.exports.part_file import LiveRow, read_part
@@ -24,7 +24,7 @@ def verify(
     Raises TargetUnreadable if a file cannot be read, or the key is another one; TargetRefused if a
     row is not as it was.
     """
-    manifest = opened(target, read_manifest(target), key)
+    manifest = open_manifest(target, read_manifest(target), key)
     check_rows(target, manifest, progress, cipher_of(target, manifest, key))
     return manifest
 

@@ -14,7 +14,7 @@ from quorate.wire.zone import RESTORING
 from quorate_cli.dev.dev_cluster import DevCluster
 from quorate_cli.objects import resources
 from quorate_spark.exports.export_key import read_key
-from quorate_spark.exports.manifest import MANIFEST, opened, read_manifest
+from quorate_spark.exports.manifest import MANIFEST, open_manifest, read_manifest
 from quorate_spark.exports.target import Target
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
@@ -64,7 +64,7 @@ def test_an_encrypted_export_shows_nothing_and_is_imported_by_its_key_alone(
         said = quorate("export", "library", str(place), right)
 
     target = Target(str(place))
-    manifest = opened(target, read_manifest(target), key)
+    manifest = open_manifest(target, read_manifest(target), key)
     assert f"encrypted with key {key.id}" in said
     assert f"digest {manifest.digest}" in said
     assert rows_found(place) == 0

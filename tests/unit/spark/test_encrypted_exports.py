@@ -21,7 +21,13 @@ from quorate.wire.jobs.export_result import (
 from quorate_spark import __main__ as command
 from quorate_spark.exports.encryption import Cipher, unsealed
 from quorate_spark.exports.export_key import ExportKey, KeyRefused
-from quorate_spark.exports.manifest import MANIFEST, Manifest, cipher_of, opened, read_manifest
+from quorate_spark.exports.manifest import (
+    MANIFEST,
+    Manifest,
+    cipher_of,
+    open_manifest,
+    read_manifest,
+)
 from quorate_spark.exports.part_file import PartWriter, read_part
 from quorate_spark.exports.target import Target, TargetRefused
 from quorate_spark.exports.verify import verify
@@ -76,7 +82,7 @@ def run(what: str, zone: LoggedZone, target: Path, *options: str) -> int:
 
 def whole(target: Path, secret: bytes = bytes(range(32))) -> Manifest:
     place = Target(str(target))
-    return opened(place, read_manifest(place), ExportKey(secret))
+    return open_manifest(place, read_manifest(place), ExportKey(secret))
 
 
 def contents(target: Path) -> dict[str, bytes]:
