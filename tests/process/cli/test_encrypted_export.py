@@ -3,12 +3,9 @@
 import json
 import random
 from base64 import b64encode
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from redis import RedisCluster
 
 from quorate.wire.zone import RESTORING
 from quorate_cli.dev.dev_cluster import DevCluster
@@ -16,25 +13,11 @@ from quorate_cli.objects import resources
 from quorate_spark.exports.export_key import read_key
 from quorate_spark.exports.manifest import MANIFEST, open_manifest, read_manifest
 from quorate_spark.exports.target import Target
+from quorate_spark_fixtures.exported_zones import LIBRARY, SHELVES, Damageable, Quorate
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
-LIBRARY = """
-apiVersion: quorate.io/v1alpha1
-kind: Zone
-metadata: {name: library}
-spec: {clusterRef: {name: main}, partitions: 4, replicas: 3}
-"""
-SHELVES = """
-apiVersion: quorate.io/v1alpha1
-kind: Zone
-metadata: {name: shelves}
-spec: {clusterRef: {name: main}, partitions: 16, replicas: 2, storage: InMemory}
-"""
 KNOWN = 200
-
-Quorate = Callable[..., str]
-Damageable = Callable[[str, int], AbstractContextManager[RedisCluster]]
 
 
 def unguessable(number: int) -> bytes:

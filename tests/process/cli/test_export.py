@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -21,26 +20,12 @@ from quorate_cluster.meanwhile import meanwhile
 from quorate_cluster.waiting import wait_until
 from quorate_spark.exports.manifest import MANIFEST, read_manifest
 from quorate_spark.exports.target import Target
+from quorate_spark_fixtures.exported_zones import LIBRARY, SHELVES, Damageable, Quorate
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
-LIBRARY = """
-apiVersion: quorate.io/v1alpha1
-kind: Zone
-metadata: {name: library}
-spec: {clusterRef: {name: main}, partitions: 4, replicas: 3}
-"""
-SHELVES = """
-apiVersion: quorate.io/v1alpha1
-kind: Zone
-metadata: {name: shelves}
-spec: {clusterRef: {name: main}, partitions: 16, replicas: 2, storage: InMemory}
-"""
 KEY_COUNT = 20_000
 HOT = 50
-
-Quorate = Callable[..., str]
-Damageable = Callable[[str, int], AbstractContextManager[RedisCluster]]
 
 
 def client_of(cluster: DevCluster, zone: str) -> RedisCluster:
