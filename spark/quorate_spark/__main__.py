@@ -34,7 +34,7 @@ from rich.console import Console
 
 from quorate.facts.errors import QuorateError, WireError
 from quorate.wire.jobs.validation_result import encode_result
-from quorate.wire.jobs.zone_history import ZoneHistory, decode_history
+from quorate.wire.jobs.zone_history import HISTORY_VARIABLE, ZoneHistory, decode_history
 from quorate_spark import export_commands, repair_run
 from quorate_spark.command_line import add_limit, print_json, settings_of
 from quorate_spark.pages.folder import Report, earlier_runs, report_of
@@ -93,7 +93,7 @@ def main(arguments: list[str] | None = None) -> int:
     verdict = msgspec.structs.replace(
         verdict,
         started_ms=started_ms,
-        history=options.history,
+        history=_history(),
         max_mib_per_second_per_agent=options.max_mib_per_second_per_agent,
     )
     if options.keys == "hashed":
@@ -350,9 +350,6 @@ def _parser() -> argparse.ArgumentParser:
     validate.add_argument(
         "--progress-port", type=int, help="answer GET at this port by the percentage that is done"
     )
-    validate.add_argument(
-        "--history", type=_history, help="JSON of what the operator knows of the zone's past"
-    )
     repair = commands.add_parser("repair", help="repair the keys whose copies differ")
     repair.add_argument("--strategy", choices=[each.value for each in Strategy])
     chosen = repair.add_mutually_exclusive_group(required=True)
@@ -385,11 +382,16 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _history(argument: str) -> ZoneHistory:
+def _history() -> ZoneHistory | None:
+    """Return the zone's past as the environment tells it; one that cannot be read is left out."""
+    value = os.environ.get(HISTORY_VARIABLE)
+    if not value:
+        return None
     try:
-        return decode_history(argument)
+        return decode_history(value)
     except WireError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
+        print(f"{HISTORY_VARIABLE} is left out of the report: {error}", file=sys.stderr)
+        return None
 
 
 _asked_to_end: list[int] = []

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from quorate.protocol.messages.events import time_text
 from quorate.wire.jobs.known_history import history_of
+from quorate.wire.jobs.zone_history import ZoneHistory
 from quorate_cli.copies.agent_question import asked_agent
 from quorate_cli.copies.damage import damage_copy
 from quorate_cli.copies.validation import run_validation, validation_command
@@ -244,7 +245,8 @@ def validate(
     try:
         if server is None:  # elsewhere, stopped agents are found only by asking them in vain
             check_all_run(ClusterFolder(folder))
-        command = zone_validation(_api(server, folder), zone, level.value, folder, report)
+        api = _api(server, folder)
+        command, history = zone_validation(api, zone, level.value, folder, report)
         command += ["--keys", keys.value, *limit_words(limit)]
         if as_json:
             command.append("--json")
@@ -252,7 +254,7 @@ def validate(
             console.print(
                 "Spark starts and reads every copy, in half a minute or more …", style="dim"
             )
-        code = run_validation(command)
+        code = run_validation(command, history=history)
     except Problem as problem:
         raise Problem(str(problem), 2) from problem  # 1 would say that copies differ
     raise typer.Exit(code)
@@ -295,13 +297,13 @@ def check_all_run(folder: ClusterFolder) -> None:
 
 def zone_validation(
     api: OperatorApi, zone: str, level: str, folder: Path, report: Path | str | None
-) -> list[str]:
-    """Return the command line that validates a declared zone."""
+) -> tuple[list[str], ZoneHistory]:
+    """Return the command line that validates a declared zone, and the zone's past."""
     whole = resources.fetch(api, ZONE, zone)
     spec = resources.zone(whole).spec
     cluster = spec.cluster_ref.name
     agents = resources.cluster(resources.fetch(api, STORAGE_CLUSTER, cluster)).spec.dialed
-    return validation_command(
+    command = validation_command(
         zone,
         cluster,
         ClusterFolder(folder).secret_file(cluster),
@@ -311,8 +313,8 @@ def zone_validation(
         report,
         spec.partitions,
         spec.replicas,
-        history_of(resources.zone(whole).status, time_text(time.time_ns() // 1_000_000)),
     )
+    return command, history_of(resources.zone(whole).status, time_text(time.time_ns() // 1_000_000))
 
 
 def wait_until_available(api: OperatorApi, zone: str, seconds: float) -> None:

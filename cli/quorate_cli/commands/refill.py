@@ -192,7 +192,8 @@ def _validate(api: OperatorApi, zone: str, folder: Path) -> Verdict:
     work.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="refill-", dir=work) as name:
         report, log = Path(name) / "report.json", Path(name) / "log"
-        run_validation(zone_validation(api, zone, "digest", folder, report), log)
+        command, _ = zone_validation(api, zone, "digest", folder, report)
+        run_validation(command, log)
         try:
             return msgspec.json.decode(report.read_bytes(), type=Verdict)
         except (OSError, msgspec.MsgspecError) as error:

@@ -1,5 +1,6 @@
 """Runs the validation of a zone, or the repair of its keys, as a separate process."""
 
+import os
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from quorate.facts.export_place import PlaceRefused, parse_place
-from quorate.wire.jobs.zone_history import ZoneHistory, encode_history
+from quorate.wire.jobs.zone_history import HISTORY_VARIABLE, ZoneHistory, encode_history
 from quorate_cli.processes.process import identify, python, undisturbed, write_started
 from quorate_cli.terminal.problem import Problem
 
@@ -23,15 +24,9 @@ def validation_command(
     report: Path | str | None = None,
     partitions: int = 0,
     replicas: int = 0,
-    history: ZoneHistory | None = None,
 ) -> list[str]:
-    """Return the command line that validates `zone` over the peer ports `agents`.
-
-    `history`: what is known of the zone's past.
-    """
+    """Return the command line that validates `zone` over the peer ports `agents`."""
     options = ["--report", str(report)] if report is not None else []
-    if history is not None:
-        options += ["--history", encode_history(history)]
     return tool_command(
         "validate",
         zone,
@@ -83,17 +78,23 @@ def run_validation(
     log: Path | None = None,
     pid_file: Path | None = None,
     printed: IO[bytes] | None = None,
+    history: ZoneHistory | None = None,
 ) -> int:
     """Run such a command; return its exit code.  Of a validation: 0 agree, 1 differ, 2 unknown.
 
     Output goes to ours, or to `log`; its standard output to `printed`, if that is given.
-    `pid_file` lets others find the process.  An interrupt of this function also ends the process.
+    `pid_file` lets others find the process.  `history`: the zone's past, for the report.  An
+    interrupt of this function also ends the process.
     """
+    told = {} if history is None else {HISTORY_VARIABLE: encode_history(history)}
+    environment = {**os.environ, **told}
     running: list[subprocess.Popen[bytes]] = []
 
     def begin() -> None:
         with log.open("ab") if log is not None else nullcontext() as file:
-            running.append(subprocess.Popen(command, stdout=printed or file, stderr=file))
+            running.append(
+                subprocess.Popen(command, stdout=printed or file, stderr=file, env=environment)
+            )
         if pid_file is not None:
             write_started(pid_file, identify(running[0].pid, str(pid_file.parent)))
 

@@ -56,6 +56,7 @@ def _work(
     arguments = (
         *zone_arguments("import", restore.spec.zone_ref.name, copies),
         f"--target={restore.spec.source.target}",
+        # An image that does not know it refuses it: it could write into another zone of this name.
         f"--zone-uid={copies.uid}",
         *more,
         *(("--into-non-empty",) if into_non_empty else ()),

@@ -4,7 +4,7 @@ An exit code of 1 says that a difference is proven: another run finds the same.
 """
 
 from quorate.wire.jobs.data_validation import DataValidation
-from quorate.wire.jobs.zone_history import ZoneHistory, encode_history
+from quorate.wire.jobs.zone_history import HISTORY_VARIABLE, ZoneHistory, encode_history
 from quorate_operator import names
 from quorate_operator.jobs.job import Copies, Json, Work, zone_arguments
 
@@ -22,9 +22,12 @@ def validation_work(
     spec = validation.spec
     level, keys = f"--level={spec.level.lower()}", f"--keys={spec.keys.lower()}"
     options = [level, keys, *spec.limit_options]
-    if history is not None:
-        options.append(f"--history={encode_history(history)}")
     work = VALIDATION
+    if history is not None:
+        # No argument: an image of an earlier version would refuse it, and end without a verdict.
+        # The kubelet would replace $(NAME) by another variable.
+        value = encode_history(history).replace("$", "$$")
+        work = work._replace(env=({"name": HISTORY_VARIABLE, "value": value},))
     if spec.report is not None:
         claim = spec.report.persistent_volume_claim
         options.append(f"--report={REPORTS}/{claim.path}/")

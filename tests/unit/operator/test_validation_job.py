@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from quorate.wire.jobs.data_validation import DataValidation
-from quorate.wire.jobs.zone_history import ExportTold, ZoneHistory
+from quorate.wire.jobs.zone_history import HISTORY_VARIABLE, ExportTold, ZoneHistory
 from quorate.wire.resource import API_VERSION
 from quorate_operator.jobs.job import Copies, job_of
 from quorate_operator.jobs.validation_job import validation_work
@@ -61,17 +61,32 @@ def test_keys_may_be_hashed() -> None:
     assert validation._parser().parse_args(container(keys="Hashed")["args"]).keys == "hashed"
 
 
-def test_the_report_is_told_the_past_of_the_zone() -> None:
+def test_the_report_is_told_the_past_of_the_zone(monkeypatch: pytest.MonkeyPatch) -> None:
     told = ZoneHistory("2026-01-05T03:00:00Z", last_backup=ExportTold("t", "$(run)", "a:b"))
     metadata = {"name": "nightly", "namespace": "shop", "uid": "uid-1"}
     head = {"apiVersion": API_VERSION, "kind": "DataValidation", "metadata": metadata}
     parsed = DataValidation.parse({**head, "spec": {"zoneRef": {"name": "books"}}})
-    work = validation_work(parsed, COPIES, told)
+    made = job_of(parsed, validation_work(parsed, COPIES, told), COPIES.cluster, "quorate-spark:1")
 
-    assert validation._parser().parse_args(list(work.arguments)).history == told
-    assert validation._parser().parse_args(container()["args"]).history is None
-    with pytest.raises(SystemExit):
-        validation._parser().parse_args([*container()["args"], "--history={"])
+    [only] = made["spec"]["template"]["spec"]["containers"]
+    assert only["args"] == container()["args"]  # an earlier image refuses what it does not know
+    [variable] = only["env"]
+    assert variable["name"] == HISTORY_VARIABLE
+    monkeypatch.setenv(HISTORY_VARIABLE, variable["value"].replace("$$", "$"))
+    assert validation._history() == told
+    assert "$(run)" not in variable["value"].replace("$$", "")
+    assert "env" not in container()
+
+
+def test_a_past_that_cannot_be_read_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv(HISTORY_VARIABLE, raising=False)
+    assert validation._history() is None
+    monkeypatch.setenv(HISTORY_VARIABLE, "{")
+
+    assert validation._history() is None
+    assert f"{HISTORY_VARIABLE} is left out of the report" in capsys.readouterr().err
 
 
 def test_its_report_may_be_kept_on_a_volume() -> None:

@@ -13,7 +13,7 @@ from quorate.wire.jobs.validation_result import (
     ValidationVerdict,
     encode_result,
 )
-from quorate.wire.jobs.zone_history import ExportTold, decode_history
+from quorate.wire.jobs.zone_history import HISTORY_VARIABLE, ExportTold, decode_history
 from quorate.wire.resource import API_VERSION
 from quorate_loopback.namespace import Namespace
 from quorate_loopback.noted_events import note_events
@@ -499,8 +499,8 @@ async def test_the_pod_is_told_what_the_operator_knows_of_the_zone(led: Namespac
     await until_phase(led, "now", "Running")
 
     [container] = led.api.objects[job_path("now")]["spec"]["template"]["spec"]["containers"]
-    [told] = [each for each in container["args"] if each.startswith("--history=")]
-    history = decode_history(told.removeprefix("--history="))
+    [told] = [each["value"] for each in container["env"] if each["name"] == HISTORY_VARIABLE]
+    history = decode_history(told)
     assert history.last_backup == ExportTold("2026-01-05T03:00:00Z", "monday", "backups:monday")
     assert (history.last_restore, history.backups_scheduled) == (None, True)
     assert history.day is not None

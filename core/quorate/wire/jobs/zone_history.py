@@ -1,11 +1,15 @@
-"""What the operator knows of a zone's recent past, told to the program that writes a report of it.
+"""The recent past of a zone, as the operator tells it to the program that writes a report of it.
 
-A pod of a validation has no rights at the API server: it is handed this as an argument.
+A pod of a validation has no rights at the API server: it is handed this in a variable of its
+environment, which images of other versions ignore.
 """
 
 import msgspec
 
 from quorate.facts.errors import WireError
+
+HISTORY_VARIABLE = "QUORATE_HISTORY"
+"""The environment variable that has it."""
 
 
 class HourTold(msgspec.Struct, frozen=True):
@@ -55,13 +59,13 @@ class ZoneHistory(msgspec.Struct, frozen=True):
 
 
 def encode_history(history: ZoneHistory) -> str:
-    """Return the argument."""
+    """Return the value of the variable."""
     return msgspec.json.encode(history).decode()
 
 
-def decode_history(argument: str) -> ZoneHistory:
-    """Return the history in an argument.  Raises WireError if it is none."""
+def decode_history(value: str) -> ZoneHistory:
+    """Return the history in a value of the variable.  Raises WireError if it is none."""
     try:
-        return msgspec.json.decode(argument, type=ZoneHistory)
+        return msgspec.json.decode(value, type=ZoneHistory)
     except msgspec.DecodeError as error:
         raise WireError(f"it is no history of a zone: {error}") from error
