@@ -5,6 +5,7 @@ QUORATE_CONTACT_SHEET=file.html keeps a drawing of all panels.
 """
 
 import contextlib
+import math
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -109,9 +110,12 @@ def _rows(running: Prometheus, title: str) -> list[dict[str, str]]:
 
 
 def _tile(running: Prometheus, title: str) -> float:
+    """The number of a tile of the overview; not a number: the last scrape was missed, or there was
+    none yet."""
     (asked,) = asked_of("overview.json", _panel("overview.json", title))
-    (series,) = running.answer(asked, EVERY)
-    return series.last
+    found = running.answer(asked, EVERY)
+    assert len(found) < 2, found
+    return found[0].last if found else math.nan
 
 
 def _answers(running: Prometheus) -> dict[str, dict[str, list[tuple[Asked, list[Series]]]]]:
