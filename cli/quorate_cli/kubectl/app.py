@@ -477,7 +477,7 @@ def _states(
         place, name = cluster.metadata.namespace, cluster.metadata.name
         if place not in operators:
             operators[place] = find_operator(api, place, operator_namespace)
-            scheduled[place] = objects.backed_up(api, place)
+            scheduled[place] = objects.zones_with_backups(api, place)
         its = [
             zone
             for zone in zones

@@ -7,7 +7,7 @@ from quorate.facts.errors import WireError
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
-from quorate.wire.jobs.scheduled_zone_backup import ScheduledZoneBackup
+from quorate.wire.jobs.scheduled_zone_backup import ScheduledZoneBackup, backed_up
 from quorate.wire.partition_table import PartitionTable, partition_row, zone_record
 from quorate.wire.resource import API_VERSION, GROUP, Resource
 from quorate.wire.storage_cluster import StorageCluster
@@ -123,15 +123,14 @@ def stored_rows(api: KubeApi, namespace: str, uid: str) -> StoredRows:
     return StoredRows(record, sorted(rows, key=lambda row: row.partition))
 
 
-def backed_up(api: KubeApi, namespace: str) -> set[str] | None:
+def zones_with_backups(api: KubeApi, namespace: str) -> set[str] | None:
     """Return the zones of which a schedule makes backups; None: schedules cannot be read."""
     try:
-        found: list[Any] = api.collection(objects_path(ScheduledZoneBackup.plural, namespace))
+        found = api.collection(objects_path(ScheduledZoneBackup.plural, namespace))
     except (Forbidden, NotThere):
         return None
-    specs = [each.get("spec") or {} for each in found]
-    runs = [each["template"]["spec"] for each in specs if not each.get("suspend")]
-    return {run["zoneRef"]["name"] for run in runs}
+    kind = ScheduledZoneBackup.kind_name()  # a list comes without it
+    return backed_up({**each, "apiVersion": API_VERSION, "kind": kind} for each in found)
 
 
 R = TypeVar("R", bound=Resource)

@@ -4,10 +4,12 @@ Of the exports that it made it keeps a list in its status; `retention` says whic
 the next ZoneBackup deletes, once that one is verified.
 """
 
-from typing import Annotated, ClassVar
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from quorate.facts.errors import WireError
 from quorate.wire.jobs.schedule import NAME_LENGTH_MAX, ScheduleSpec, ScheduleStatus
 from quorate.wire.jobs.zone_backup import BackupRun
 from quorate.wire.managed_agents import Labels
@@ -125,3 +127,14 @@ class ScheduledZoneBackup(Resource):
 
     spec: ScheduledZoneBackupSpec
     status: ScheduledZoneBackupStatus = Field(default_factory=ScheduledZoneBackupStatus)
+
+
+def backed_up(bodies: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Return the zones of which schedules make backups: those that are valid, and not suspended."""
+    specs = []
+    for body in bodies:
+        try:
+            specs.append(ScheduledZoneBackup.parse_stored(body).spec)
+        except WireError:
+            continue  # it is told to be invalid, and makes none
+    return {each.template.spec.zone_ref.name for each in specs if not each.suspend}

@@ -49,7 +49,8 @@ def test_status_as_json_has_the_documented_keys_that_objects_know(kubectl: Kubec
 
 
 def schedule(api: CannedApi, **spec: object) -> None:
-    template = {"spec": {"zoneRef": {"name": "library"}}}
+    place = {"persistentVolumeClaim": {"claimName": "backups", "path": "library"}}
+    template = {"spec": {"zoneRef": {"name": "library"}, "destination": place}}
     whole = {"spec": {"schedule": "0 3 * * *", "template": template, **spec}}
     api.put(f"{OURS}/scheduledzonebackups/nightly", whole)
 
@@ -74,6 +75,8 @@ def test_no_backup_is_said_only_where_a_schedule_is_to_make_them(
 
     schedule(api)
     assert "zone library: no backup yet, though a ScheduledZoneBackup" in kubectl("status")
+    schedule(api, template={"spec": {"zoneRef": None}})  # stored before the API server checked it
+    assert backups(kubectl)[0]["scheduled"] is False
     api.refused["GET", f"{OURS}/scheduledzonebackups"] = Answer(403, {"message": "forbidden"})
     assert "backup" not in kubectl("status").lower()
     assert backups(kubectl)[0]["scheduled"] is None

@@ -12,9 +12,9 @@ from quorate.wire.jobs.scheduled_zone_backup import (
     ListedBackup,
     ScheduledZoneBackup,
     ScheduledZoneBackupStatus,
+    backed_up,
 )
 from quorate.wire.jobs.zone_backup import BackupRun, ZoneBackup, ZoneBackupStatus
-from quorate_operator.declared.runs.job_runs import zone_of
 from quorate_operator.declared.runs.recoveries import LedZone
 from quorate_operator.declared.runs.scheduled_run import ScheduledRun, due_of
 from quorate_operator.declared.runs.schedules.cron import BadSchedule, last_but_one
@@ -80,10 +80,7 @@ class BackupSchedules(Schedules[ScheduledZoneBackupStatus]):
 
     def is_scheduled(self, zone: str) -> bool:
         """Return whether a schedule that is not suspended makes backups of the zone."""
-        specs = [body.get("spec") or {} for body in self._bodies.values()]
-        return any(
-            zone_of(each.get("template") or {}) == zone for each in specs if not each.get("suspend")
-        )
+        return zone in backed_up(self._bodies.values())
 
     def _note_due(self, name: str, now: datetime) -> None:
         self._due.pop(name, None)
