@@ -9,7 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from quorate.facts.time import length, wall_ms_of
+from quorate.facts.time import duration_text, wall_ms_of
 from quorate.planning.target.data_nodes import TimerKind
 from quorate.protocol.status import MigrationStatus, NodeStatus, TimerStatus, ZoneStatus
 from quorate.wire.jobs.zone_history import ExportTold
@@ -208,7 +208,7 @@ def backups_sentence(backups: ZoneBackups, now_ms: int) -> str:
 
 def _age(export: ExportTold, now_ms: int) -> str:
     time_ms = wall_ms_of(export.time)
-    return f"{length(now_ms - time_ms)} ago" if time_ms is not None else "at an unknown time"
+    return f"{duration_text(now_ms - time_ms)} ago" if time_ms is not None else "at an unknown time"
 
 
 def _aside_sentence(zone: ZoneStatus) -> str:

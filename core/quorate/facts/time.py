@@ -3,6 +3,10 @@
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+HOUR_MS = 3_600_000
+HOURS = 24
+"""Hours of a day: so far back reaches what is kept of a zone's past."""
+
 
 class Now(NamedTuple):
     """One moment on both clocks.
@@ -25,10 +29,10 @@ def wall_ms_of(text: str) -> int | None:
     return int((read if read.tzinfo is not None else read.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def length(ms: int) -> str:
+def duration_text(ms: int) -> str:
     """Return a length of time in its two largest units; a negative one as 0."""
     seconds = max(ms, 0) // 1000
-    days, hours, minutes = seconds // 86_400, seconds // 3600 % 24, seconds // 60 % 60
+    days, hours, minutes = seconds // 86_400, seconds // 3600 % HOURS, seconds // 60 % 60
     if days:
         return f"{days} d {hours} h"
     if hours:

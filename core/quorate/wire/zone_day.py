@@ -2,6 +2,7 @@
 
 from pydantic import Field
 
+from quorate.facts.time import HOURS
 from quorate.wire.resource import Integer, Part, Text
 
 
@@ -27,6 +28,6 @@ class ZoneDay(Part):
     watched_since: Text
     """When the present operator began to lead the zone, RFC 3339.  Of the time before, only that is
     known which earlier ones had written here."""
-    hours: list[ZoneHour] = Field(default_factory=list, max_length=24)
+    hours: list[ZoneHour] = Field(default_factory=list, max_length=HOURS)
     """The hours in which something happened, the earliest first; in all others since `since`
     nothing did."""

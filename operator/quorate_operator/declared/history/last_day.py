@@ -10,14 +10,11 @@ looks the former one counts on.
 
 from typing import NamedTuple
 
-from quorate.facts.time import Now, wall_ms_of
+from quorate.facts.time import HOUR_MS, HOURS, Now, wall_ms_of
 from quorate.protocol.status import ZoneStatus
 from quorate.wire.zone_day import ZoneDay, ZoneHour
 from quorate_operator.process.clock import rfc3339
 
-HOURS = 24
-"""Hours that are kept, the present one included."""
-HOUR_MS = 3_600_000
 SETTLE_MS = 10_000
 """After its beginning an operator waits so long for the zone to be served, before it counts that it
 is not.  An agent that reaches a new operator later than this counts as an outage until then."""
