@@ -33,8 +33,8 @@ class CopySeen(NamedTuple):
 
 
 class AgentTimes(NamedTuple):
-    """How many commands of the zone's clients took at most so many microseconds, -1: longer than
-    all that are told, since the agent's process began."""
+    """Commands of the zone's clients since the agent's process began, counted by time: at most so
+    many microseconds, or longer than all that are told (-1)."""
 
     store: str
     incarnation: int

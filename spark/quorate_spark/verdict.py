@@ -146,7 +146,7 @@ class DigestFigures(msgspec.Struct, frozen=True):
 
 
 class ClientTimes(msgspec.Struct, frozen=True):
-    """How long a zone's clients waited for replies while it was validated, in milliseconds.
+    """Times in which a zone's clients got replies while it was validated, in milliseconds.
 
     `p99_before_ms`: of all commands since the agents began; `added_p99_ms`: the difference.
     """

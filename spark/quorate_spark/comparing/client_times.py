@@ -1,4 +1,4 @@
-"""How long a zone's clients waited while it was validated, compared with before.
+"""The waiting times of a zone's clients while it was validated, compared with before.
 
 Agents count the times of commands by upper bound since their processes began.  What a run adds is
 the p99 of the commands between its first and its last reading, above that of all before.  A load
