@@ -119,7 +119,7 @@ def _unproven(verdict: Verdict) -> Markup:
         rows.append(("Partitions not judged", f"{skipped:,}", "The reasons are below."))
     if verdict.copies < verdict.copies_expected:
         count = f"{verdict.copies_expected - verdict.copies:,} of {verdict.copies_expected:,}"
-        rows.append(("Copies not reached", count, _UNREACHED))
+        rows.append(("Copies missing or not reached", count, _UNREACHED))
     if verdict.unsettled_keys:
         rows.append(
             (

@@ -33,12 +33,17 @@ def many(count: int, one: str, several: str = "") -> str:
 
 def time_text(wall_ms: int) -> str:
     """Return a wall time for people."""
-    try:
-        return datetime.fromtimestamp(wall_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (OverflowError, ValueError, OSError):
-        return f"{wall_ms} ms"
+    return _formatted(wall_ms, "%Y-%m-%d %H:%M:%S UTC")
 
 
 def day_text(wall_ms: int) -> str:
     """Return a wall time in short, for a plot."""
-    return datetime.fromtimestamp(wall_ms / 1000, UTC).strftime("%d %b %H:%M")
+    return _formatted(wall_ms, "%d %b %H:%M")
+
+
+def _formatted(wall_ms: int, form: str) -> str:
+    """Return a wall time in this form; one that no calendar has, as its number."""
+    try:
+        return datetime.fromtimestamp(wall_ms / 1000, UTC).strftime(form)
+    except (OverflowError, ValueError, OSError):
+        return f"{wall_ms} ms"

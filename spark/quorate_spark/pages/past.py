@@ -1,13 +1,12 @@
-"""What the operator has told of the zone's recent past: its last 24 hours, and its backups."""
+"""The zone's recent past as the operator has told it: its last 24 hours, and its backups."""
 
-from quorate.facts.time import length, wall_ms_of
+from quorate.facts.time import HOUR_MS, HOURS, duration_text, wall_ms_of
 from quorate.wire.jobs.zone_history import DayTold, ExportTold, ZoneHistory
 from quorate_spark.pages.markup import Markup, tag
 from quorate_spark.pages.parts import day_text, section, table, time_text
 from quorate_spark.pages.plots import Bar, bars
 
-HOUR_MS = 3_600_000
-DAY_MS = 24 * HOUR_MS
+DAY_MS = HOURS * HOUR_MS
 _NOT_TOLD = "Unknown: no operator has told this run of it."
 _FAILOVERS = (
     "Partitions that another primary, or another process of it, took over without a hand-over, a"
@@ -28,7 +27,7 @@ def last_day(history: ZoneHistory | None) -> Markup:
         ("Partitions with missing copies", f"{most:,}", "The most at one time."),
         (
             "Outage",
-            length(1000 * sum(each.unavailable_seconds for each in hours)),
+            duration_text(1000 * sum(each.unavailable_seconds for each in hours)),
             _UNSERVED,
         ),
     ]
@@ -80,7 +79,7 @@ def _plots(history: ZoneHistory, day: DayTold) -> list[Markup]:
         return []
     by_hour = {(wall_ms_of(each.start) or 0) // HOUR_MS: each for each in day.hours}
     last = told_ms // HOUR_MS
-    numbers = range(max(since_ms // HOUR_MS, last - 23), last + 1)
+    numbers = range(max(since_ms // HOUR_MS, last - HOURS + 1), last + 1)
     made = []
     for title, field, unit, kind in (
         ("Failovers by the hour", "failovers", "", "unknown"),
@@ -104,4 +103,5 @@ def _export(
     about = f"{export.run}, at {export.place}"
     if time_ms is None:
         return what, "unknown", about
-    return what, length(started_ms - time_ms), f"{time_text(time_ms)}, {about}"
+    age = duration_text(started_ms - time_ms) if started_ms else "unknown"
+    return what, age, f"{time_text(time_ms)}, {about}"

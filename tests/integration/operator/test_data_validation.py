@@ -242,6 +242,6 @@ def test_reports_on_a_volume_tell_what_changed_and_the_past_of_the_zone(
     assert "monday, at volume:sessions/1" in first.section("Backups")
     assert "could not tell . This one: could not tell" in second.section("Since the last run")
     assert "✓??" in second.section("The last 3 runs").replace(" ", "")
-    assert "Copies not reached" in second.section("Not proven")
+    assert "Copies missing or not reached" in second.section("Not proven")
     assert f"Failovers {primaries} " in second.section("The last 24 hours")
     assert "Last verified restore none is known" in second.section("Backups")

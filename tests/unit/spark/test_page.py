@@ -7,12 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from quorate.facts.time import length
+from quorate.facts.time import duration_text
 from quorate.wire.jobs.zone_history import DayTold, ExportTold, HourTold, ZoneHistory
 from quorate_spark.pages.change import change_since
 from quorate_spark.pages.folder import earlier_runs, report_of
 from quorate_spark.pages.markup import Markup, escaped, tag
 from quorate_spark.pages.page import page_of, sentence
+from quorate_spark.pages.parts import day_text, time_text
 from quorate_spark.pages.plots import Bar, Share, bars, shares
 from quorate_spark.report import report_json
 from quorate_spark.verdict import (
@@ -416,6 +417,15 @@ def test_times_that_cannot_be_read_are_unknown() -> None:
 
     assert "Last backup unknown run, at p" in read.section("Backups")
     assert "From when on this is known was not told." in read.section("The last 24 hours")
+    known = history(last_backup=ExportTold(text_of(START), "run", "p"))
+    part = page(verdict(history=known, started_ms=0)).section("Backups")
+    assert "Last backup unknown 2026-11-18 11:06:40 UTC, run, at p" in part
+
+
+def test_a_time_that_no_calendar_has_is_a_number() -> None:
+    late = 10**18
+
+    assert (time_text(late), day_text(late)) == (f"{late} ms", f"{late} ms")
 
 
 def test_the_json_has_it_as_it_was_told() -> None:
@@ -432,7 +442,7 @@ def test_copies_that_were_not_reached_are_counted() -> None:
     silent = could_not_tell("library", Level.ROWS, "agent-2 is silent")
     part = page(msgspec.structs.replace(silent, copies_expected=192)).section("Not proven")
 
-    assert "Copies not reached 192 of 192 " in part
+    assert "Copies missing or not reached 192 of 192 " in part
     assert "agent-2 is silent" in part
     assert "not reached" not in page(verdict(copies_expected=192)).section("Not proven")
 
@@ -441,4 +451,4 @@ def test_copies_that_were_not_reached_are_counted() -> None:
     ("ms", "said"), [(-5, "0 s"), (999, "0 s"), (61_000, "1 min 1 s"), (90 * HOUR, "3 d 18 h")]
 )
 def test_a_length_has_its_two_largest_units(ms: int, said: str) -> None:
-    assert length(ms) == said
+    assert duration_text(ms) == said
