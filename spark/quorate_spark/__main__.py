@@ -24,7 +24,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -37,7 +37,7 @@ from quorate.wire.jobs.validation_result import encode_result
 from quorate.wire.jobs.zone_history import HISTORY_VARIABLE, ZoneHistory, decode_history
 from quorate_spark import export_commands, repair_run
 from quorate_spark.command_line import add_limit, print_json, settings_of
-from quorate_spark.pages.folder import Report, earlier_runs, report_of
+from quorate_spark.pages.folder import Report, earlier_runs, report_of, store
 from quorate_spark.pages.page import page_of
 from quorate_spark.progress import Progress
 from quorate_spark.reading.agent_link import parse_addresses, read_cluster
@@ -104,16 +104,17 @@ def main(arguments: list[str] | None = None) -> int:
         print_report(verdict, Console())
     message = encode_result(result_of(verdict))
     if options.termination_message is not None and not _write(
-        "--termination-message", {options.termination_message: message}
+        "--termination-message", options.termination_message, message
     ):
         return Outcome.UNKNOWN.exit_code
     if report is not None:
-        if not _write("--report", _files(verdict, report)):
+        kept = _store("--report", verdict, report)
+        if kept is None:
             # Of a pod the verdict is told already: another pod would read all copies again.
             is_told = options.termination_message is not None
             return verdict.exit_code if is_told else Outcome.UNKNOWN.exit_code
-        if report.page is not None:
-            print(f"report: {report.page}", file=sys.stderr if options.json else sys.stdout)
+        if kept.page is not None:
+            print(f"report: {kept.page}", file=sys.stderr if options.json else sys.stdout)
     return verdict.exit_code
 
 
@@ -128,30 +129,34 @@ def _keep(options: argparse.Namespace) -> int:
     if problem := _unwritable(report):
         print(f"{options.folder}: {problem}", file=sys.stderr)
         return Outcome.UNKNOWN.exit_code
-    if not _write(options.folder, _files(verdict, report)):
+    kept = _store(options.folder, verdict, report)
+    if kept is None:
         return Outcome.UNKNOWN.exit_code
-    print(f"report: {report.page}")
+    print(f"report: {kept.page}")
     return 0
 
 
-def _files(verdict: Verdict, report: Report) -> dict[Path, bytes]:
-    """Return the files of a report and their contents."""
-    files = {report.json: report_json(verdict)}
-    if report.page is not None:
-        files[report.page] = _page(verdict, report)
-    return files
+def _store(option: str, verdict: Verdict, report: Report) -> Report | None:
+    """Write a report; return where it is; None: it cannot be written, and why is printed."""
+    content = report_json(verdict)
+    if report.page is None:
+        return report if _write(option, report.json, content) else None
+    try:
+        return store(report, content, _page(verdict, report))
+    except OSError as error:
+        print(f"{option} {report.json}: cannot be written: {error.strerror}", file=sys.stderr)
+        return None
 
 
-def _write(option: str, files: Mapping[Path, bytes]) -> bool:
-    """Write files, new ones for their owner alone; print why one cannot be written."""
+def _write(option: str, path: Path, content: bytes) -> bool:
+    """Write a file, a new one for its owner alone; print why it cannot be written."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-    for path, content in files.items():
-        try:
-            with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
-                file.write(content)
-        except OSError as error:
-            print(f"{option} {path}: cannot be written: {error.strerror}", file=sys.stderr)
-            return False
+    try:
+        with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
+            file.write(content)
+    except OSError as error:
+        print(f"{option} {path}: cannot be written: {error.strerror}", file=sys.stderr)
+        return False
     return True
 
 

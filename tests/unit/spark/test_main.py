@@ -1,5 +1,6 @@
 """The command: its exit codes, its report, and what it says where Spark cannot run."""
 
+import errno
 import hashlib
 import importlib.util
 import io
@@ -200,10 +201,10 @@ def test_a_report_in_a_folder_is_json_and_a_page(
 def test_a_pod_whose_report_cannot_be_kept_has_told_its_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def full(verdict: object, report: object) -> dict[Path, bytes]:
-        return {tmp_path / "gone" / "report.json": b""}
+    def full(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(command, "_files", full)
+    monkeypatch.setattr(command, "store", full)
     told = tmp_path / "told"
     with listening(filled()) as zone:
         assert in_folder(zone, tmp_path) == 2

@@ -1,5 +1,7 @@
 """The page of a report: what it says, that nothing in it is markup of a key, that it is whole."""
 
+import errno
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ import pytest
 from quorate.facts.time import duration_text
 from quorate.wire.jobs.zone_history import DayTold, ExportTold, HourTold, ZoneHistory
 from quorate_spark.pages.change import change_since
-from quorate_spark.pages.folder import earlier_runs, report_of
+from quorate_spark.pages.folder import earlier_runs, report_of, store
 from quorate_spark.pages.markup import Markup, escaped, tag
 from quorate_spark.pages.page import page_of, sentence
 from quorate_spark.pages.parts import day_text, time_text
@@ -286,13 +288,13 @@ def test_a_folder_is_one_that_is_there_or_ends_in_a_slash(tmp_path: Path) -> Non
 
 
 def test_earlier_runs_are_those_of_the_zone_before_this_one(tmp_path: Path) -> None:
-    def store(made: Verdict) -> None:
+    def put(made: Verdict) -> None:
         report_of(str(tmp_path), made.zone, made.started_ms).json.write_bytes(report_json(made))
 
     for hours in (1, 3, 2, 40, -1):
-        store(verdict(differing(), started_ms=START - hours * HOUR))
-    store(verdict(zone="other", started_ms=START - HOUR))
-    store(verdict(zone="library-20261118T110640Z", started_ms=START - HOUR))
+        put(verdict(differing(), started_ms=START - hours * HOUR))
+    put(verdict(zone="other", started_ms=START - HOUR))
+    put(verdict(zone="library-20261118T110640Z", started_ms=START - HOUR))
     report = report_of(str(tmp_path), "library", START)
     report.json.with_name("library-20200101T000000Z.json").write_bytes(b"{")
 
@@ -300,9 +302,47 @@ def test_earlier_runs_are_those_of_the_zone_before_this_one(tmp_path: Path) -> N
 
     assert [(START - run.started_ms) // HOUR for run in found] == [40, 3, 2, 1]
     assert found[0] == verdict(differing(), started_ms=START - 40 * HOUR)
-    store(verdict(zone="a/b", started_ms=START - HOUR))
+    put(verdict(zone="a/b", started_ms=START - HOUR))
     alike = verdict(zone="a_b")
     assert earlier_runs(report_of(str(tmp_path), "a_b", START), alike) == []
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_runs_of_one_second_keep_both_reports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_links: bool
+) -> None:
+    def refuse(*arguments: object) -> None:
+        raise PermissionError(errno.EPERM, "no links")
+
+    if not has_links:
+        monkeypatch.setattr(os, "link", refuse)
+    first, second = verdict(started_ms=START - 2), verdict(differing(), started_ms=START - 1)
+    of_second = report_of(str(tmp_path), "library", START)
+    texts = [report_json(each) for each in (first, second)]
+
+    made = [store(of_second, text, b"page %d" % n) for n, text in enumerate(texts)]
+    again = store(of_second, texts[1], b"page 1")
+
+    assert [each.json.stem for each in made] == [f"library-20261118T110640Z{n}" for n in ("", "-2")]
+    assert again == made[1]
+    for n, each in enumerate(made):
+        assert each.page is not None
+        assert (each.json.read_bytes(), each.page.read_bytes()) == (texts[n], b"page %d" % n)
+    assert len(list(tmp_path.iterdir())) == 4, "no temporary file is left"
+    assert earlier_runs(of_second, verdict()) == [first, second]
+
+
+def test_a_report_is_seen_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="full"):
+        store(report_of(str(tmp_path), "library", START), report_json(verdict()), b"page")
+
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_no_more_than_thirty_runs_are_read(tmp_path: Path) -> None:
