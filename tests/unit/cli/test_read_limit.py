@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from quorate.wire.jobs.zone_history import ZoneHistory
 from quorate_cli.commands import export, objects, repair
 from quorate_cli.commands.every import app
 
@@ -42,7 +43,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     def fetch(api: object, kind: Any, name: str) -> Any:
         return ZONE if name == "books" else CLUSTER
 
-    def run(command: list[str]) -> int:
+    def run(command: list[str], history: ZoneHistory | None = None) -> int:
         commands.append(command)
         return 0
 
