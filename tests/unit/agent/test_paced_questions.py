@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from quorate.facts.errors import QuorateError
 from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.tools import (
     AnswerLater,
@@ -20,7 +21,11 @@ from quorate.protocol.messages.tools import (
 )
 from quorate.protocol.storage import Row
 from quorate_agent.process.paced.pace import ANSWER_BYTES_MIN, Portion, ReadPace
-from quorate_agent.process.paced.questions import WAITING_MAX, WORD_S, PacedQuestions
+from quorate_agent.process.paced.questions import (
+    ANSWER_LATER_EVERY_S,
+    WAITING_MAX,
+    PacedQuestions,
+)
 from quorate_link import Link
 
 MIB = 1024 * 1024
@@ -86,12 +91,16 @@ class _Agent:
         self.answered: list[tuple[float, Any, Message]] = []
         self.portions: list[int] = []
         self.asks_again = False
+        self.failures: dict[Any, Exception] = {}
+        """Links whose questions fail."""
         self.questions = PacedQuestions(self._answer, self.loop.call_later, self.loop.time)
 
     def _answer(self, link: Link, message: Message, portion: Portion) -> int:
         self.answered.append((self.loop.now_s - 100.0, link, message))
         self.portions.append(portion.bytes_max)
         portion.read = self.read
+        if link in self.failures:
+            raise self.failures[link]
         if self.asks_again:
             self.loop.call_later(0, lambda: self.take(link, message))
         return self.size
@@ -230,7 +239,7 @@ def test_a_tool_that_waits_long_is_told_that_the_answer_comes() -> None:
     agent.loop.pass_s(9.5)
 
     told = [each for each in second.sent if isinstance(each, AnswerLater)]
-    assert len(told) == pytest.approx(9.5 / WORD_S, abs=1)
+    assert len(told) == pytest.approx(9.5 / ANSWER_LATER_EVERY_S, abs=1)
     assert told[0] == AnswerLater(1)
     assert not any(isinstance(each, AnswerLater) for each in first.sent)
     agent.loop.pass_s(1)
@@ -279,3 +288,35 @@ def test_a_rate_of_nothing_is_refused_with_the_way_out() -> None:
 
     assert link.sent == [Paced(0, "bytes_per_s is 0: ask for 1 or more")]
     assert not agent.take(link, ASK)
+
+
+def test_an_answer_that_fails_ends_its_own_link_only(caplog: pytest.LogCaptureFixture) -> None:
+    agent = _Agent()
+    first, broken, last = agent.paced(10), agent.paced(10), agent.paced(10)
+    agent.failures[broken] = ValueError("no such row")
+    for link in (first, broken, last):
+        agent.take(link, ASK)
+    agent.loop.pass_s(5)
+
+    assert [link for _, link, _ in agent.answered] == [first, broken, last]
+    assert agent.times == pytest.approx([0, 0.1, 0.2], abs=0.01), "failed answers are paid for"
+    assert broken.closed == "AskColumns failed on the agent: its log says why"
+    assert not first.closed and not last.closed
+    assert "ValueError: no such row" in caplog.text
+
+    agent.take(broken, ASK)
+    assert agent.take(first, ASK) and agent.answered[-1][1] is first
+
+
+def test_an_error_that_concerns_all_of_the_agent_is_not_held_back() -> None:
+    agent = _Agent()
+    first, broken, last = agent.paced(1), agent.paced(1), agent.paced(1)
+    agent.failures[broken] = QuorateError("the database is broken")
+    for link in (first, broken, last):
+        agent.take(link, ASK)
+    with pytest.raises(QuorateError, match="the database is broken"):
+        agent.loop.pass_s(5)
+
+    assert not broken.closed
+    agent.loop.pass_s(5)
+    assert agent.answered[-1][1] is last

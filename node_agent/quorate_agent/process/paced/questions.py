@@ -8,10 +8,12 @@ take turns.
       |--link lost--> dropped
 """
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from quorate.facts.errors import QuorateError
 from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.tools import (
     AnswerLater,
@@ -25,9 +27,11 @@ from quorate.protocol.messages.tools import (
 from quorate_agent.process.paced.pace import Portion, ReadPace
 from quorate_link import Link
 
-WORD_S = 1.0
-"""How often a tool that waits is told that its answer is still to come: well within the time that
-it waits for an agent that says nothing."""
+_log = logging.getLogger("quorate.agent")
+
+ANSWER_LATER_EVERY_S = 1.0
+"""Interval of AnswerLater while a tool waits: well within the time that it waits for an agent that
+says nothing."""
 WAITING_MAX = 16
 """Questions of one link that may wait.  A tool asks one at a time."""
 SHORTEST_S = 0.001
@@ -59,7 +63,7 @@ class PacedQuestions:
         self._pace = ReadPace(clock)
         self._waiting: deque[tuple[Link, Message]] = deque()
         self._timer: Timer | None = None
-        self._told_s = 0.0
+        self._told_at_s = 0.0
         self._is_closed = False
 
     def take(self, link: Link, message: Message) -> bool:
@@ -75,7 +79,7 @@ class PacedQuestions:
         if self._is_closed:
             return True
         if not self._waiting:
-            self._told_s = self._clock()
+            self._told_at_s = self._clock()
         self._waiting.append((link, message))
         if self._timer is None:
             self._go_on()
@@ -105,18 +109,40 @@ class PacedQuestions:
         self._go_on()
 
     def _go_on(self) -> None:
-        while self._waiting and self._pace.wait_s() <= 0:
-            link, message = self._waiting.popleft()
-            portion = self._pace.portion
-            sent = self._answer(link, message, portion)
-            self._pace.charge(max(sent, portion.read))
+        try:
+            while self._waiting and self._pace.wait_s() <= 0:
+                self._answer_next()
+            self._say_that_answers_come()
+        finally:
+            self._wait()
+
+    def _answer_next(self) -> None:
+        link, message = self._waiting.popleft()
+        portion = self._pace.portion
+        size = portion.bytes_max  # as much as it may have read, if it fails
+        try:
+            size = self._answer(link, message, portion)
+        except QuorateError:  # it concerns all of the agent
+            raise
+        except Exception as error:
+            asked = type(message).__name__
+            _log.error("%s of a paced link failed, which is closed", asked, exc_info=error)
+            link.close(f"{asked} failed on the agent: its log says why")
+        finally:
+            self._pace.charge(max(size, portion.read))
+
+    def _say_that_answers_come(self) -> None:
+        now_s = self._clock()
+        if now_s - self._told_at_s < ANSWER_LATER_EVERY_S:
+            return
+        self._told_at_s = now_s
+        later = AnswerLater(len(self._waiting))
+        for link in dict.fromkeys(link for link, _ in self._waiting):
+            link.send(later)
+
+    def _wait(self) -> None:
         if not self._waiting:
             return
-        now_s = self._clock()
-        if now_s - self._told_s >= WORD_S:
-            self._told_s = now_s
-            later = AnswerLater(len(self._waiting))
-            for link in dict.fromkeys(link for link, _ in self._waiting):
-                link.send(later)
-        until_s = min(self._pace.wait_s(), self._told_s + WORD_S - now_s)
+        until_word_s = self._told_at_s + ANSWER_LATER_EVERY_S - self._clock()
+        until_s = min(self._pace.wait_s(), until_word_s)
         self._timer = self._call_later(max(until_s, SHORTEST_S), self._due)
