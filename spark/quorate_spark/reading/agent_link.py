@@ -18,7 +18,7 @@ from quorate.facts.errors import QuorateError, WireError
 from quorate.protocol.messages.formats import unknown_in
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, Refused
 from quorate.protocol.messages.message import Message
-from quorate.protocol.messages.tools import AnswerLater, AskPaced, Paced
+from quorate.protocol.messages.tools import AnswerLater, AskPaced, Paced, PacedQuestion
 from quorate.wire.frames import FrameReader, decoder_of, encode_frame
 from quorate_link import RoleKeys
 from quorate_link.blocking import receive, shake_hands
@@ -78,13 +78,24 @@ def parse_addresses(text: str) -> tuple[str, ...]:
 
 
 class AgentLink:
-    """A connection as a tool.  After an Unreadable it must be closed."""
+    """A connection as a tool.  After an Unreadable it must be closed.
+
+    `bytes_per_s`: the agent is asked to pace what is read over it (see AskPaced), before the first
+    question that this concerns: others need no agent that can.
+    """
 
     def __init__(
-        self, address: str, cluster: Cluster, connect_timeout_s: float, answer_timeout_s: float
+        self,
+        address: str,
+        cluster: Cluster,
+        connect_timeout_s: float,
+        answer_timeout_s: float,
+        bytes_per_s: int | None = None,
     ) -> None:
         self._address = address
         self._answer_timeout_s = answer_timeout_s
+        self._bytes_per_s = bytes_per_s
+        """As long as the agent was not asked for it."""
         self._frames = FrameReader(decode=decoder_of("agent", "tool"))
         self._received: list[Message] = []
         try:
@@ -132,19 +143,21 @@ class AgentLink:
         """Return whether the agent speaks a format that has this question."""
         return question not in unknown_in(self._handshake.format)
 
-    def pace(self, bytes_per_s: int) -> None:
-        """Have the agent pace what is read over this link: see AskPaced.  Raises Unreadable."""
+    def ask(self, question: Message, answer: type[Answer]) -> Answer:
+        """Send `question` and return the next message, which must be of type `answer`."""
+        if self._bytes_per_s is not None and isinstance(question, PacedQuestion):
+            self._pace(self._bytes_per_s)
+            self._bytes_per_s = None
+        return self._exchange(question, answer, self.name)
+
+    def _pace(self, bytes_per_s: int) -> None:
         if not self.knows(AskPaced):
             raise TooOld(
                 f"{self.name} speaks format version {self._handshake.format}, in which no reading"
-                " is paced: upgrade the agent, or read without maxMiBPerSecondPerAgent"
+                " is paced: upgrade the agent, or read without a limit"
             )
-        if problem := self.ask(AskPaced(bytes_per_s), Paced).problem:
+        if problem := self._exchange(AskPaced(bytes_per_s), Paced, self.name).problem:
             raise Unreadable(f"{self.name} does not pace what is read: {problem}")
-
-    def ask(self, question: Message, answer: type[Answer]) -> Answer:
-        """Send `question` and return the next message, which must be of type `answer`."""
-        return self._exchange(question, answer, self.name)
 
     def _greet(self, cluster: Cluster) -> Hello:
         name = f"agent at {self._address}"

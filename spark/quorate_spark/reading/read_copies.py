@@ -27,15 +27,9 @@ RECHECK_READS_MAX = 64
 
 
 def open_link(address: str, cluster: Cluster, settings: Settings) -> AgentLink:
-    """Open a connection to the agent at `address`, paced if the settings have a limit."""
-    link = AgentLink(address, cluster, settings.connect_timeout_s, settings.answer_timeout_s)
-    if settings.bytes_per_s is not None:
-        try:
-            link.pace(settings.bytes_per_s)
-        except BaseException:
-            link.close()
-            raise
-    return link
+    """Open a connection to the agent at `address`, whose readings have the settings' limit."""
+    waits_s = settings.connect_timeout_s, settings.answer_timeout_s
+    return AgentLink(address, cluster, *waits_s, settings.bytes_per_s)
 
 
 def read_copies(zone: str, agents: Sequence[str], cluster: Cluster, settings: Settings) -> Reading:

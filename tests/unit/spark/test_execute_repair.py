@@ -7,6 +7,7 @@ from types import EllipsisType
 import msgspec
 import pytest
 
+from quorate.protocol.messages.formats import Formats
 from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.tools import HandedOver, HandOver, KeyRepaired, RepairKey
 from quorate_spark.repairing.decide import Strategy
@@ -190,6 +191,24 @@ def test_an_agent_of_an_earlier_format_is_to_be_upgraded(zone: RepairedZone) -> 
 
     assert done.done is Done.FAILED
     assert "format version 4, which has no RepairKey: upgrade the agent" in done.detail
+
+
+def test_a_limited_repair_says_which_agent_cannot_hold_the_limit(zone: RepairedZone) -> None:
+    damage(zone, 1, KEYS[1])
+    plan = planned(zone, Strategy.RELATIVE_MAJORITY)
+    limited = replace(QUICK, max_mib_per_second_per_agent=8)
+    zone.agents[1].formats = Formats(2, 7)
+    (done,) = execute(plan, zone.copies, limited, WAIT_S)
+    assert done.done is Done.REPAIRED, "the value is read of another agent"
+
+    damage(zone, 1, KEYS[2])
+    plan = planned(zone, Strategy.RELATIVE_MAJORITY)
+    for agent in zone.agents:
+        agent.formats = Formats(2, 7)
+    (done,) = execute(plan, zone.copies, limited, WAIT_S)
+
+    assert done.done is Done.FAILED
+    assert "in which no reading is paced: upgrade the agent" in done.detail
 
 
 def test_an_answer_that_is_lost_is_asked_for_again_and_nothing_is_written_twice(

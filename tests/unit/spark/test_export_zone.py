@@ -5,12 +5,14 @@ import json
 import os
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from quorate.facts.keyspace import RESERVED, key_partition
+from quorate.protocol.messages.formats import Formats
 from quorate.protocol.messages.tools import AskColumns
 from quorate_spark.exports.cut import scan_copy
 from quorate_spark.exports.export_zone import _Export, export_zone
@@ -185,6 +187,27 @@ def test_an_agent_that_is_away_does_not_matter_while_a_majority_is_there(
     zone.agents[0].end()
     with pytest.raises(Unreadable, match="1 of 3 copies agree"):
         export(zone, Target(str(tmp_path / "other")))
+
+
+def test_a_limited_export_reads_rows_only_of_agents_that_can_hold_the_limit(
+    zone: LoggedZone, target: Target, tmp_path: Path
+) -> None:
+    limited = replace(QUICK, max_mib_per_second_per_agent=8)
+
+    def export_limited(into: Target) -> Manifest:
+        return export_zone(into, copies_of(zone), "uid-1", {"partitions": 4}, limited, None)
+
+    zone.agents[1].formats = Formats(2, 7)
+    manifest = export_limited(target)
+
+    assert {part.node for part in manifest.partitions} <= {"agent-0", "agent-2"}
+    assert {part.copies_agree for part in manifest.partitions} == {3}
+    assert not any(isinstance(each, AskColumns) for each in zone.agents[1].asked)
+    assert rows_in(target, manifest) == clients_rows(zone)
+    for agent in zone.agents:
+        agent.formats = Formats(2, 7)
+    with pytest.raises(Unreadable, match="in which no reading is paced: upgrade the agent, or"):
+        export_limited(Target(str(tmp_path / "other")))
 
 
 def test_where_no_majority_agrees_there_is_no_export(zone: LoggedZone, target: Target) -> None:

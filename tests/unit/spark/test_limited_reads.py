@@ -15,7 +15,8 @@ from quorate.wire.frames import encode_frame
 from quorate_spark.exports.export_zone import _groups
 from quorate_spark.reading.agent_link import TooOld, Unreadable
 from quorate_spark.reading.read_columns import read_columns
-from quorate_spark.reading.read_copies import read_copies, read_key
+from quorate_spark.reading.read_copies import read_answering, read_copies, read_key
+from quorate_spark.reading.watch_digests import watch_digests
 from quorate_spark.settings import SettingError, Settings
 from quorate_spark.sources.options import source_of
 from quorate_spark_fixtures.scripted_agent import Answer
@@ -23,6 +24,8 @@ from quorate_spark_fixtures.scripted_zone import ScriptedZone, listening
 
 FREE = Settings(1.0, 0.3, 0.3, 0.01, 64)
 LIMITED = replace(FREE, max_mib_per_second_per_agent=8)
+BEFORE = Formats(2, 7)
+"""Of agents that pace nothing."""
 
 
 @pytest.fixture
@@ -40,14 +43,14 @@ def read(zone: ScriptedZone, settings: Settings) -> int:
     return sum(len(rows) for rows in read_columns(copy, "z", zone.cluster, settings))
 
 
-def test_every_link_asks_for_the_limit_before_it_reads(zone: ScriptedZone) -> None:
+def test_a_link_asks_for_the_limit_before_it_reads(zone: ScriptedZone) -> None:
     assert read(zone, LIMITED) == 30
     copy = read_copies("z", zone.copies.agents, zone.cluster, LIMITED).owned[0][0]
     read_key(copy, b"key-07", "z", zone.cluster, LIMITED)
 
     asked = zone.agents[0].asked
     paced = [index for index, each in enumerate(asked) if isinstance(each, AskPaced)]
-    assert [asked[index] for index in paced] == [AskPaced(8 << 20)] * 3
+    assert [asked[index] for index in paced] == [AskPaced(8 << 20)] * 2
     assert paced[0] < min(i for i, each in enumerate(asked) if isinstance(each, AskColumns))
 
 
@@ -59,13 +62,23 @@ def test_a_reading_without_a_limit_asks_for_none(zone: ScriptedZone) -> None:
 def test_an_agent_of_before_is_refused_because_it_would_not_hold_the_limit(
     zone: ScriptedZone,
 ) -> None:
-    zone.agents[0].formats = Formats(2, 7)
+    zone.agents[0].formats = BEFORE
     assert read(zone, FREE) == 30
     with pytest.raises(TooOld) as refused:
         read(zone, LIMITED)
 
     assert "speaks format version 7, in which no reading is paced" in str(refused.value)
-    assert str(refused.value).endswith("upgrade the agent, or read without maxMiBPerSecondPerAgent")
+    assert str(refused.value).endswith("upgrade the agent, or read without a limit")
+
+
+def test_counters_and_digests_are_asked_of_an_agent_of_before(zone: ScriptedZone) -> None:
+    """An agent that cannot hold the limit is not one that does not answer."""
+    zone.agents[0].formats = BEFORE
+    found = read_answering("z", zone.copies.agents, zone.cluster, LIMITED).owned
+    told = watch_digests(found, "z", zone.cluster, LIMITED)
+
+    assert not isinstance(told[0], str), "why there are no digests"
+    assert not any(isinstance(each, AskPaced) for each in zone.agents[0].asked)
 
 
 def test_an_agent_that_refuses_the_limit_is_not_read(zone: ScriptedZone) -> None:

@@ -63,12 +63,13 @@ def test_the_report_says_the_limit_that_agents_were_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with listening(filled()) as zone:
+        zone.copy(2).rows[b"key"] = (1, zone.copy(2).term, 0, b"damaged")
         options = ("--level", "digest", "--max-mib-per-second-per-agent")
         code, report = run(zone, tmp_path, *options, "8")
         asked = [each for agent in zone.agents for each in agent.asked]
         free, told = run(zone, tmp_path, "--level", "digest")
 
-    assert (code, free) == (0, 0)
+    assert (code, free) == (1, 1)
     assert report["max_mib_per_second_per_agent"] == 8
     assert AskPaced(8 << 20) in asked
     assert "8 MiB/s of each agent" in capsys.readouterr().out

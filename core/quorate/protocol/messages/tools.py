@@ -439,6 +439,9 @@ class AnswerLater(msgspec.Struct, frozen=True, array_like=True, tag=98):
     waiting: int
 
 
+PacedQuestion = AskColumns | AskRows | AskUpdates | AskBuckets
+"""Questions that wait for their turn on a paced link."""
+
 FromTool = (
     AskCopies
     | AskRows

@@ -17,12 +17,9 @@ from quorate.facts.errors import QuorateError
 from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.tools import (
     AnswerLater,
-    AskBuckets,
-    AskColumns,
     AskPaced,
-    AskRows,
-    AskUpdates,
     Paced,
+    PacedQuestion,
 )
 from quorate_agent.process.paced.pace import Portion, ReadPace
 from quorate_link import Link
@@ -35,7 +32,6 @@ says nothing."""
 WAITING_MAX = 16
 """Questions of one link that may wait.  A tool asks one at a time."""
 SHORTEST_S = 0.001
-_PACED = AskColumns | AskRows | AskUpdates | AskBuckets
 
 
 class Timer(Protocol):
@@ -71,7 +67,7 @@ class PacedQuestions:
         if isinstance(message, AskPaced):
             link.send(self._take_limit(link, message))
             return True
-        if link not in self._pace or not isinstance(message, _PACED):
+        if link not in self._pace or not isinstance(message, PacedQuestion):
             return False
         if sum(other is link for other, _ in self._waiting) >= WAITING_MAX:
             link.close(f"more than {WAITING_MAX} questions wait: ask again after an answer")
