@@ -218,6 +218,7 @@ def _updates(
     last = min(ask.upto, copy.lwm)
     bytes_max = min(UPDATES_BYTES_MAX, portion.bytes_max)
     found = copy.storage.log_read(ask.partition, ask.after + 1, last, bytes_max)
+    portion.note_updates(found)
     is_divergent = copy.lineage.is_divergent
     return UpdatesTold(
         ask.zone_name,

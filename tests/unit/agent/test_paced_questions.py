@@ -20,7 +20,7 @@ from quorate.protocol.messages.tools import (
     Paced,
 )
 from quorate.protocol.storage import Row
-from quorate_agent.process.paced.pace import ANSWER_BYTES_MIN, Portion, ReadPace
+from quorate_agent.process.paced.pace import ACTIVE_S, Portion
 from quorate_agent.process.paced.questions import (
     ANSWER_LATER_EVERY_S,
     WAITING_MAX,
@@ -190,9 +190,6 @@ def test_an_answer_has_the_bytes_of_a_tenth_of_a_second() -> None:
     agent = _Agent(size=1)
     agent.take(agent.paced(10), ASK)
     assert agent.portions == [MIB]
-    pace = ReadPace(lambda: 0.0)
-    pace.ask("a", 1000)
-    assert pace.portion.bytes_max == ANSWER_BYTES_MIN
 
 
 def test_rows_that_were_read_and_not_told_are_paid_for() -> None:
@@ -284,10 +281,58 @@ def test_nothing_is_read_after_the_end_of_the_agent() -> None:
 def test_a_rate_of_nothing_is_refused_with_the_way_out() -> None:
     agent = _Agent()
     link = _Link()
-    agent.take(link, AskPaced(0))
+    for rate in (0, MIB - 1):
+        agent.take(link, AskPaced(rate))
 
-    assert link.sent == [Paced(0, "bytes_per_s is 0: ask for 1 or more")]
+    assert link.sent == [
+        Paced(0, "bytes_per_s is 0: ask for 1048576 or more"),
+        Paced(0, "bytes_per_s is 1048575: ask for 1048576 or more"),
+    ]
     assert not agent.take(link, ASK)
+
+
+def test_a_reader_that_asks_nothing_does_not_hold_back_others() -> None:
+    agent = _Agent()
+    slow, fast = agent.paced(1), agent.paced(10)
+    agent.take(slow, ASK)
+    agent.loop.pass_s(ACTIVE_S + 1)
+    agent.answered.clear()
+    for _ in range(3):
+        agent.take(fast, ASK)
+    agent.loop.pass_s(1)
+    assert agent.times == pytest.approx([11, 11.1, 11.2], abs=0.01)
+
+    agent.answered.clear()
+    agent.take(slow, ASK)
+    agent.take(fast, ASK)
+    agent.take(fast, ASK)
+    agent.loop.pass_s(5)
+    assert agent.times == pytest.approx([12, 13, 14], abs=0.01), "its limit counts again"
+
+
+def test_a_reader_that_waits_long_for_its_answer_still_counts() -> None:
+    agent = _Agent(size=12 * MIB)
+    slow, fast = agent.paced(1), agent.paced(10)
+    agent.take(fast, ASK)
+    agent.take(slow, ASK)
+    agent.loop.pass_s(5)
+    agent.take(fast, ASK)
+    agent.loop.pass_s(30)
+
+    assert agent.times == pytest.approx([0, 12, 12 + ACTIVE_S + 0.2], abs=0.01)
+
+
+def test_the_limit_of_a_reader_that_asks_again_counts_at_once() -> None:
+    agent = _Agent()
+    slow, fast = agent.paced(1), agent.paced(10)
+    agent.loop.pass_s(ACTIVE_S + 1)
+    agent.take(fast, ASK)
+    agent.take(fast, ASK)
+    agent.loop.pass_s(0.05)
+    agent.take(slow, ASK)
+    agent.loop.pass_s(5)
+
+    assert agent.times == pytest.approx([11, 11.55, 12.55], abs=0.01)
 
 
 def test_an_answer_that_fails_ends_its_own_link_only(caplog: pytest.LogCaptureFixture) -> None:

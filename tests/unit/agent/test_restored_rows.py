@@ -17,6 +17,7 @@ from quorate.protocol.messages.tools import (
 )
 from quorate.protocol.storage import Row
 from quorate_agent.process import tools
+from quorate_agent.process.paced.pace import Portion
 from quorate_agent.process.tools import answer_tool
 from quorate_lone_agent.agent import OTHER, Agent, key_in
 
@@ -237,6 +238,10 @@ def test_what_the_log_lacks_and_what_is_no_history_is_not_told(agent: Agent) -> 
 
     assert (counters, told.reaches_from) == ([start + 2], start + 1)
     assert "partition 9: no copy on agent a" in ask(agent, AskUpdates("books", 9, 0, 1)).problem
+    portion = Portion(1 << 20)
+    question = AskUpdates("books", 1, 0, 1 << 60)
+    answer_tool(question, "a", [agent.replicas], False, Now(0, 0), portion)
+    assert portion.read == sum(map(len, told.updates)) + len(b"of a term that was undone")
 
 
 def test_a_copy_says_how_far_a_quorum_has_its_updates(agent: Agent) -> None:

@@ -417,7 +417,8 @@ class CopyColumns(msgspec.Struct, frozen=True, array_like=True, tag=95):
 class AskPaced(msgspec.Struct, frozen=True, array_like=True, tag=96):
     """Asks that this link's readings of rows and updates be paced, from now on.
 
-    All paced links of an agent together get at most the lowest rate that one of them asks for.
+    All paced links of an agent together get at most the lowest rate that one of them asks for;
+    links that have asked nothing for a while do not count.  `bytes_per_s`: 1 MiB at least.
     """
 
     bytes_per_s: int

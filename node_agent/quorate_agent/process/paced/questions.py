@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from quorate.facts.errors import QuorateError
+from quorate.facts.read_limit import MIB
 from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.tools import (
     AnswerLater,
@@ -77,6 +78,7 @@ class PacedQuestions:
         if not self._waiting:
             self._told_at_s = self._clock()
         self._waiting.append((link, message))
+        self._pace.note_reading([link])
         if self._timer is None:
             self._go_on()
         return True
@@ -95,8 +97,8 @@ class PacedQuestions:
             self._timer.cancel()
 
     def _take_limit(self, link: Link, asked: AskPaced) -> Paced:
-        if asked.bytes_per_s <= 0:
-            return Paced(0, f"bytes_per_s is {asked.bytes_per_s}: ask for 1 or more")
+        if asked.bytes_per_s < MIB:
+            return Paced(0, f"bytes_per_s is {asked.bytes_per_s}: ask for {MIB} or more")
         self._pace.ask(link, asked.bytes_per_s)
         return Paced(self._pace.bytes_per_s)
 
@@ -105,6 +107,7 @@ class PacedQuestions:
         self._go_on()
 
     def _go_on(self) -> None:
+        self._pace.note_reading(link for link, _ in self._waiting)
         try:
             while self._waiting and self._pace.wait_s() <= 0:
                 self._answer_next()
