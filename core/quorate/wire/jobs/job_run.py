@@ -62,8 +62,8 @@ class ReadingRun(JobRun):
     max_mib_per_second_per_agent: Annotated[Integer, Field(ge=1, le=MIB_PER_SECOND_MAX)] | None = (
         Field(None, alias="maxMiBPerSecondPerAgent")
     )
-    """How many MiB per second of rows and updates the pod gets from each agent at most, whatever
-    it reads at the same time.  Runs with a limit share each agent: together they get the lowest of
+    """MiB per second of rows and updates that the pod gets from each agent, at most, whatever it
+    reads at the same time.  Runs with a limit share each agent: together they get the lowest of
     their limits.  Absent: no limit."""
 
     @property
