@@ -38,6 +38,8 @@ from quorate_spark_fixtures.scripted_zone import listening
 KEY, OTHER = b64encode(bytes(range(32))).decode(), b64encode(bytes(range(24))).decode()
 ROWS = 40
 
+Captured = pytest.CaptureFixture[str]
+
 
 def unguessable(number: int) -> bytes:
     """Return bytes that no compression shortens: in a file in the clear they are as such."""
@@ -156,11 +158,7 @@ def test_keys_are_derived_as_hkdf_expand_does() -> None:
 
 @pytest.mark.parametrize("length", [16, 24, 32])
 def test_an_encrypted_export_is_verified_and_imported(
-    zone: LoggedZone,
-    empty: LoggedZone,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    length: int,
+    zone: LoggedZone, empty: LoggedZone, tmp_path: Path, capsys: Captured, length: int
 ) -> None:
     secret = bytes(range(length))
     key, target = key_file(tmp_path / "key", b64encode(secret).decode()), tmp_path / "export"
@@ -203,7 +201,7 @@ def test_a_file_that_is_no_key_is_refused(
     zone: LoggedZone,
     empty: LoggedZone,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Captured,
     text: str,
     mode: int,
     why: str,
@@ -236,11 +234,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path, zone: LoggedZone, cap
 
 
 def test_an_environment_variable_may_have_the_key(
-    zone: LoggedZone,
-    tmp_path: Path,
-    key: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    zone: LoggedZone, tmp_path: Path, key: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     assert run("export", zone, tmp_path / "clear", "--encrypted") == 2
     assert "QUORATE_EXPORT_KEY is not set" in capsys.readouterr().err
@@ -258,11 +252,7 @@ def test_an_environment_variable_may_have_the_key(
 
 
 def test_another_key_none_or_one_too_many_is_refused(
-    zone: LoggedZone,
-    empty: LoggedZone,
-    tmp_path: Path,
-    key: str,
-    capsys: pytest.CaptureFixture[str],
+    zone: LoggedZone, empty: LoggedZone, tmp_path: Path, key: str, capsys: Captured
 ) -> None:
     clear, target, message = tmp_path / "clear", tmp_path / "export", tmp_path / "message"
     other = key_file(tmp_path / "other", OTHER)
@@ -290,7 +280,7 @@ def test_another_key_none_or_one_too_many_is_refused(
 
 
 def test_an_export_that_is_there_has_to_be_encrypted_with_the_key(
-    zone: LoggedZone, tmp_path: Path, key: str, capsys: pytest.CaptureFixture[str]
+    zone: LoggedZone, tmp_path: Path, key: str, capsys: Captured
 ) -> None:
     """Also if it is not read back."""
     clear, target = tmp_path / "clear", tmp_path / "export"
@@ -315,11 +305,7 @@ def changed(path: Path, at: int) -> None:
 
 
 def test_a_changed_byte_is_found_wherever_it_is(
-    zone: LoggedZone,
-    empty: LoggedZone,
-    tmp_path: Path,
-    key: str,
-    capsys: pytest.CaptureFixture[str],
+    zone: LoggedZone, empty: LoggedZone, tmp_path: Path, key: str, capsys: Captured
 ) -> None:
     target = tmp_path / "export"
     assert run("export", zone, target, key) == 0
@@ -340,7 +326,7 @@ def test_a_changed_byte_is_found_wherever_it_is(
 
 
 def test_files_that_were_swapped_are_found(
-    zone: LoggedZone, tmp_path: Path, key: str, capsys: pytest.CaptureFixture[str]
+    zone: LoggedZone, tmp_path: Path, key: str, capsys: Captured
 ) -> None:
     """Of one export, of two exports with the same key, and one in the clear in its place."""
     for each in ("export", "other"):
@@ -398,12 +384,7 @@ def test_another_file_of_the_same_name_is_found(zone: LoggedZone, tmp_path: Path
     ],
 )
 def test_a_manifest_that_was_changed_is_found(
-    zone: LoggedZone,
-    tmp_path: Path,
-    key: str,
-    capsys: pytest.CaptureFixture[str],
-    field: str,
-    value: object,
+    zone: LoggedZone, tmp_path: Path, key: str, capsys: Captured, field: str, value: object
 ) -> None:
     assert run("export", zone, tmp_path / "export", key) == 0
     path = tmp_path / "export" / MANIFEST
@@ -462,7 +443,7 @@ def test_an_error_without_words_is_told_by_its_type(
     tmp_path: Path,
     key: str,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Captured,
     error: Exception,
 ) -> None:
     def fail(*given: object, **more: object) -> None:
@@ -505,11 +486,7 @@ def test_builds_before_refuse_it_by_its_format(zone: LoggedZone, tmp_path: Path,
 
 
 def test_a_pod_tells_no_digest_and_no_key_of_a_row(
-    zone: LoggedZone,
-    empty: LoggedZone,
-    tmp_path: Path,
-    key: str,
-    capsys: pytest.CaptureFixture[str],
+    zone: LoggedZone, empty: LoggedZone, tmp_path: Path, key: str, capsys: Captured
 ) -> None:
     """Its log and the status are read by people who may not have the key."""
     message, target = tmp_path / "message", tmp_path / "export"
@@ -535,11 +512,7 @@ def test_a_pod_tells_no_digest_and_no_key_of_a_row(
 
 
 def test_a_pod_that_imports_nothing_names_no_key_of_a_row(
-    zone: LoggedZone,
-    empty: LoggedZone,
-    tmp_path: Path,
-    key: str,
-    capsys: pytest.CaptureFixture[str],
+    zone: LoggedZone, empty: LoggedZone, tmp_path: Path, key: str, capsys: Captured
 ) -> None:
     """Neither one that the zone has, nor one that its primary refuses; others are told why."""
     message, pod = tmp_path / "message", f"--termination-message={tmp_path}/message"
