@@ -15,6 +15,7 @@ from quorate.protocol.agent.turn import Turn
 from quorate.protocol.copies.outbox import MASTER
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.waiters import Waiter
+from quorate.protocol.members.membership import is_namesake
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
 from quorate.protocol.messages.master import Greet
 from quorate.protocol.messages.message import Message
@@ -83,7 +84,8 @@ class AgentProcess:
         self.store = SimAgentStore(disk)
         self.core = AgentCore(self.hello(), self.store, cluster.swarm.settings, self.now())
         self.links: dict[str, Link] = {}
-        self.heard_links: dict[str, Link] = {}
+        self.heard_links: dict[Link, Hello] = {}
+        """Other agents' links to this one, with the greeting of each."""
         self.master_link: Link | None = None
         self._master_link_term = 0
         self._backlog: list[Action] = []
@@ -304,8 +306,17 @@ class AgentProcess:
             return True
         if not self.core.peer_up(hello, self.now()):
             return False
-        self.heard_links[hello.node] = link
+        self.heard_links = {each: said for each, said in self.heard_links.items() if each.up}
+        self.heard_links[link] = hello
         return True
+
+    def hears(self, link: Link) -> bool:
+        """Whether an agent's link is one of the registered agent of that name."""
+        hello = self.heard_links.get(link)
+        if hello is None:
+            return False
+        member = self.core.members.get(hello.node)
+        return member is not None and not is_namesake(member, hello)
 
     def link_down(self, link: Link, gone: bool) -> None:
         """A link that we dialed was lost."""
@@ -323,7 +334,7 @@ class AgentProcess:
             if not obeyed:
                 self.cluster.network.lose(link)
             return
-        if self.heard_links.get(source) is link:
+        if self.hears(link):
             self.core.receive(source, message, self.now())
 
     # --- the end ---------------------------------------------------------------------------------

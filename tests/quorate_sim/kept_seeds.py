@@ -61,4 +61,5 @@ KEPT = {
     537566128: "I-3 by a reset that named a destination, which deleted by a row from before it",
     771300002440: "a DROP that waited for a write was written although its voter was back",
     646112463: "a placement cut short, some rows of which were taken for lost, never went on",
+    556359773: "a dead process greeted last, and its successor's links were not heard for ever",
 }

@@ -134,7 +134,7 @@ class EndpointProcess(AgentProcess):
                     each.table_changed()
             return
         source, zone = link.source.name, self.core.zones.get(message.zone)
-        if zone is None or self.heard_links.get(source) is not link:
+        if zone is None or not self.hears(link):
             return
         if isinstance(message, Forward):
             self.endpoint(zone).forwards.perform(source, message)
