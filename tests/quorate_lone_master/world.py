@@ -141,10 +141,11 @@ class LoneMaster:
             storage_profiles=self.profiles.get(node, STORAGE_PROFILES),
         )  # fmt: skip
 
-    def follow(self) -> None:
-        """Another master begins with what is stored; no agent is connected yet."""
+    def follow(self, recovering: bool = False) -> None:
+        """Another master begins with what is stored; no agent is connected yet.  `recovering`: the
+        metastore was lost."""
         term = self.master.master_term + 1
-        self.master = self._kind(term, self.settings, self.now, rebuilds=self.rebuilds)
+        self.master = self._kind(term, self.settings, self.now, recovering, self.rebuilds)
         self.master.load(dict(self.stored), self.now)
 
     def _report_rows(self, node: str, uid: str) -> None:

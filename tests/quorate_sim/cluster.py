@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import ClassVar
 
@@ -200,6 +201,10 @@ class Cluster:
                 if not rows or not all(_has_quorums(row, intact) for row in rows):
                     return False
         return True
+
+    def are_gone(self, voters: Iterable[Voter]) -> bool:
+        """Whether the stores of all of them are gone for good."""
+        return self._intact().isdisjoint(voters)
 
     def _intact(self) -> set[Voter]:
         """Every store that is there, with what it holds."""

@@ -62,4 +62,8 @@ KEPT = {
     771300002440: "a DROP that waited for a write was written although its voter was back",
     646112463: "a placement cut short, some rows of which were taken for lost, never went on",
     556359773: "a dead process greeted last, and its successor's links were not heard for ever",
+    556362803: "a partition whose only agent was away was placed afresh over a lost metastore",
+    556364175: "as 556362803",
+    556363403: "a person's reset narrowed to a copy that was gone, and nobody decided again",
+    556364986: "a silent owner was dropped before the row was written that says it owns nothing",
 }

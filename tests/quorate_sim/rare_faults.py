@@ -8,6 +8,7 @@ above all, draw what they drew before there were any.
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
 
     from quorate_sim.agent_process import AgentProcess
     from quorate_sim.cluster import Cluster
+    from quorate_sim.master_process import MasterProcess
 
 ASK_MS = 200
 """So often somebody who wants a refill asks for it."""
+DECIDE_AGAIN_MS = 1_000
 DECISIONS = (*[RecoveryAction.RESTART] * 3, RecoveryAction.CANCEL, RecoveryAction.RESET)
 UNHEARD = TERMS_BELIEVED - 30
 """So many masterships go by at once: who obeys the one before them believes the next few."""
@@ -104,9 +107,11 @@ class RareEvents:
             self._decide()
 
     def end(self) -> None:
-        """Everybody has room again."""
+        """Everybody has room again, and persons see what is left of what they decided."""
         for disk in self._cluster.disks.values():
             disk.refuses.clear()
+        if self._cluster.swarm.rare.decisions:
+            self._decide_again()
 
     # --- a filter --------------------------------------------------------------------------------
 
@@ -140,21 +145,39 @@ class RareEvents:
         node = r.choice(row.voter_nodes) if action is RecoveryAction.RESTART else ""
         erase = bool(node) and r.random() < 0.5
         asked = Recovery(action, {partition: row.version}, node, erase, dry_run=False)
-        resets, where = cluster.checks.resets, (uid, partition)
+        process.run(lambda: self._have_done(process, uid, asked))
 
-        def decide() -> None:
-            before = where in resets.decided
-            if action is RecoveryAction.RESET:
-                resets.decided.add(where)
-            answer = core.recover(uid, asked, process.now())
-            if answer.refusals and not before:
-                resets.decided.discard(where)
-            if not answer.refusals:
-                cluster.coverage.struck(f"person: {action.lower()}", [node] if node else [])
-            told = answer.refusals or [each.sentence for each in answer.partitions]
-            self._world.trace("user", f"{action} {node} {'erase' if erase else ''}: {told[0]}")
+    def _decide_again(self) -> None:
+        """A copy to which a partition was narrowed was gone by then, as no master had heard yet:
+        what a reset left may be there."""
+        cluster, resets = self._cluster, self._cluster.checks.resets
+        process = cluster.newest_master()
+        for uid, partition in sorted(resets.decided):
+            row = cluster.committed_row(uid, partition)
+            if row is None or row.reset is None or not cluster.are_gone(row.voters):
+                continue
+            asked = Recovery(RecoveryAction.RESET, {partition: row.version}, dry_run=False)
+            if process is not None:
+                process.run(partial(self._have_done, process, uid, asked))
+        self._world.after(DECIDE_AGAIN_MS * MS, self._decide_again)
 
-        process.run(decide)
+    def _have_done(self, process: MasterProcess, uid: str, asked: Recovery) -> None:
+        """Have the master do what a person decided, if it leads the zone."""
+        core, resets, node = process.master, self._cluster.checks.resets, asked.node
+        if not process.alive or core is None or uid not in core.zones:
+            return
+        (partition,) = asked.versions
+        before = (uid, partition) in resets.decided
+        if asked.action is RecoveryAction.RESET:
+            resets.decided.add((uid, partition))
+        answer = core.recover(uid, asked, process.now())
+        if answer.refusals and not before:
+            resets.decided.discard((uid, partition))
+        if not answer.refusals:
+            self._cluster.coverage.struck(f"person: {asked.action.lower()}", [node] if node else [])
+        told = answer.refusals or [each.sentence for each in answer.partitions]
+        done = f"{asked.action} {node} {'erase' if asked.erase else ''}"
+        self._world.trace("user", f"{done}: {told[0]}")
 
     # --- a refill --------------------------------------------------------------------------------
 

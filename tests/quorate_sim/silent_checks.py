@@ -14,7 +14,9 @@ def copies_given_up(
 ) -> int:
     """Return how many of the copies `had` this change of a row may take without replacing them.
 
-    One that a person has made anew; in memory those of voters that are dropped and own nothing."""
+    One that a person has made anew; in memory those of voters that are dropped. `check_silent` has
+    judged them when the DROP began; a row may still name one as owner, if its write failed that
+    says otherwise."""
     active = old.active
     if row.active is not None or active is None:
         return 0
@@ -22,7 +24,7 @@ def copies_given_up(
         return 1
     if active.kind is not MigrationKind.DROP or record.persistent:
         return 0
-    return len([v for v in had if v not in row.voters and v.node not in old.owners])
+    return len([v for v in had if v not in row.voters])
 
 
 def check_silent(

@@ -141,6 +141,23 @@ def test_a_placement_that_was_cut_short_goes_on_beside_a_rebuild() -> None:
     assert world.status(ZONE).phase == "Available"
 
 
+def test_a_zone_that_agents_told_is_not_placed_afresh_before_those_with_rows_are_back() -> None:
+    world = _placed(ZONE)
+    world.stored.clear()
+    world.follow(recovering=True)
+
+    world.connect("d", "e", "f")
+    told = Inventory(ZONE.uid, (), last=False, record=ZONE, rows=True)
+    world.master.receive("d", told, world.now)
+    world.pass_time(10_000)
+
+    assert not world.stored.keys() & {FIRST, SECOND}
+    assert "no online agent knows its row" in world.status(ZONE).ownership
+    world.connect("a", "b", "c")
+    world.wait(lambda: len(world.rows(ZONE)) == 128)
+    assert all({*row.voter_nodes} == {"a", "b", "c"} for row in world.rows(ZONE).values())
+
+
 @pytest.mark.parametrize("is_declared_so", [True, False], ids=["declared so", "stored so"])
 def test_a_placed_zone_is_not_placed_afresh_on_agents_that_know_nothing_of_it(
     is_declared_so: bool,

@@ -327,7 +327,9 @@ class Master:
             zone.take_ports(told.ports, told.port)
             return
         port = self._ports.unless_taken(told.uid, told.port)
-        record = msgspec.structs.replace(told, recovering=True, deleting=False, port=port)
+        record = msgspec.structs.replace(
+            told, recovering=True, placed=True, deleting=False, port=port
+        )
         self.zones[record.uid] = ZoneMaster(self._cluster, self._ports, record)
         self._cluster.zone_writes[record.uid] = record
         for agent in self.agents.values():
