@@ -7,8 +7,8 @@ import pytest
 from quorate_helm.build import helm_path
 from quorate_images.build import build_image
 from quorate_nodes.cluster import NodeCluster
-from quorate_nodes.installed import FirstSet, Installed
 from quorate_nodes.programs import find_programs
+from quorate_nodes.release.installed import FirstSet, Installed
 
 _open: list[Installed | NodeCluster] = []
 

@@ -3,7 +3,7 @@
 import shutil
 
 from quorate_nodes.cluster import Json
-from quorate_nodes.installed import CLUSTER, Installed
+from quorate_nodes.release.installed import CLUSTER, Installed
 
 
 def claim_of(installed: Installed, agent: str) -> Json:

@@ -3,8 +3,8 @@
 import pytest
 
 from quorate_images.build import build_image
-from quorate_nodes.installed import FirstSet, Installed
-from quorate_nodes.jobs import Jobs
+from quorate_nodes.release.installed import FirstSet, Installed
+from quorate_nodes.release.jobs import Jobs
 
 
 @pytest.fixture(scope="session")

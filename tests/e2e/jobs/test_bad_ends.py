@@ -8,8 +8,8 @@ import pytest
 
 from quorate_cluster.fixtures import Measured
 from quorate_nodes.cluster import Json
-from quorate_nodes.installed import CLUSTER, ZONE, Installed
-from quorate_nodes.jobs import Jobs
+from quorate_nodes.release.installed import CLUSTER, ZONE, Installed
+from quorate_nodes.release.jobs import Jobs
 from quorate_nodes.volumes import clean
 
 pytestmark = [pytest.mark.e2e, pytest.mark.deep, pytest.mark.timeout(900)]

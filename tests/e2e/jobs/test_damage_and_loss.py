@@ -24,10 +24,10 @@ from quorate_network_policies.evaluator import Policies
 from quorate_network_policies.in_pods import Connection, PodConnections
 from quorate_network_policies.judged import Judged
 from quorate_nodes.cluster import Json
-from quorate_nodes.damage import damage_row, data_of, stopped
-from quorate_nodes.digests import digests
-from quorate_nodes.installed import CLUSTER, NAMESPACE, OPERATORS, ZONE, Installed
-from quorate_nodes.jobs import Jobs
+from quorate_nodes.release.damage import damage_row, data_of, stopped
+from quorate_nodes.release.digests import digests
+from quorate_nodes.release.installed import CLUSTER, NAMESPACE, OPERATORS, ZONE, Installed
+from quorate_nodes.release.jobs import Jobs
 from quorate_operator.jobs.job import PROGRESS_PORT
 from quorate_operator.owned.agent_names import PEER_PORT
 from quorate_operator.owned.agent_pod import ADMIN_PORT

@@ -7,7 +7,7 @@ import pytest
 from quorate_cluster.fixtures import Measured
 from quorate_cluster.outage import Pulses
 from quorate_nodes.cluster import Json
-from quorate_nodes.installed import AGENTS, ZONE, Installed
+from quorate_nodes.release.installed import AGENTS, ZONE, Installed
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

@@ -12,7 +12,7 @@ from quorate_cluster.fixtures import Measured
 from quorate_cluster.outage import Pulses
 from quorate_cluster.served import NotServed
 from quorate_nodes.cluster import Json
-from quorate_nodes.installed import (
+from quorate_nodes.release.installed import (
     CLUSTER,
     REGISTRY,
     VERSION,
@@ -21,7 +21,7 @@ from quorate_nodes.installed import (
     condition_of,
     is_ready,
 )
-from quorate_nodes.pod_watch import PodWatch
+from quorate_nodes.watching.pod_watch import PodWatch
 
 pytestmark = [pytest.mark.e2e, pytest.mark.deep, pytest.mark.timeout(500)]
 

@@ -19,10 +19,10 @@ from quorate_cluster.digests import are_equal
 from quorate_cluster.fixtures import Measured
 from quorate_cluster.outage import Pulses
 from quorate_nodes.cluster import Json
-from quorate_nodes.digests import digests
-from quorate_nodes.installed import CLUSTER, REGISTRY, VERSION, ZONE, Installed
-from quorate_nodes.pod_process import frozen, process_of
+from quorate_nodes.release.digests import digests
+from quorate_nodes.release.installed import CLUSTER, REGISTRY, VERSION, ZONE, Installed
 from quorate_nodes.volumes import volume_of
+from quorate_nodes.watching.pod_process import frozen, process_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 

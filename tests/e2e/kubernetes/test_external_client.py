@@ -10,7 +10,7 @@ from redis.cluster import RedisCluster
 from quorate_cluster.fixtures import Measured
 from quorate_cluster.outage import Pulses, key_in_each
 from quorate_cluster.served import NotServed
-from quorate_nodes.installed import CLUSTER, ZONE, Installed
+from quorate_nodes.release.installed import CLUSTER, ZONE, Installed
 
 pytestmark = [pytest.mark.e2e, pytest.mark.deep, pytest.mark.timeout(400)]
 

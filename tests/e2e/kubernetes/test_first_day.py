@@ -3,7 +3,7 @@
 import pytest
 
 from quorate_cluster.fixtures import Measured
-from quorate_nodes.installed import OPERATORS, ZONE, FirstSet, Installed, is_ready
+from quorate_nodes.release.installed import OPERATORS, ZONE, FirstSet, Installed, is_ready
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420)]
 

@@ -16,9 +16,9 @@ from quorate_cluster.digests import are_equal
 from quorate_cluster.fixtures import Measured
 from quorate_cluster.outage import Pulses, key_in_each
 from quorate_nodes.cluster import Json
-from quorate_nodes.digests import digests
-from quorate_nodes.installed import CLUSTER, OPERATORS, ZONE, Installed
 from quorate_nodes.node import Node
+from quorate_nodes.release.digests import digests
+from quorate_nodes.release.installed import CLUSTER, OPERATORS, ZONE, Installed
 
 pytestmark = [pytest.mark.e2e, pytest.mark.deep, pytest.mark.timeout(600)]
 

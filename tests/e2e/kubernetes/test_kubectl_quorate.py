@@ -12,7 +12,7 @@ import pytest
 
 from quorate_cluster.outage import key_in_each
 from quorate_cluster.waiting import wait_until
-from quorate_nodes.installed import CLUSTER, OPERATORS, ZONE, Installed
+from quorate_nodes.release.installed import CLUSTER, OPERATORS, ZONE, Installed
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

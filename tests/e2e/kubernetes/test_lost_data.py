@@ -9,9 +9,9 @@ from quorate_cluster.digests import are_equal
 from quorate_cluster.fixtures import Measured
 from quorate_cluster.outage import Pulses
 from quorate_documented.commands import commands_of, first_missing
-from quorate_nodes.digests import digests
-from quorate_nodes.installed import CLUSTER, ROOT, ZONE, Installed, is_ready
-from quorate_nodes.sizes import scale, three_in_the_end, wait_size, zone_timer
+from quorate_nodes.release.digests import digests
+from quorate_nodes.release.installed import CLUSTER, ROOT, ZONE, Installed, is_ready
+from quorate_nodes.release.sizes import scale, three_in_the_end, wait_size, zone_timer
 from quorate_nodes.volumes import claim_of, clean, volume_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]

@@ -13,7 +13,7 @@ from redis.cluster import RedisCluster
 from quorate.wire.resource import API_VERSION
 from quorate_cluster.fixtures import Measured
 from quorate_nodes.cluster import Json
-from quorate_nodes.installed import AGENTS, CLUSTER, OPERATORS, Installed
+from quorate_nodes.release.installed import AGENTS, CLUSTER, OPERATORS, Installed
 
 pytestmark = [pytest.mark.e2e, pytest.mark.deep, pytest.mark.timeout(1800)]
 

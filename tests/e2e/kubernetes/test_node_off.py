@@ -6,7 +6,7 @@ import pytest
 
 from quorate_cluster.fixtures import Measured
 from quorate_cluster.outage import Pulses
-from quorate_nodes.installed import OPERATORS, ZONE, Installed
+from quorate_nodes.release.installed import OPERATORS, ZONE, Installed
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 

@@ -9,7 +9,7 @@ import pytest
 
 from quorate_cluster.waiting import wait_until
 from quorate_nodes.cluster import Json, left_behind
-from quorate_nodes.installed import REGISTRY, VERSION, Installed
+from quorate_nodes.release.installed import REGISTRY, VERSION, Installed
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420)]
 

@@ -8,8 +8,8 @@ from quorate_cluster.fixtures import Measured
 from quorate_cluster.outage import Pulses
 from quorate_cluster.served import NotServed
 from quorate_cluster.waiting import wait_until
-from quorate_nodes.installed import CLUSTER, ZONE, Installed
-from quorate_nodes.pod_process import frozen, process_of
+from quorate_nodes.release.installed import CLUSTER, ZONE, Installed
+from quorate_nodes.watching.pod_process import frozen, process_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.deep, pytest.mark.timeout(400)]
 

@@ -5,7 +5,7 @@ import pytest
 from quorate_cluster.fixtures import Measured
 from quorate_cluster.outage import Pulses
 from quorate_cluster.served import NotServed
-from quorate_nodes.installed import CLUSTER, OPERATORS, REGISTRY, VERSION, ZONE, Installed
+from quorate_nodes.release.installed import CLUSTER, OPERATORS, REGISTRY, VERSION, ZONE, Installed
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

@@ -9,10 +9,10 @@ import pytest
 from quorate_cluster.fixtures import Measured
 from quorate_cluster.outage import Pulses
 from quorate_cluster.served import NotServed
-from quorate_nodes.installed import CLUSTER, NAMESPACE, ZONE, Installed, is_ready
-from quorate_nodes.pod_watch import PodWatch
-from quorate_nodes.primary_watch import PrimaryWatch
-from quorate_nodes.sizes import scale, three_in_the_end, wait_size
+from quorate_nodes.release.installed import CLUSTER, NAMESPACE, ZONE, Installed, is_ready
+from quorate_nodes.release.sizes import scale, three_in_the_end, wait_size
+from quorate_nodes.watching.pod_watch import PodWatch
+from quorate_nodes.watching.primary_watch import PrimaryWatch
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 

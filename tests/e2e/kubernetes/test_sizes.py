@@ -8,9 +8,9 @@ from quorate_cluster.digests import are_equal
 from quorate_cluster.fixtures import Measured
 from quorate_cluster.outage import Pulses, key_in_each
 from quorate_cluster.served import NotServed
-from quorate_nodes.digests import digests
-from quorate_nodes.installed import CLUSTER, ZONE, Installed
-from quorate_nodes.sizes import (
+from quorate_nodes.release.digests import digests
+from quorate_nodes.release.installed import CLUSTER, ZONE, Installed
+from quorate_nodes.release.sizes import (
     MORE,
     THREE,
     agents_of,

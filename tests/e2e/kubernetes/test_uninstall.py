@@ -6,8 +6,8 @@ import pytest
 
 from quorate_cluster.fixtures import Measured
 from quorate_cluster.outage import key_in_each
-from quorate_nodes.digests import digests
-from quorate_nodes.installed import AGENTS, CLUSTER, OPERATORS, ZONE, Installed
+from quorate_nodes.release.digests import digests
+from quorate_nodes.release.installed import AGENTS, CLUSTER, OPERATORS, ZONE, Installed
 from quorate_nodes.volumes import claim_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.deep, pytest.mark.timeout(400)]

@@ -20,7 +20,7 @@ from quorate_cluster.served import NotServed
 from quorate_cluster.waiting import wait_until
 from quorate_control_plane.control_plane import ControlPlane
 from quorate_loopback.waiting import closed
-from quorate_nodes.primary_watch import PrimaryWatch
+from quorate_nodes.watching.primary_watch import PrimaryWatch
 from quorate_operator.kube.access import find_access
 from quorate_operator.kube.api import ApiRefused, KubeApi
 from quorate_operator.names import FIELD_MANAGER

@@ -5,7 +5,7 @@ from pathlib import Path
 from quorate.facts.keyspace import key_partition
 from quorate.protocol.storage import Row
 from quorate_agent.storage.rocks import RocksStorage
-from quorate_nodes.damage import damage_row
+from quorate_nodes.release.damage import damage_row
 
 UID, PARTITIONS, GENERATION = "zone-uid", 4, 3
 KEYS = [b"key-%d" % number for number in range(20)]

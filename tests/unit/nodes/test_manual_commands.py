@@ -2,7 +2,7 @@
 
 import pytest
 
-from quorate_nodes.installed import MANUAL, commands_of
+from quorate_nodes.release.installed import MANUAL, commands_of
 
 TEXT = """
 # Title

@@ -6,7 +6,7 @@ from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow, 
 from quorate.facts.topology import Holder, Voter
 from quorate.protocol.zone_master.ownership import activated, started, without_owners
 from quorate.wire.partition_table import stored_row
-from quorate_nodes.primary_watch import PrimaryWatch
+from quorate_nodes.watching.primary_watch import PrimaryWatch
 
 STORE = "0" * 32
 ONE, TWO, THREE = (Holder(f"agent-{number}", STORE, 1) for number in (1, 2, 3))

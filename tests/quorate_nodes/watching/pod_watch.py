@@ -1,7 +1,7 @@
 """How many of the agents' pods were away at the same moment while a test did something."""
 
-from quorate_nodes.installed import AGENTS, NAMESPACE, Installed, is_ready
-from quorate_nodes.kubectl_watch import KubectlWatch
+from quorate_nodes.release.installed import AGENTS, NAMESPACE, Installed, is_ready
+from quorate_nodes.watching.kubectl_watch import KubectlWatch
 
 _FACTS = (
     "{.metadata.name}",

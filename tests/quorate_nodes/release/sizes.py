@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from quorate_nodes.installed import CLUSTER, ZONE, Installed
+from quorate_nodes.release.installed import CLUSTER, ZONE, Installed
 from quorate_nodes.volumes import claim_of, clean, volume_of
 
 THREE = [f"agent-{number}" for number in (1, 2, 3)]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from quorate.facts.partition_row import PartitionRow, is_hand_over
 from quorate.wire.partition_table import StoredRow, partition_row
-from quorate_nodes.kubectl_watch import KubectlWatch
+from quorate_nodes.watching.kubectl_watch import KubectlWatch
 
 
 class PrimaryWatch(KubectlWatch):

@@ -8,7 +8,7 @@ from typing import Any
 from quorate.wire.resource import API_VERSION
 from quorate_images.storage import Image
 from quorate_nodes.cluster import Json
-from quorate_nodes.installed import CLUSTER, OPERATORS, REGISTRY, VERSION, Installed
+from quorate_nodes.release.installed import CLUSTER, OPERATORS, REGISTRY, VERSION, Installed
 
 IMAGE = f"{REGISTRY}/quorate-spark"
 PODS = "--selector=batch.kubernetes.io/job-name"

@@ -1,7 +1,7 @@
 """What clients' rows in the copies of a zone add up to, as the agents of pods say."""
 
 from quorate_cluster.digests import Digests, digests_of
-from quorate_nodes.installed import CLUSTER, Installed
+from quorate_nodes.release.installed import CLUSTER, Installed
 from quorate_operator.owned.agent_names import PEER_PORT
 
 

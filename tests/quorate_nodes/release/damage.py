@@ -10,7 +10,7 @@ from rocksdict import WriteBatch
 
 from quorate.facts.keyspace import key_partition
 from quorate_agent.storage.database import Database
-from quorate_nodes.installed import CLUSTER, Installed
+from quorate_nodes.release.installed import CLUSTER, Installed
 from quorate_nodes.volumes import volume_of
 
 _ROWS = b"r"

@@ -22,7 +22,7 @@ from quorate_cluster.waiting import wait_until
 from quorate_images.storage import Image
 from quorate_nodes.cluster import Json, NodeCluster
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 MANUAL = ROOT / "docs" / "kubernetes.md"
 NAMESPACE = "storage"
 ZONE = "library"
