@@ -298,6 +298,8 @@ class Checks:
             if counter <= copy.lwm and at in (None, term):
                 continue
             is_later = self._answered_in[where][counter] > role.term
+            if is_later and self.resets.has_left(where, role.term):
+                continue  # a majority behind a cut, which has not heard of the reset
             if is_later and self._is_too_late(uid, role):
                 self._fenced_off.add(id(role))
                 continue
