@@ -28,9 +28,9 @@ from quorate.protocol.messages.replication import Update
 from quorate_spark.copies import CopySeen
 from quorate_spark.exports.row_digests import columns_digest
 from quorate_spark.reading.agent_link import AgentLink, Cluster, Unreadable
-from quorate_spark.reading.read_columns import columns_from
+from quorate_spark.reading.read_columns import KeyRange, columns_from, read_columns
 from quorate_spark.reading.read_copies import StoredRow, copies_of, open_link
-from quorate_spark.reading.read_updates import LogTooShort, read_updates
+from quorate_spark.reading.read_updates import read_updates
 from quorate_spark.row_columns import BATCH_SCHEMA, Flags, RowColumns, joined
 from quorate_spark.settings import Settings
 from quorate_spark.work_folder import work_folder_named
@@ -40,6 +40,8 @@ SPOOL_BYTES_MAX = 32 * 1024 * 1024
 CHUNK_ROWS = 10_000
 CHUNK_BYTES = 8 * 1024 * 1024
 """Rows that updates wrote are put together until they have so many bytes."""
+ABOVE_RESERVED = RESERVED[:-1] + bytes([RESERVED[-1] + 1])
+"""The lowest key above all internal ones."""
 _MASK = (1 << 128) - 1
 
 
@@ -94,10 +96,11 @@ class Changes:
     """Updates, folded: the last row of each key.
 
     `flushed`: the counter of the last update that deleted every key; 0: there was none.
+    `internal`: internal rows as they were read from the copy, which the base of an export lacks.
     """
 
-    def __init__(self) -> None:
-        self.rows: dict[bytes, StoredRow] = {}
+    def __init__(self, internal: Iterable[StoredRow] = ()) -> None:
+        self.rows: dict[bytes, StoredRow] = {row[0]: row for row in internal}
         self.flushed = 0
 
     def add(self, update: Update) -> None:
@@ -155,9 +158,13 @@ def are_reserved(rows: RowColumns) -> Flags:
 
 
 class DigestWatched:
-    """Yields rows that clients see, and adds up the digest of all, as an agent does."""
+    """Yields rows that clients see, and adds up the digest of all, as an agent does.
+
+    `internal`: how many others there were so far.
+    """
 
     def __init__(self, chunks: Iterable[RowColumns]) -> None:
+        self.internal = 0
         self._chunks = chunks
         self._digest = 0
 
@@ -166,7 +173,9 @@ class DigestWatched:
             live = chunk.where(~chunk.tombstones) if chunk.tombstones.any() else chunk
             self._digest += columns_digest(live)
             if len(live) and live.key(0) < FIRST_UNRESERVED:
-                live = live.where(~are_reserved(live))
+                seen = live.where(~are_reserved(live))
+                self.internal += len(live) - len(seen)
+                live = seen
             yield live
 
     @property
@@ -202,22 +211,32 @@ def _check_wanted(scan: Scan, ended: threading.Event) -> None:
 
 
 def read_changes(
-    copy: CopySeen, upto: int, zone: str, cluster: Cluster, settings: Settings
-) -> Changes:
-    """Return the updates of a copy above its LWM of then, up to counter `upto`.
+    changes: Changes,
+    copy: CopySeen,
+    after: int,
+    upto: int,
+    zone: str,
+    cluster: Cluster,
+    settings: Settings,
+) -> None:
+    """Add the updates of a copy above counter `after`, up to `upto`, to changes.
 
-    Raises Unreadable if the log does not reach back so far, or the copy is another one.
+    Raises LogTooShort if the log does not reach back so far, Unreadable if the copy is another one.
     """
-    changes = Changes()
-    if upto == copy.state.lwm:
-        return changes
-    try:
-        for updates, _ in read_updates(copy, copy.state.lwm, upto, zone, cluster, settings):
-            for update in updates:
-                changes.add(update)
-    except LogTooShort as error:
-        raise Unreadable(f"{error}: too much was written while its rows were read") from error
-    return changes
+    if after == upto:
+        return
+    for updates, _ in read_updates(copy, after, upto, zone, cluster, settings):
+        for update in updates:
+            changes.add(update)
+
+
+def internal_rows(
+    copy: CopySeen, zone: str, cluster: Cluster, settings: Settings
+) -> list[StoredRow]:
+    """Return the internal rows of a copy.  Raises Unreadable."""
+    ranges = (KeyRange(RESERVED, ABOVE_RESERVED),)
+    found = read_columns(copy, zone, cluster, settings, ranges)
+    return [row for rows in found for row in rows.rows()]
 
 
 def _now(link: AgentLink, copy: CopySeen, zone: str) -> CopySeen:

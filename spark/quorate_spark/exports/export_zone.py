@@ -5,6 +5,8 @@ read, or is not what most copies say, is read from another copy.  At any end but
 files that were written are deleted.  What a lost process left is deleted by the next export into
 the same target, once its manifest is there: of several that run at once, only the one that gets the
 manifest deletes files of others.
+
+With a base (base_export), rows are read of an agent only where the base is of no use.
 """
 
 import threading
@@ -19,10 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 from quorate_spark.comparing.compare_digests import DigestsTold
 from quorate_spark.copies import CopySeen
+from quorate_spark.exports.base_export import Base, BaseRefused, Whole, base_copy
 from quorate_spark.exports.export_key import ExportKey
 from quorate_spark.exports.manifest import (
     FORMAT,
     MANIFEST,
+    Content,
     Manifest,
     PartTold,
     ZoneTold,
@@ -35,12 +39,16 @@ from quorate_spark.exports.part_file import PartWriter, file_name, is_file_name
 from quorate_spark.exports.target import HALF, Target, TargetRefused
 from quorate_spark.exports.zone_identity import check_zone
 from quorate_spark.reading.agent_link import Unreadable
+from quorate_spark.reading.agent_links import AgentLinks
+from quorate_spark.reading.read_updates import LogTooShort
 from quorate_spark.reading.settle import ZoneCopies
 from quorate_spark.reading.watch_digests import watch_digests
 from quorate_spark.settings import Settings
 
 if TYPE_CHECKING:
     from quorate_spark.exports.cut import Scan
+    from quorate_spark.reading.read_copies import StoredRow
+    from quorate_spark.row_columns import RowColumns
 
 GROUP_PARTITIONS_MAX = 16
 GROUP_BYTES_MAX = 64 * 1024 * 1024
@@ -64,6 +72,18 @@ class Group:
     problems: dict[int, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class FromBase:
+    """What a base has of a partition; the updates since are read of `copy`.
+
+    `internal`: the internal rows of the copy, which the base does not have.
+    """
+
+    copy: CopySeen
+    part: PartTold
+    internal: "Sequence[StoredRow]"
+
+
 def export_zone(
     target: Target,
     copies: ZoneCopies,
@@ -75,13 +95,16 @@ def export_zone(
     run: str = "",
     series: str = "",
     key: ExportKey | None = None,
+    base: Base | None = None,
 ) -> Manifest:
     """Export the zone into `target`.  Raises Unreadable or TargetRefused: then there is none.
 
     `run`: a name that the manifest gets, to find out later whether this export is there.
     `series`: the id of the schedule that makes it.  `key`: encrypts it; None: it is in the clear.
+    `base`: an earlier export, from which rows are taken; it tells afterwards why some were not.
     """
-    return _Export(target, copies, settings, work_dir, progress, key).run(uid, spec, run, series)
+    exporting = _Export(target, copies, settings, work_dir, progress, key, base)
+    return exporting.run(uid, spec, run, series)
 
 
 def _check_free(target: Target) -> None:
@@ -113,6 +136,7 @@ class _Export:
         work_dir: str | None,
         progress: Progress,
         key: ExportKey | None,
+        base: Base | None,
     ) -> None:
         self._target = target
         self._copies = copies
@@ -121,6 +145,7 @@ class _Export:
         self._progress = progress
         self._id = token_hex(4)
         self._cipher = None if key is None else new_cipher(key, self._id)
+        self._base = base
         self._parts: dict[int, PartTold] = {}
         self._rows_done = self._rows_total = 0
 
@@ -136,6 +161,9 @@ class _Export:
                 f"{len(missing)} partitions have no copy on an agent that answers (the first is"
                 f" {missing[0]}): wait until the zone is available"
             )
+        zone = ZoneTold(self._copies.zone, uid, self._copies.cluster.name, count, dict(spec))
+        if self._base is not None:
+            self._base.check_zone(zone)
         self._rows_total = sum(owned[0].state.rows for owned in reading.owned.values())
         self._target.make()
         try:
@@ -148,7 +176,7 @@ class _Export:
             manifest = Manifest(
                 FORMAT,
                 self._id,
-                ZoneTold(self._copies.zone, uid, self._copies.cluster.name, count, dict(spec)),
+                zone,
                 started_at,
                 _now(),
                 whole.rows,
@@ -157,6 +185,7 @@ class _Export:
                 tuple(part for _, part in sorted(self._parts.items())),
                 run,
                 series,
+                base=self._base.export_id if self._base is not None else "",
             )
             manifest = write_manifest(self._target, manifest, self._cipher)
             self._check_export()
@@ -171,10 +200,14 @@ class _Export:
 
     def _export_group(self, group: Group) -> None:
         left: Sequence[int] = group.partitions
-        for attempt in range(ATTEMPTS_MAX):
-            left = self._try(left, attempt, group.problems)
+        attempt = 0
+        while attempt < ATTEMPTS_MAX:
+            known = sum(self._is_whole(partition) for partition in left)
+            left, before = self._try(left, attempt, group.problems), left
             if not left:
                 return
+            if sum(self._is_whole(partition) for partition in before) == known:
+                attempt += 1  # else the base was of no use, once for each partition
         raise Unreadable(
             "; ".join(group.problems[partition] for partition in left[:3])
             + (f"; and {len(left) - 3} more partitions" if len(left) > 3 else "")
@@ -190,12 +223,19 @@ class _Export:
             problems.update(dict.fromkeys(partitions, str(error)))
             return partitions
         failed: list[int] = []
-        scans: dict[int, Scan] = {}
+        found: dict[int, Scan | FromBase] = {}
+        zone, cluster = self._copies.zone, self._copies.cluster
         with ExitStack() as stack:
             chosen: dict[int, CopySeen] = {}
+            links = stack.enter_context(AgentLinks(cluster, self._settings))
             for partition in partitions:
                 try:
-                    chosen[partition] = self._choose(partition, owned.get(partition, ()), attempt)
+                    order = _order(partition, owned.get(partition, ()), attempt)
+                    kept = self._from_base(partition, order, links)
+                    if kept is not None:
+                        found[partition] = kept
+                    else:
+                        chosen[partition] = order[0]
                 except Unreadable as error:
                     problems[partition] = str(error)
                     failed.append(partition)
@@ -204,26 +244,51 @@ class _Export:
                     problems[partition] = str(scan)
                     failed.append(partition)
                 else:
-                    scans[partition] = scan
-            watched = {partition: owned[partition] for partition in scans}
-            zone, cluster = self._copies.zone, self._copies.cluster
+                    found[partition] = scan
+            watched = {partition: owned[partition] for partition in found}
             told = watch_digests(watched, zone, cluster, self._settings)
-            for partition, scan in scans.items():
+            for partition, rows in found.items():
                 try:
-                    self._write(scan, watched[partition], told[partition])
+                    self._write(rows, watched[partition], told[partition])
+                except BaseRefused as error:
+                    self._refuse(partition, error)
+                    failed.append(partition)
                 except Unreadable as error:
                     problems[partition] = str(error)
                     failed.append(partition)
         return sorted(failed)
 
-    def _choose(self, partition: int, copies: tuple[CopySeen, ...], attempt: int) -> CopySeen:
-        """Return the copy to be read: backups in turn, so that each agent has its share."""
-        if not copies:
-            raise Unreadable(f"partition {partition}: no agent owns a copy")
-        backups = copies[1:]
-        start = partition % len(backups) if backups else 0
-        order = (*backups[start:], *backups[:start], copies[0])
-        return order[attempt % len(order)]
+    def _is_whole(self, partition: int) -> bool:
+        """Return whether a partition is read whole although there is a base."""
+        return self._base is not None and self._base.why_whole(partition) is not None
+
+    def _refuse(self, partition: int, error: BaseRefused) -> None:
+        assert self._base is not None
+        self._base.refuse(partition, error)
+
+    def _from_base(
+        self, partition: int, copies: tuple[CopySeen, ...], links: AgentLinks
+    ) -> FromBase | None:
+        """Return what the base has of a partition; None: it is to be read whole.
+
+        Raises Unreadable if no copy can be read now.
+        """
+        from quorate_spark.exports.cut import internal_rows
+
+        part = self._base.part(partition) if self._base is not None else None
+        if part is None:
+            return None
+        zone, cluster = self._copies.zone, self._copies.cluster
+        try:
+            copy = base_copy(part, copies, zone, links)
+            # Those that are written from the cut of the base on are in the log.
+            internal = (
+                internal_rows(copy, zone, cluster, self._settings) if part.internal != 0 else ()
+            )
+        except BaseRefused as error:
+            self._refuse(partition, error)
+            return None
+        return FromBase(copy, part, internal)
 
     def _scan_all(self, copies: Iterable[CopySeen], stack: ExitStack) -> "list[Scan | Unreadable]":
         """Read all rows of these copies, some copies at once; `stack` closes what was read."""
@@ -246,13 +311,18 @@ class _Export:
                 ended.set()
                 raise
 
-    def _write(self, scan: "Scan", copies: tuple[CopySeen, ...], told: DigestsTold | str) -> None:
-        """Write the file of one partition.  Raises Unreadable if its rows are not proven."""
-        from quorate_spark.exports.cut import DigestWatched, read_changes
+    def _write(
+        self, found: "Scan | FromBase", copies: tuple[CopySeen, ...], told: DigestsTold | str
+    ) -> None:
+        """Write the file of one partition.  Raises Unreadable if its rows are not proven.
+
+        Raises BaseRefused if the base is why.
+        """
+        from quorate_spark.exports.cut import DigestWatched
 
         if isinstance(told, str):
             raise Unreadable(told)
-        copy = scan.copy
+        copy, is_from_base = found.copy, isinstance(found, FromBase)
         partition, node = copy.state.partition, copy.node
         digest, agree = Counter(told.digests).most_common(1)[0]
         if agree * 2 <= max(self._copies.replicas, len(copies)):
@@ -261,11 +331,75 @@ class _Export:
                 f" copies agree at counter {told.counter}, which is no majority: see `quorate"
                 f" validate {self._copies.zone} --level digest`"
             )
-        zone, cluster = self._copies.zone, self._copies.cluster
-        changes = read_changes(copy, told.counter, zone, cluster, self._settings)
-        rows = DigestWatched(changes.applied_to(scan.chunks()))
+        rows = DigestWatched(self._rows_at(found, told.counter))
         name = file_name(partition, self._id)
         before = self._rows_done
+        try:
+            content, size = self._write_rows(name, partition, rows)
+        except BaseRefused:
+            self._rows_done = before
+            raise
+        if rows.digest != int.from_bytes(digest):
+            self._rows_done = before
+            counted = f"the rows that {agree} copies have at counter {told.counter}"
+            if is_from_base:
+                raise BaseRefused(
+                    Whole.DIGEST_DIFFERS,
+                    f"partition {partition}: the rows of the base with the updates of {node} are"
+                    f" not {counted}",
+                )
+            raise Unreadable(
+                f"partition {partition}: the copy on {node} has not {counted}: see `quorate"
+                f" validate {self._copies.zone} --level rows`"
+            )
+        self._progress(self._rows_done, self._rows_total)
+        why = self._base.why_whole(partition) if self._base is not None else None
+        self._parts[partition] = PartTold(
+            partition,
+            name,
+            told.counter,
+            _term_at(copy, told.counter),
+            node,
+            agree,
+            content.rows,
+            content.bytes,
+            size,
+            content.hex,
+            rows.internal,
+            is_from_base,
+            why or "",
+        )
+
+    def _rows_at(self, found: "Scan | FromBase", counter: int) -> "Iterator[RowColumns]":
+        """Return the rows at the counter of the cut.
+
+        Raises Unreadable if the log does not tell the updates; BaseRefused: those since the base.
+        """
+        from quorate_spark.exports.cut import Changes, read_changes
+
+        copy, zone = found.copy, self._copies.zone
+        access = counter, zone, self._copies.cluster, self._settings
+        if isinstance(found, FromBase):
+            assert self._base is not None
+            changes = Changes(found.internal)
+            try:
+                read_changes(changes, copy, found.part.counter, *access)
+            except LogTooShort as error:
+                raise BaseRefused(Whole.LOG_TOO_SHORT, str(error)) from error
+            except Unreadable as error:
+                raise BaseRefused(Whole.LOG_UNREADABLE, str(error)) from error
+            return changes.applied_to(self._base.chunks(found.part))
+        changes = Changes()
+        try:
+            read_changes(changes, copy, copy.state.lwm, *access)
+        except LogTooShort as error:
+            raise Unreadable(f"{error}: too much was written while its rows were read") from error
+        return changes.applied_to(found.chunks())
+
+    def _write_rows(
+        self, name: str, partition: int, rows: "Iterable[RowColumns]"
+    ) -> tuple[Content, int]:
+        """Write a file; return what is in it, and its size."""
         encryption = None if self._cipher is None else self._cipher.properties_to_write(name)
         with self._target.writing(name) as file:
             with PartWriter(file, partition, encryption) as writer:
@@ -273,27 +407,7 @@ class _Export:
                     writer.add(chunk)
                     self._rows_done += len(chunk)
                     self._progress(self._rows_done, self._rows_total)
-            size = file.tell()
-        if rows.digest != int.from_bytes(digest):
-            self._rows_done = before
-            raise Unreadable(
-                f"partition {partition}: the copy on {node} has not the rows that {agree} copies"
-                f" have at counter {told.counter}: see `quorate validate {zone} --level rows`"
-            )
-        content = writer.content
-        self._progress(self._rows_done, self._rows_total)
-        self._parts[partition] = PartTold(
-            partition,
-            name,
-            told.counter,
-            copy.state.term,
-            node,
-            agree,
-            content.rows,
-            content.bytes,
-            size,
-            content.hex,
-        )
+            return writer.content, file.tell()
 
     def _delete_left(self) -> None:
         """Delete the files of exports without an end, now that this one has the place.
@@ -323,6 +437,25 @@ class _Export:
                     f"{self._target.text}: {part.file} is not as it was written: does another"
                     " export write there?"
                 )
+
+
+def _order(partition: int, copies: tuple[CopySeen, ...], attempt: int) -> tuple[CopySeen, ...]:
+    """Return the copies in the order in which they are read: backups in turn, so that each agent
+    has its share.  Raises Unreadable if there is none."""
+    if not copies:
+        raise Unreadable(f"partition {partition}: no agent owns a copy")
+    backups = copies[1:]
+    start = partition % len(backups) if backups else 0
+    order = (*backups[start:], *backups[:start], copies[0])
+    first = attempt % len(order)
+    return (*order[first:], *order[:first])
+
+
+def _term_at(copy: CopySeen, counter: int) -> int:
+    """Return the term of an update in the history of a copy."""
+    lineage = copy.state.lineage
+    term = lineage.term_at(counter)
+    return lineage.base_term if term is None else term
 
 
 def _groups(owned: Mapping[int, tuple[CopySeen, ...]], bytes_per_s: int | None) -> Iterator[Group]:

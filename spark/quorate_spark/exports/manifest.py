@@ -44,10 +44,13 @@ class ZoneTold(msgspec.Struct, frozen=True):
 class PartTold(msgspec.Struct, frozen=True):
     """One partition: its cut, and the file with its rows.
 
-    - `counter`, `term`: the rows are the fold of its updates up to this counter
+    - `counter`, `term`: the rows are the fold of its updates up to this one
     - `node`: the agent whose copy was read; `copies_agree`: copies with its digest at that counter
     - `bytes`: of keys and values; `file_bytes`: of the file
     - `digest`: see `Content`
+    - `internal`: internal rows of the copy at the cut, which no export has; None: not known
+    - `from_base`: the rows are those of the base, and the updates since; if not so although there
+      is a base, `read_whole` says why (base_export.Whole)
     """
 
     partition: int
@@ -60,6 +63,9 @@ class PartTold(msgspec.Struct, frozen=True):
     bytes: int
     file_bytes: int
     digest: str
+    internal: int | None = None
+    from_base: bool = False
+    read_whole: str = ""
 
 
 class Encryption(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -79,6 +85,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
     `digest`: the sum of those of its partitions.  `run`: the name that its maker gave this export,
     to find it again; empty: none.  `series`: the id of the schedule that made it; empty: none.
+    `base`: the id of the export from which rows were taken; empty: none was, or could be opened.
     `encryption`: None if the files are in the clear.  If they are not, the manifest that is read
     without the key has neither `digest` nor `partitions`.
     """
@@ -95,6 +102,7 @@ class Manifest(msgspec.Struct, frozen=True):
     run: str = ""
     series: str = ""
     encryption: Encryption | None = None
+    base: str = ""
 
     @property
     def key_id(self) -> str:
@@ -201,10 +209,10 @@ def read_manifest(target: Target) -> Manifest:
         raise TargetRefused(f"{target.text}: {MANIFEST} is not as an export has it: {error}") from (
             error
         )
-    names = (manifest.run, manifest.series)
+    names = (manifest.run, manifest.series, manifest.base)
     if not _EXPORT_ID.fullmatch(manifest.export_id) or not all(map(_RUN.fullmatch, names)):
         raise TargetRefused(
-            f"{target.text}: {MANIFEST} has an export_id, run or series that is none"
+            f"{target.text}: {MANIFEST} has an export_id, run, series or base that is none"
         )
     if manifest.format > ENCRYPTED_FORMAT:
         raise TargetRefused(

@@ -145,8 +145,32 @@ def read_part(target: Target, part: PartTold, cipher: Cipher | None) -> Iterator
         raise TargetRefused(f"{target.text}: {part.file} is damaged: {why}")
 
 
+def part_columns(target: Target, part: PartTold, cipher: Cipher | None) -> "Iterator[RowColumns]":
+    """Yield the rows of a partition as columns, unchecked: the caller has to prove them.
+
+    Raises TargetUnreadable if the file cannot be read, TargetRefused if it is damaged.
+    """
+    import numpy as np
+
+    from quorate_spark.row_columns import RowColumns
+
+    for batch in _batches(target, part, cipher):
+        if not batch.num_rows:
+            continue
+        _, keys, values, *numbers = batch.columns
+        counters, terms, expiries = (each.to_numpy() for each in numbers)
+        tombstones = np.zeros(len(keys), np.bool_)
+        yield RowColumns(keys, counters, terms, expiries, tombstones, values)
+
+
 def _columns(target: Target, part: PartTold, cipher: Cipher | None) -> Iterator[list[list[Any]]]:
     """Yield the columns of LiveRow, batch by batch."""
+    for batch in _batches(target, part, cipher):
+        yield [column.to_pylist() for column in batch.columns[1:]]
+
+
+def _batches(target: Target, part: PartTold, cipher: Cipher | None) -> Iterator[Any]:
+    """Yield record batches with the columns of the schema, none of which has nulls."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -158,13 +182,20 @@ def _columns(target: Target, part: PartTold, cipher: Cipher | None) -> Iterator[
             opened = pq.ParquetFile(file, decryption_properties=decryption)
             # The first column is read as well: damage in it is damage of the file.
             for batch in opened.iter_batches(16_384, columns=_schema().names):
-                yield [column.to_pylist() for column in batch.columns[1:]]
+                yield _checked(batch)
         except OSError:
             raise
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise TargetRefused(
                 f"{target.text}: {part.file} is damaged: {first_line(error)}"
             ) from error
+
+
+def _checked(batch: Any) -> Any:
+    """Return a record batch that has the columns of an export.  Raises ValueError."""
+    if not batch.schema.equals(_schema()) or any(each.null_count for each in batch.columns):
+        raise ValueError("its columns are not those of an export")
+    return batch
 
 
 def _is_damaged(target: Target, part: PartTold, cipher: Cipher | None) -> bool:

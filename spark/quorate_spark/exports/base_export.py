@@ -1,0 +1,204 @@
+"""The base of an incremental export: an earlier export, whose rows are not read of agents again.
+
+The new export is whole and needs no other one.  Only reading is incremental: of a partition the
+rows of the base are folded with the updates after the base's cut, from the log of a copy.  The
+result must have the digest that a majority of the copies tells, as any cut.  So a base that is
+damaged, or of another history, gets into no export: the partition is read whole.
+"""
+
+import enum
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from quorate.protocol.messages.tools import AskUpdates, UpdatesTold
+from quorate_spark.copies import CopySeen
+from quorate_spark.exports.encryption import Cipher
+from quorate_spark.exports.export_key import ExportKey
+from quorate_spark.exports.manifest import (
+    Manifest,
+    PartTold,
+    ZoneTold,
+    cipher_of,
+    open_manifest,
+    read_manifest,
+)
+from quorate_spark.exports.part_file import part_columns
+from quorate_spark.exports.target import Target, TargetRefused
+from quorate_spark.reading.agent_link import Unreadable
+from quorate_spark.reading.agent_links import AgentLinks
+
+if TYPE_CHECKING:
+    from quorate_spark.row_columns import RowColumns
+
+
+class Whole(enum.StrEnum):
+    """Why a partition was read whole although there is a base."""
+
+    BASE_UNUSABLE = "BaseUnusable"
+    OTHER_ZONE = "OtherZone"
+    OTHER_HISTORY = "OtherHistory"
+    LOG_TOO_SHORT = "LogTooShort"
+    LOG_UNREADABLE = "LogUnreadable"
+    DIGEST_DIFFERS = "DigestDiffers"
+
+
+_SENTENCES = {
+    Whole.BASE_UNUSABLE: "the base could not be read, or is not as it was written",
+    Whole.OTHER_ZONE: "the base is of another zone, cluster or number of partitions",
+    Whole.OTHER_HISTORY: "the cut of the base is not in the history of the copies",
+    Whole.LOG_TOO_SHORT: "the update log no longer reaches back to the base",
+    Whole.LOG_UNREADABLE: "the update log could not be read",
+    Whole.DIGEST_DIFFERS: "base and update log did not make up the rows that the copies have",
+}
+
+
+class BaseRefused(Unreadable):
+    """The rows of a partition cannot be those of the base; it is read whole instead."""
+
+    def __init__(self, why: Whole, message: str) -> None:
+        super().__init__(message)
+        self.why = why
+
+
+class Base:
+    """A base, and the partitions for which it is of no use.
+
+    `details`: the first message for each reason.
+    """
+
+    def __init__(self, target: Target, manifest: Manifest, cipher: Cipher | None) -> None:
+        self.export_id = manifest.export_id
+        self.details: dict[Whole, str] = {}
+        self._target = target
+        self._cipher = cipher
+        self._zone = manifest.zone
+        self._parts = {part.partition: part for part in manifest.partitions}
+        self._refused: dict[int, Whole] = {}
+        self._all_refused: Whole | None = None
+
+    @classmethod
+    def unusable(cls, target: Target, message: str) -> "Base":
+        """Return a base that cannot be opened: all partitions are read whole."""
+        nothing = Manifest(0, "", ZoneTold("", "", "", 0, {}), "", "", 0, 0, "", ())
+        base = cls(target, nothing, None)
+        base._refuse_all(Whole.BASE_UNUSABLE, message)
+        return base
+
+    def check_zone(self, zone: ZoneTold) -> None:
+        """Refuse all partitions if the base is not of this zone."""
+        if self._all_refused is not None:
+            return
+        mine = self._zone
+        for what, of_base, now in (
+            ("cluster", mine.cluster, zone.cluster),
+            ("zone", mine.name, zone.name),
+            ("uid", mine.uid, zone.uid),
+            ("number of partitions", str(mine.partitions), str(zone.partitions)),
+        ):
+            if of_base != now:
+                self._refuse_all(
+                    Whole.OTHER_ZONE, f"{self._target.text} has the {what} {of_base}, not {now}"
+                )
+                return
+
+    def part(self, partition: int) -> PartTold | None:
+        """Return what the base has of a partition; None: it is to be read whole."""
+        return None if self.why_whole(partition) is not None else self._parts[partition]
+
+    def why_whole(self, partition: int) -> Whole | None:
+        """Return why a partition is to be read whole; None: the base has not been refused."""
+        return self._all_refused or self._refused.get(partition)
+
+    def refuse(self, partition: int, error: BaseRefused) -> None:
+        """Note that a partition is to be read whole."""
+        self._refused[partition] = error.why
+        self.details.setdefault(error.why, str(error))
+
+    def _refuse_all(self, why: Whole, message: str) -> None:
+        self._all_refused = why
+        self.details[why] = message
+
+    def chunks(self, part: PartTold) -> Iterator["RowColumns"]:
+        """Yield the rows of a partition, whose keys rise.  Raises BaseRefused."""
+        last: bytes | None = None
+        try:
+            for rows in part_columns(self._target, part, self._cipher):
+                if not rows.keys_rise or (last is not None and rows.key(0) <= last):
+                    raise BaseRefused(
+                        Whole.BASE_UNUSABLE,
+                        f"{self._target.text}: {part.file}: its keys do not rise",
+                    )
+                last = rows.key(-1)
+                yield rows
+        except TargetRefused as error:
+            raise BaseRefused(Whole.BASE_UNUSABLE, str(error)) from error
+
+
+def open_base(target: Target, key: ExportKey | None) -> Base:
+    """Return an export as a base.  `key`: that of the new export, or None.
+
+    Raises TargetRefused if there is no export, KeyRefused if it has another key than the new one,
+    or only one of the two is encrypted.
+    """
+    manifest = open_manifest(target, read_manifest(target), key)
+    return Base(target, manifest, cipher_of(target, manifest, key))
+
+
+def base_copy(
+    part: PartTold, copies: tuple[CopySeen, ...], zone: str, links: AgentLinks
+) -> CopySeen:
+    """Return the first of the copies whose history has the cut of the base, and whose log the rest.
+
+    Raises BaseRefused if there is none, Unreadable if no copy can be read now.
+    """
+    readable = [copy for copy in copies if copy.state.adopted]
+    if not readable:
+        raise Unreadable(f"partition {part.partition}: no copy may be read now")
+    state = readable[0].state
+    problem = BaseRefused(
+        Whole.OTHER_HISTORY,
+        f"partition {part.partition}: update {part.counter} of term {part.term} is in the history"
+        f" of no copy ({readable[0].node} has LWM {state.lwm} in term {state.term})",
+    )
+    for copy in readable:
+        if not _has(copy, part):
+            continue
+        if copy.state.lwm == part.counter:
+            return copy
+        try:
+            link = links.to(copy.address)
+            question = AskUpdates(zone, part.partition, part.counter, part.counter)
+            told = link.ask(question, UpdatesTold)
+        except Unreadable as error:
+            links.drop(copy.address)
+            problem = BaseRefused(Whole.LOG_UNREADABLE, str(error))
+            continue
+        if told.reaches_from <= part.counter and not told.problem:
+            return copy
+        problem = BaseRefused(
+            Whole.LOG_TOO_SHORT,
+            f"partition {part.partition}: the log of {copy.node} begins with update"
+            f" {told.reaches_from + 1}, and the base ends with {part.counter}",
+        )
+    raise problem
+
+
+def _has(copy: CopySeen, part: PartTold) -> bool:
+    """Return whether the cut of the base is in the copy's history."""
+    state = copy.state
+    return part.counter <= state.lwm and not state.lineage.is_divergent(part.term, part.counter)
+
+
+def from_base(manifest: Manifest) -> tuple[int, int]:
+    """Return how many partitions have their rows from the base, and how many were read whole
+    although there was one; both 0: there was none."""
+    parts = manifest.partitions
+    return sum(each.from_base for each in parts), sum(bool(each.read_whole) for each in parts)
+
+
+def reasons(manifest: Manifest) -> str:
+    """Return why partitions were read whole, in words; empty: none was."""
+    found = Counter(each.read_whole for each in manifest.partitions if each.read_whole)
+    known = {each.value: sentence for each, sentence in _SENTENCES.items()}
+    return "; ".join(f"{known.get(why, why)} ({count})" for why, count in sorted(found.items()))
