@@ -30,9 +30,16 @@ from rich.progress import Progress as Bar
 from rich.text import Text
 
 from quorate.facts.errors import QuorateError
-from quorate.facts.export_place import ENCRYPTED_OPTION, KEY_FILE_OPTION, KEY_VARIABLE
+from quorate.facts.export_place import (
+    BASE_FOLDER_OPTION,
+    BASE_OPTION,
+    ENCRYPTED_OPTION,
+    KEY_FILE_OPTION,
+    KEY_VARIABLE,
+)
 from quorate.wire.jobs.export_result import ExportResult, RunOutcome, encode_export_result
 from quorate_spark.command_line import add_limit, print_json, settings_of
+from quorate_spark.exports.base_export import Base, from_base, open_base, reasons
 from quorate_spark.exports.export_key import ExportKey, KeyRefused, read_key
 from quorate_spark.exports.export_zone import export_zone
 from quorate_spark.exports.import_zone import (
@@ -143,6 +150,18 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     exporting.add_argument("--zone-spec", default="{}", help="as declared, in JSON")
     add_limit(exporting)
     exporting.add_argument("--verify", action="store_true", help="read the export back")
+    exporting.add_argument(
+        BASE_OPTION,
+        default="",
+        metavar="TARGET",
+        help="an earlier export of the zone: its rows, and the updates since, make up the new one",
+    )
+    exporting.add_argument(
+        BASE_FOLDER_OPTION,
+        default="",
+        metavar="FOLDER",
+        help="the same of a folder beside the target; without an export in it all is read whole",
+    )
     exporting.add_argument(
         "--run", default="", help="a name: an export of this name that is there already is kept"
     )
@@ -275,6 +294,7 @@ def _export(options: argparse.Namespace, bar: _Bar) -> int:
             key = _key(options)
         except KeyRefused as error:
             raise TargetRefused(str(error)) from error  # nothing was exported
+        base = _base(options, target, key)
         with work_folder(options.work_dir, "export-") as folder:
             manifest = export_zone(
                 target,
@@ -287,7 +307,10 @@ def _export(options: argparse.Namespace, bar: _Bar) -> int:
                 options.run,
                 options.series,
                 key,
+                base,
             )
+        for detail in base.details.values() if base is not None else ():
+            print(f"read whole: {detail}", file=sys.stderr)
     if options.verify:
         return _verify(options, bar, manifest)
     bar.end()
@@ -298,6 +321,25 @@ def _export(options: argparse.Namespace, bar: _Bar) -> int:
 def _key(options: argparse.Namespace) -> ExportKey | None:
     """Return the key that is given; None: none is.  Raises KeyRefused."""
     return read_key(options.encryption_key_file, getattr(options, "encrypted", False))
+
+
+def _base(options: argparse.Namespace, target: Target, key: ExportKey | None) -> Base | None:
+    """Return the base that is named; None: none is.  Raises TargetRefused."""
+    if options.base:
+        try:
+            return open_base(Target(options.base), key)
+        except TargetRefused as error:
+            raise TargetRefused(
+                f"{BASE_OPTION} {options.base}: {error}.  Name another export, or leave the option"
+                " out: then all rows are read of the agents"
+            ) from error
+    if options.base_folder:
+        found = target.beside(options.base_folder)
+        try:
+            return open_base(found, key)
+        except TargetRefused as error:  # as when it was deleted meanwhile
+            return Base.unusable(found, str(error))
+    return None
 
 
 def _there(target: Target, run: str) -> Manifest | None:
@@ -328,6 +370,7 @@ def _verify(options: argparse.Namespace, bar: _Bar, own: Manifest | None = None)
             f"{options.target} has another export by now, {manifest.export_id}: does another run"
             " write there?"
         )
+    taken, whole = from_base(manifest)
     result = ExportResult(
         RunOutcome.COMPLETE,
         manifest.export_id,
@@ -335,6 +378,10 @@ def _verify(options: argparse.Namespace, bar: _Bar, own: Manifest | None = None)
         manifest.bytes,
         "" if manifest.encryption is not None else manifest.digest,
         encryption_key_id=manifest.key_id,
+        base=manifest.base,
+        partitions_from_base=taken if whole or taken else None,
+        partitions_read_whole=whole if whole or taken else None,
+        read_whole=reasons(manifest),
     )
     _tell_result(options, result)
     if old := getattr(options, "delete", ()):
@@ -490,6 +537,9 @@ def _tell_manifest(options: argparse.Namespace, manifest: Manifest, sentence: st
         Text(f"{sentence}: {manifest.rows:,} rows, {manifest.bytes:,} bytes of keys and values."),
         soft_wrap=True,
     )
+    taken, whole = from_base(manifest)
+    if taken or whole:
+        console.print(Text(_of_base(manifest, taken, whole)), soft_wrap=True)
     if manifest.encryption is not None:
         console.print(Text(f"encrypted with key {manifest.key_id}"), soft_wrap=True)
     console.print(Text(f"digest {manifest.digest}"), soft_wrap=True)
@@ -499,6 +549,13 @@ def _tell_manifest(options: argparse.Namespace, manifest: Manifest, sentence: st
         with_key = "" if file is None else f" {KEY_FILE_OPTION} {quote(str(file))}"
         command = f"  quorate import {quote(options.target)} ZONE{with_key}"
         console.print(Text(command), soft_wrap=True)
+
+
+def _of_base(manifest: Manifest, taken: int, whole: int) -> str:
+    """Return what was taken from the base, in words."""
+    base = f"the base {manifest.base}" if manifest.base else "the base"
+    text = f"{taken} of {taken + whole} partitions are made of {base} and of updates since"
+    return f"{text}; {whole} were read whole: {reasons(manifest)}" if whole else text
 
 
 def _tell_imported(imported: Imported, target: str) -> None:

@@ -20,7 +20,7 @@ from urllib.parse import urlencode
 import msgspec
 import typer
 
-from quorate.facts.export_place import KEY_FILE_OPTION, KEY_VARIABLE
+from quorate.facts.export_place import BASE_OPTION, KEY_FILE_OPTION, KEY_VARIABLE
 from quorate.wire.zone import RESTORING, RUN_WORD_LENGTH, Restoring, Zone
 from quorate_cli.commands.objects import ServerOption
 from quorate_cli.copies.validation import check_place, run_validation, tool_command
@@ -52,6 +52,14 @@ def export_zone(
     verify: Annotated[
         bool, typer.Option("--verify", help="Read the export back and compare it.")
     ] = False,
+    base: Annotated[
+        str | None,
+        typer.Option(
+            BASE_OPTION,
+            metavar="TARGET",
+            help="Earlier export of the zone: its rows, and the updates since, make up this one.",
+        ),
+    ] = None,
     limit: LimitOption = None,
     key_file: KeyFileOption = None,
     server: ServerOption = None,
@@ -60,7 +68,8 @@ def export_zone(
 ) -> None:
     """Write the rows of a zone to a folder or a bucket, while clients write.
 
-    Of each partition it has all rows at one counter.  It is there once its manifest is.
+    Of each partition it has all rows at one counter.  It is there once its manifest is. With --base
+    it is as whole as without, and fewer rows are read of the agents.
 
     The exit code is 0, or 2 if there is no export; with --verify 1 if it is not as it was written.
     """
@@ -77,6 +86,7 @@ def export_zone(
     options += ["--zone-spec", msgspec.json.encode(whole.get("spec")).decode()]
     options += ["--verify"] * verify + ["--json"] * as_json + limit_words(limit)
     options += _key_options(key_file)
+    options += [BASE_OPTION, _absolute(base)] if base is not None else []
     command = _command("export", api, found, folder, _absolute(target), options)
     raise typer.Exit(run_validation(command))
 

@@ -15,6 +15,10 @@ KEY_FILE_OPTION = "--encryption-key-file"
 """The option of commands that names the file of the key; it goes before the variable."""
 ENCRYPTED_OPTION = "--encrypted"
 """The option of commands that refuses to go on without a key."""
+BASE_OPTION = "--base"
+"""The option of an export that names an earlier one, from which rows are taken."""
+BASE_FOLDER_OPTION = "--base-folder"
+"""The same, by the name of a folder beside the new export; it may have no export."""
 SCHEMES = ("file", "s3", "gs", "abfs", "abfss")
 S3_OPTIONS = ("region", "endpoint_override", "scheme")
 _BUCKET = re.compile(r"[A-Za-z0-9._-]+")

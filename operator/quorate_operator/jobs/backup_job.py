@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from quorate.facts.export_place import ENCRYPTED_OPTION, KEY_VARIABLE
+from quorate.facts.export_place import BASE_FOLDER_OPTION, ENCRYPTED_OPTION, KEY_VARIABLE
 from quorate.wire.jobs.export_place import VOLUME, EncryptionKeyRef, ExportPlace
 from quorate.wire.jobs.zone_backup import ZoneBackup
 from quorate_operator import names
@@ -36,12 +36,17 @@ NOT_OF_THE_MACHINE: Json = {"name": "AWS_EC2_METADATA_DISABLED", "value": "true"
 
 
 def backup_work(
-    backup: ZoneBackup, copies: Copies, schedule: str = "", old: Sequence[str] = ()
+    backup: ZoneBackup,
+    copies: Copies,
+    schedule: str = "",
+    old: Sequence[str] = (),
+    base: str = "",
 ) -> Work:
     """Return the work of its pod.
 
     `schedule`: uid of the schedule that created it.  `old`: folders beside its own with earlier
-    exports of this schedule, which the pod deletes once its own export is verified.
+    exports of this schedule, which the pod deletes once its own export is verified.  `base`: the
+    folder of one of them, from which rows are taken; empty: of none.
     """
     spec = backup.spec
     options = (
@@ -52,6 +57,7 @@ def backup_work(
         "--verify",
         *spec.limit_options,
         *((f"--series={schedule}",) if schedule else ()),
+        *((f"{BASE_FOLDER_OPTION}={base}",) if base else ()),
         *(f"{DELETE}{each}" for each in old),
         *((f"--ends-at={int(time.time()) + spec.deadline_seconds}",) if old else ()),
     )

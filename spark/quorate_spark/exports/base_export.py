@@ -200,5 +200,6 @@ def from_base(manifest: Manifest) -> tuple[int, int]:
 def reasons(manifest: Manifest) -> str:
     """Return why partitions were read whole, in words; empty: none was."""
     found = Counter(each.read_whole for each in manifest.partitions if each.read_whole)
-    known = {each.value: sentence for each, sentence in _SENTENCES.items()}
-    return "; ".join(f"{known.get(why, why)} ({count})" for why, count in sorted(found.items()))
+    words = {each.value: sentence for each, sentence in _SENTENCES.items()}
+    told = ((words.get(why, "another reason"), count) for why, count in sorted(found.items()))
+    return "; ".join(f"{why} ({count})" for why, count in told)

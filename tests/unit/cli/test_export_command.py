@@ -101,7 +101,15 @@ def options_of(command: list[str]) -> dict[str, str]:
     return {word: value for word, value in pairwise(command) if word.startswith("--")}
 
 
-@pytest.mark.parametrize("words", [("export", "books"), ("verify",), ("import", "books")])
+WAYS = [
+    ("export", "books"),
+    ("export", "books", "there", "--base"),
+    ("verify",),
+    ("import", "books"),
+]
+
+
+@pytest.mark.parametrize("words", WAYS)
 def test_credentials_in_a_target_reach_no_arguments(world: World, words: tuple[str, ...]) -> None:
     target = "s3://AKIAX:se/cret@bucket/x"
     what, *zone = words
@@ -155,6 +163,15 @@ def test_an_export_is_of_the_declared_zone(world: World) -> None:
     assert '"clusterRef"' in options["--zone-spec"]
     assert {"--verify", "--json"} <= set(command)
     assert annotation == ""
+
+
+def test_a_base_is_named_as_from_any_folder(world: World) -> None:
+    assert invoke("export", "books", "there").exit_code == 0
+    assert invoke("export", "books", "there", "--base", "monday").exit_code == 0
+    assert invoke("export", "books", "there", "--base", "s3://bucket/x").exit_code == 0
+
+    given = [options_of(command).get("--base") for command, _ in world.ran]
+    assert given == [None, str(Path("monday").absolute()), "s3://bucket/x"]
 
 
 def test_an_export_is_verified_without_a_cluster(world: World) -> None:

@@ -106,6 +106,12 @@ def test_a_backup_is_never_changed() -> None:
 def test_a_result_is_read_as_it_was_written_and_fits() -> None:
     whole = ExportResult(RunOutcome.COMPLETE, "0011aabb", 20, 300, "f" * 32)
     assert decode_export_result(encode_export_result(whole).decode()) == whole
+    made = ExportResult(
+        RunOutcome.COMPLETE, base="00aa", partitions_from_base=0, partitions_read_whole=4
+    )
+    assert decode_export_result(encode_export_result(made).decode()) == made
+    long = ExportResult(RunOutcome.COMPLETE, read_whole="x" * 5000)
+    assert len(encode_export_result(long)) < 300
 
     message = encode_export_result(ExportResult(RunOutcome.FAILED, reason="ü\0" * 5000))
 

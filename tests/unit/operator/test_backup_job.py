@@ -56,6 +56,18 @@ def test_the_program_takes_its_arguments(destination: Json, target: str) -> None
     assert str(options.termination_message) == container["terminationMessagePath"]
 
 
+def test_the_program_takes_the_base_of_an_incremental_export() -> None:
+    metadata = {"name": "monday", "namespace": "shop", "uid": "uid-1"}
+    head = {"apiVersion": API_VERSION, "kind": "ZoneBackup", "metadata": metadata}
+    spec = {"zoneRef": {"name": "books"}, "destination": CLAIM}
+    backup = ZoneBackup.parse({**head, "spec": spec})
+    for base in ("", "nightly-20260105T030000Z"):
+        work = backup_work(backup, COPIES, "uid-of-nightly", base=base)
+        options = program._parser().parse_args(work.arguments)
+
+        assert (options.base_folder, options.base) == (base, "")
+
+
 def test_a_claim_is_a_volume_of_the_pod() -> None:
     made = pod(CLAIM)
     [container] = made["containers"]

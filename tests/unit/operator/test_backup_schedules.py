@@ -164,6 +164,51 @@ async def test_a_pod_is_told_what_it_may_delete(led: Namespace) -> None:
     assert [each.get("deletedBy", "") for each in status(led)["backups"]] == [third, "", ""]
 
 
+def bases(arguments: list[str]) -> list[str]:
+    return [each for each in arguments if each.startswith("--base")]
+
+
+@pytest.mark.parametrize("suspend", [False, True])
+async def test_an_incremental_run_takes_rows_from_the_newest_verified_export(
+    led: Namespace, suspend: bool
+) -> None:
+    """Also if the schedule is suspended once it has begun, and without retention."""
+    spec = {**SPEC, "incremental": True, "retention": None}
+    await two_runs(led, spec)
+    third = await run_at(led, "2026-01-06T03:00:01")
+    body = put(led, "ScheduledZoneBackup", "nightly", {**spec, "suspend": suspend})
+    schedules(led).seen({**body, "status": status(led)})
+
+    assert bases(await arguments_of(led, third)) == ["--base-folder=nightly-20260105T030000Z"]
+
+
+async def test_a_failed_export_is_no_base_nor_one_of_another_zone(led: Namespace) -> None:
+    spec = {**SPEC, "incremental": True}
+    await two_runs(led, spec)
+    third = await run_at(led, "2026-01-06T03:00:01")
+    finish(led, third, "Failed")
+    fourth = await run_at(led, "2026-01-07T03:00:01")
+    finish(led, fourth, "Complete", zoneUid="uid-of-another")
+    fifth = await run_at(led, "2026-01-08T03:00:01")
+
+    assert bases(await arguments_of(led, fifth)) == ["--base-folder=nightly-20260105T030000Z"]
+
+
+async def test_the_first_run_of_a_schedule_has_no_base(led: Namespace) -> None:
+    body = put(led, "ScheduledZoneBackup", "nightly", {**SPEC, "incremental": True})
+    schedules(led).seen(body)
+    first = await run_at(led, "2026-01-05T03:00:01")
+
+    assert bases(await arguments_of(led, first)) == []
+
+
+async def test_a_run_has_no_base_unless_the_schedule_says_so(led: Namespace) -> None:
+    await two_runs(led)
+    third = await run_at(led, "2026-01-06T03:00:01")
+
+    assert bases(await arguments_of(led, third)) == []
+
+
 async def test_a_suspended_schedule_deletes_nothing(led: Namespace) -> None:
     await two_runs(led)
     third = await run_at(led, "2026-01-06T03:00:01")

@@ -122,6 +122,31 @@ async def test_an_encrypted_export_is_told_with_the_id_of_its_key(
     assert "encrypted with key a1b2" in told[0].message
 
 
+async def test_an_incremental_export_tells_what_was_read_whole(
+    led: Namespace, told: list[Event]
+) -> None:
+    made = msgspec.structs.replace(
+        COMPLETE,
+        base="00aa",
+        partitions_from_base=14,
+        partitions_read_whole=2,
+        read_whole="the log is short (2)",
+    )
+    declare(led)
+    await until_phase(led, "Running")
+    end(led, text(made))
+    status = await until_phase(led, "Finished")
+
+    assert (status["base"], status["partitionsFromBase"], status["partitionsReadWhole"]) == (
+        "00aa",
+        14,
+        2,
+    )
+    said = "14 of 16 partitions are made of an earlier export and updates, 2 were read whole: the"
+    assert f"{said} log is short (2)" in status["message"]
+    assert said in told[0].message
+
+
 async def test_a_whole_export_is_told_with_its_figures(led: Namespace, told: list[Event]) -> None:
     declare(led)
     await until_phase(led, "Running")
@@ -130,6 +155,8 @@ async def test_a_whole_export_is_told_with_its_figures(led: Namespace, told: lis
 
     assert (status["outcome"], status["rows"], status["bytes"]) == ("Complete", 20, 300)
     assert (status["exportId"], status["digest"]) == (COMPLETE.export_id, COMPLETE.digest)
+    assert "partitionsFromBase" not in status
+    assert "partitions" not in status["message"]
     assert [each["type"] for each in status["conditions"]] == ["Finished"]
     assert [(each.reason, each.kind) for each in told] == [("Exported", "Normal")]
     assert "backups:monday" in told[0].message

@@ -14,6 +14,7 @@ from quorate_operator.declared.runs.schedules.retention import (
     folder_name,
     folder_of,
     listed_anew,
+    newest_verified,
     to_delete,
 )
 
@@ -183,3 +184,27 @@ def test_the_list_has_an_end() -> None:
 
     assert len(listed_anew(many, [export(2)], Deletions())) == LISTED_MAX
     assert listed_anew(many, [export(2)], Deletions())[-1] == export(2)
+
+
+def test_the_newest_verified_export_is_the_base() -> None:
+    """One of other data, in another place, deleted, from the future or not verified is none."""
+    none = [
+        export(29, uid="another"),
+        export(29, place="backups:others"),
+        export(29, by="nightly-30"),
+        export(30, outcome="Failed"),
+        export(30, outcome="Removed"),
+    ]
+    later = export(29).model_copy(update={"time": "2026-02-02T03:00:00Z"})
+
+    assert newest_verified([*none, later], export(31), NOW) is None
+    assert newest_verified([*none, export(20), export(21), later], export(31), NOW) == export(21)
+    assert newest_verified([export(20), export(31)], export(31), NOW) == export(20), "not itself"
+
+
+@pytest.mark.parametrize("keep", [1, 3])
+def test_no_run_deletes_its_base(keep: int) -> None:
+    base = newest_verified(ALL, export(31), NOW)
+
+    assert base is not None
+    assert days([base])[0] not in deleted(ALL, keep, age=1)

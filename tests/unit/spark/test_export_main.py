@@ -252,7 +252,7 @@ def test_ids_that_are_none_are_refused(
     capsys.readouterr()
 
     assert run("import", empty, tmp_path / "monday", "--check") == 2
-    assert "has an export_id, run or series that is none" in capsys.readouterr().err
+    assert "has an export_id, run, series or base that is none" in capsys.readouterr().err
 
 
 def test_what_cannot_be_read_is_not_called_damaged(

@@ -15,6 +15,7 @@ REASON_MAX = 500
 DELETED_MAX = 20
 """Older exports that one run deletes; the next run deletes the others."""
 UNDELETED_MAX = 200
+READ_WHOLE_MAX = 200
 
 
 class RunOutcome(enum.StrEnum):
@@ -34,7 +35,9 @@ class ExportResult(msgspec.Struct, frozen=True, omit_defaults=True):
     `deleted`: folders of older exports that were deleted then.  `kept`: those that were not, and
     `undeleted` says why; `half_deleted`: of these, those whose manifest is deleted.  `damaged`: the
     export was read, and is surely not as it was written.  `encryption_key_id`: of an encrypted
-    export, of which no digest is told: of few rows it would tell the content.
+    export, of which no digest is told: of few rows it would tell the content.  `base`: the id of
+    the export from which rows were taken.  `partitions_from_base`, `partitions_read_whole`: None:
+    there was none; `read_whole`: why partitions were, in words.
     """
 
     outcome: RunOutcome
@@ -49,13 +52,18 @@ class ExportResult(msgspec.Struct, frozen=True, omit_defaults=True):
     half_deleted: tuple[str, ...] = ()
     damaged: bool = False
     encryption_key_id: str = ""
+    base: str = ""
+    partitions_from_base: int | None = None
+    partitions_read_whole: int | None = None
+    read_whole: str = ""
 
 
 def encode_export_result(result: ExportResult) -> bytes:
     """Return the message, at most MESSAGE_BYTES_MAX bytes."""
     reason = _shortened(result.reason, REASON_MAX)
     undeleted = _shortened(result.undeleted, UNDELETED_MAX)
-    shorter = msgspec.structs.replace(result, reason=reason, undeleted=undeleted)
+    whole = _shortened(result.read_whole, READ_WHOLE_MAX)
+    shorter = msgspec.structs.replace(result, reason=reason, undeleted=undeleted, read_whole=whole)
     message = msgspec.json.encode(shorter)
     assert len(message) <= MESSAGE_BYTES_MAX
     return message

@@ -66,6 +66,10 @@ class ScheduledZoneBackupSpec(ScheduleSpec):
     of this schedule, after that one has read its own export back; exports that failed or are not
     known to be good go with them, if a newer verified one stays.  While the schedule is suspended
     nothing is deleted."""
+    incremental: bool = False
+    """Each export takes the rows of the newest verified one of the schedule that is there, and from
+    the agents only the updates since.  Every export is whole all the same.  Partitions of which
+    that is not possible are read whole."""
     template: BackupTemplate
     """What is created."""
 

@@ -7,7 +7,7 @@ from pydantic import Field
 from quorate.wire.jobs.export_place import EncryptionKeyRef, ExportPlace
 from quorate.wire.jobs.export_run import EXPORT_COLUMNS, ExportRunStatus
 from quorate.wire.jobs.job_run import ReadingRun, run_once_rule
-from quorate.wire.resource import Resource, Rule, Text, name_rule
+from quorate.wire.resource import Integer, Resource, Rule, Text, name_rule
 
 
 class BackupRun(ReadingRun):
@@ -38,6 +38,13 @@ class ZoneBackupStatus(ExportRunStatus):
     """Folders of older exports that were to be deleted and are still there, or a part of them."""
     half_deleted: list[Text] = Field(default_factory=list)
     """Of these, those whose manifest.json is deleted, so that they are no exports any more."""
+    base: Text = ""
+    """The id of the earlier export from which rows were taken; empty: of none."""
+    partitions_from_base: Integer | None = None
+    """Partitions that are made of that export and of the updates since.  Absent: no earlier export
+    was given."""
+    partitions_read_whole: Integer | None = None
+    """Partitions whose rows were all read of the agents although an earlier export was given."""
     undeleted: Text = ""
     """Why older exports of its schedule that were to be deleted are still there."""
 

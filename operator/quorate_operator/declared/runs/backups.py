@@ -25,6 +25,7 @@ from quorate_operator.kube.api import KubeApi
 
 Body = Mapping[str, Any]
 ToDelete = Callable[[str, ZoneBackup, str, Collection[str]], list[str]]
+BaseOf = Callable[[str, ZoneBackup, str], str]
 
 GONE_MAX = 1000
 """Objects that were deleted and are remembered as they were."""
@@ -45,7 +46,8 @@ class Backups(JobRuns[ZoneBackupStatus]):
     `writers`: the runs beside which none is to run.  `on_result`: called with the name of a zone
     that has another verified backup.  `to_delete`: returns the folders that the pod of a ZoneBackup
     deletes once its own export is verified; it gets the uid of the schedule, the ZoneBackup, the id
-    of the zone's data and the places that are read.
+    of the zone's data and the places that are read.  `base_of`: returns the folder of the export
+    from which the pod takes rows; empty: of none.
     """
 
     kind = ZoneBackup
@@ -60,11 +62,13 @@ class Backups(JobRuns[ZoneBackupStatus]):
         writers: Writers,
         on_result: Callable[[str], None],
         to_delete: ToDelete = lambda schedule, run, uid, in_use: [],
+        base_of: BaseOf = lambda schedule, run, uid: "",
     ) -> None:
         super().__init__(ZoneBackupStatus, api, namespace, find, image)
         self._writers = writers
         self.last = LastExports(on_result, begins=True)
         self._to_delete = to_delete
+        self._base_of = base_of
         self._runs: dict[str, ScheduledRun] = {}
         self._gone: dict[str, ScheduledRun] = {}
         """Those that were deleted, the first one first."""
@@ -115,8 +119,10 @@ class Backups(JobRuns[ZoneBackupStatus]):
 
     def _work_of(self, run: ZoneBackup, copies: Copies, led: LedZone) -> Work:
         schedule = _schedule_of(self._bodies[run.metadata.name])
-        old = self._to_delete(schedule, run, copies.uid, self._in_use) if schedule else []
-        return backup_work(run, copies, schedule, old)
+        if not schedule:
+            return backup_work(run, copies)
+        old = self._to_delete(schedule, run, copies.uid, self._in_use)
+        return backup_work(run, copies, schedule, old, self._base_of(schedule, run, copies.uid))
 
     def _doing(self, status: ZoneBackupStatus) -> str:
         return "its pod exports the zone, then reads the export back"
@@ -172,6 +178,9 @@ def _finished(status: ZoneBackupStatus, body: Body, result: ExportResult) -> Zon
             "kept": list(result.kept),
             "half_deleted": list(result.half_deleted),
             "undeleted": result.undeleted,
+            "base": result.base,
+            "partitions_from_base": result.partitions_from_base,
+            "partitions_read_whole": result.partitions_read_whole,
         }
     )
 
@@ -190,7 +199,8 @@ def _sentence(place: str, result: ExportResult) -> str:
         )
         key = result.encryption_key_id
         how = f", encrypted with key {key}," if key else ""
-        return f"{result.rows} rows are exported to {place}{how} and were read back{more}"
+        made = f"{result.rows} rows are exported to {place}{how} and were read back"
+        return f"{made}{_of_base(result)}{more}"
     if result.outcome is RunOutcome.FAILED:
         return (
             f"there is no good export in {place}: {result.reason}; create another ZoneBackup,"
@@ -200,3 +210,12 @@ def _sentence(place: str, result: ExportResult) -> str:
         f"whether there is an export in {place} is not known: {result.reason}; read it back by"
         f" `quorate verify`, or create another ZoneBackup, {_AGAIN}"
     )
+
+
+def _of_base(result: ExportResult) -> str:
+    """Return what came from an earlier export, in words; empty: none was given."""
+    taken, whole = result.partitions_from_base, result.partitions_read_whole
+    if taken is None or whole is None:
+        return ""
+    text = f"; {taken} of {taken + whole} partitions are made of an earlier export and updates"
+    return f"{text}, {whole} were read whole: {result.read_whole}" if whole else text

@@ -52,6 +52,7 @@ class Runs:
             writers,
             on_result,
             lambda *asked: self.backup_schedules.to_delete(*asked),
+            lambda *asked: self.backup_schedules.base_of(*asked),
         )
         self.restores = Restores(api, namespace, find, image, writers, on_result)
         self.backup_schedules = BackupSchedules(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from quorate.facts.errors import WireError
 from quorate.protocol.messages.events import Event, Reason
@@ -11,6 +11,7 @@ from quorate.wire.jobs.job_run import RunPhase
 from quorate.wire.jobs.scheduled_zone_backup import (
     ListedBackup,
     ScheduledZoneBackup,
+    ScheduledZoneBackupSpec,
     ScheduledZoneBackupStatus,
     backed_up,
 )
@@ -25,10 +26,23 @@ from quorate_operator.declared.runs.schedules.retention import (
     folder_name,
     folder_of,
     listed_anew,
+    newest_verified,
     to_delete,
 )
 from quorate_operator.declared.runs.schedules.schedules import Schedules, text_of
 from quorate_operator.kube.api import KubeApi
+
+
+class _PlaceIn(NamedTuple):
+    """A run that begins, and the exports of its schedule.
+
+    `new`: its own export, as it will be.  `created`: when the run was, by the API server.
+    """
+
+    spec: ScheduledZoneBackupSpec
+    listed: list[ListedBackup]
+    new: ListedBackup
+    created: datetime
 
 
 class BackupSchedules(Schedules[ScheduledZoneBackupStatus]):
@@ -104,29 +118,43 @@ class BackupSchedules(Schedules[ScheduledZoneBackupStatus]):
         `schedule`: the uid of its ScheduledZoneBackup.  `in_use`: places that are read.  Empty
         where the schedule is not known yet, or is suspended.
         """
+        found = self._place_in(schedule, run, zone_uid)
+        if found is None or found.spec.suspend:
+            return []
+        old = to_delete(found.listed, found.new, found.spec.retention, found.created, in_use)
+        return [folder_of(each) for each in old]
+
+    def base_of(self, schedule: str, run: ZoneBackup, zone_uid: str) -> str:
+        """Return the folder of the export from which the pod of `run` takes rows; empty: of none.
+
+        `schedule`: the uid of its ScheduledZoneBackup.
+        """
+        found = self._place_in(schedule, run, zone_uid)
+        if found is None or not found.spec.incremental:
+            return ""
+        base = newest_verified(found.listed, found.new, found.created)
+        return folder_of(base) if base is not None else ""
+
+    def _place_in(self, schedule: str, run: ZoneBackup, zone_uid: str) -> _PlaceIn | None:
+        """Return a run among the exports of its schedule; None: the schedule is not known yet."""
         bodies = self._bodies.values()
         body = next((each for each in bodies if each["metadata"]["uid"] == schedule), None)
-        due = due_of(run.metadata.name)
-        if body is None or due is None:
-            return []
+        due, created = due_of(run.metadata.name), run.metadata.creation_timestamp
+        if body is None or due is None or not created:
+            return None
         try:
             spec = ScheduledZoneBackup.parse_stored(body).spec
         except WireError:
-            return []
-        created = run.metadata.creation_timestamp
-        if spec.suspend or not created:
-            return []
-        place, outcome = run.spec.destination.text, RunOutcome.COMPLETE.value
+            return None
         new = ListedBackup(
             run=run.metadata.name,
-            place=place,
+            place=run.spec.destination.text,
             time=text_of(due),
-            outcome=outcome,
+            outcome=RunOutcome.COMPLETE.value,
             zone_uid=zone_uid,
         )
         listed = _listed(self._status(body), self._runs_of(schedule), [])
-        found = to_delete(listed, new, spec.retention, datetime.fromisoformat(created), in_use)
-        return [folder_of(each) for each in found]
+        return _PlaceIn(spec, listed, new, datetime.fromisoformat(created))
 
     def _runs(self, schedule: str) -> list[ScheduledRun]:
         return self._runs_of(schedule)

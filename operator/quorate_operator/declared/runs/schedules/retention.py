@@ -60,13 +60,8 @@ def to_delete(
     """
     if retention is None or created is None:
         return []
-    others = [
-        each
-        for each in listed
-        if _is_of(each, new) and each.run != new.run and _time(each) <= created + CLOCKS_DIFFER
-    ]
-    verified = [each for each in others if each.outcome == VERIFIED]
-    ranked = sorted(verified, key=_time, reverse=True)
+    others = _others(listed, new, created)
+    ranked = _verified(others)
     if not ranked:
         return []
     kept = ranked[: retention.keep_last]
@@ -85,6 +80,16 @@ def to_delete(
     ]
     found.sort(key=lambda each: (bool(each.undeleted_by), _time(each)))
     return found[:DELETED_MAX]
+
+
+def newest_verified(
+    listed: Sequence[ListedBackup], new: ListedBackup, created: datetime
+) -> ListedBackup | None:
+    """Return the newest verified export beside `new`, of the same data, which `to_delete` keeps.
+
+    None: there is none.  The arguments are those of `to_delete`.
+    """
+    return next(iter(_verified(_others(listed, new, created))), None)
 
 
 class Deletions(NamedTuple):
@@ -122,6 +127,24 @@ def listed_anew(
             more = {"outcome": REMOVED} if is_half else {}
             made.append(entry.model_copy(update={**update, **more}))
     return sorted(made, key=_time)[-LISTED_MAX:]
+
+
+def _others(
+    listed: Sequence[ListedBackup], new: ListedBackup, created: datetime
+) -> list[ListedBackup]:
+    """Return the exports that are there beside `new`, of the same data, and not of the future."""
+    latest = created + CLOCKS_DIFFER
+    return [
+        each
+        for each in listed
+        if _is_of(each, new) and each.run != new.run and _time(each) <= latest
+    ]
+
+
+def _verified(listed: Iterable[ListedBackup]) -> list[ListedBackup]:
+    """Return those that are verified, the newest first."""
+    found = (each for each in listed if each.outcome == VERIFIED)
+    return sorted(found, key=_time, reverse=True)
 
 
 def _is_of(listed: ListedBackup, new: ListedBackup) -> bool:

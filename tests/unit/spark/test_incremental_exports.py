@@ -1,0 +1,477 @@
+"""An export with a base has the rows that one without has, and asks agents for few of them."""
+
+import json
+import threading
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from quorate.facts.keyspace import RESERVED, key_partition
+from quorate.facts.lineage import Entry, Lineage
+from quorate.protocol.messages.tools import AskColumns, AskDigests, AskRows, AskUpdates, UpdatesTold
+from quorate.wire.jobs.export_result import decode_export_result
+from quorate_spark import __main__ as command
+from quorate_spark.exports.base_export import Base, Whole, from_base, open_base, reasons
+from quorate_spark.exports.cut import ABOVE_RESERVED
+from quorate_spark.exports.export_zone import export_zone
+from quorate_spark.exports.manifest import MANIFEST, Manifest, PartTold, read_manifest
+from quorate_spark.exports.target import Target, TargetRefused
+from quorate_spark.exports.verify import verify
+from quorate_spark.reading.settle import ZoneCopies
+from quorate_spark_fixtures.logged_zone import LoggedZone
+from quorate_spark_fixtures.scripted_zone import QUICK, listening
+
+KEYS = [b"key-%02d" % number for number in range(40)]
+INTERNAL = RESERVED + b"part"
+IN_0 = [key for key in KEYS if key_partition(key, 4) == 0]
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def zone() -> Iterator[LoggedZone]:
+    zone = LoggedZone(partitions=4)
+    for number, key in enumerate(KEYS):
+        zone.put(key, b"value-%d" % number, 1_999_999_999_999 if number % 2 else 0)
+    with listening(zone):
+        yield zone
+
+
+def copies_of(zone: LoggedZone) -> ZoneCopies:
+    agents = tuple(agent.address for agent in zone.agents)
+    return ZoneCopies("z", agents, zone.cluster, zone.partitions, len(zone.agents))
+
+
+def export(zone: LoggedZone, place: Path, base: Base | None = None, uid: str = "u") -> Manifest:
+    """Export; the questions before it are forgotten."""
+    for agent in zone.agents:
+        agent.asked.clear()
+    target = Target(str(place))
+    made = export_zone(target, copies_of(zone), uid, {}, QUICK, None, base=base)
+    assert verify(target, lambda done, total: None) == made
+    return made
+
+
+def base_of(place: Path) -> Base:
+    return open_base(Target(str(place)), None)
+
+
+def rows_in(place: Path) -> dict[bytes, tuple[bytes | None, int]]:
+    return {
+        row["key"]: (row["value"], row["expires_at"])
+        for part in read_manifest(Target(str(place))).partitions
+        for row in pq.read_table(place / part.file).to_pylist()
+    }
+
+
+def clients_rows(zone: LoggedZone) -> dict[bytes, tuple[bytes | None, int]]:
+    return {key: row for key, row in zone.rows().items() if not key.startswith(RESERVED)}
+
+
+def partitions_asked(zone: LoggedZone, *kinds: type) -> set[int]:
+    """The partitions that agents were asked for, but internal rows."""
+    return {
+        ask.partition  # type: ignore[attr-defined]
+        for agent in zone.agents
+        for ask in agent.asked
+        if isinstance(ask, kinds)
+        and (getattr(ask, "first", None), getattr(ask, "before", None))
+        != (RESERVED, ABOVE_RESERVED)
+    }
+
+
+def read_whole(manifest: Manifest) -> dict[int, str]:
+    return {part.partition: part.read_whole for part in manifest.partitions if part.read_whole}
+
+
+def test_rows_come_from_the_base_and_the_log(zone: LoggedZone, tmp_path: Path) -> None:
+    first = export(zone, tmp_path / "base")
+    assert partitions_asked(zone, AskColumns, AskRows) == {0, 1, 2, 3}
+    assert first.base == ""
+    assert from_base(first) == (0, 0)
+    for number, key in enumerate(KEYS[:30]):
+        zone.put(key, None if number % 3 == 0 else b"anew-%d" % number, number % 2 * 1_888_888_888)
+        zone.put(b"between-%d" % number, b"new")
+    zone.put(KEYS[0], b"back again")
+
+    second = export(zone, tmp_path / "second", base_of(tmp_path / "base"))
+
+    assert rows_in(tmp_path / "second") == clients_rows(zone)
+    assert partitions_asked(zone, AskColumns, AskRows) == set()
+    assert partitions_asked(zone, AskUpdates) == {0, 1, 2, 3}
+    assert (second.base, from_base(second)) == (first.export_id, (4, 0))
+    whole = export(zone, tmp_path / "whole")
+    assert (second.digest, second.rows, second.bytes) == (whole.digest, whole.rows, whole.bytes)
+    assert [p.counter for p in second.partitions] == [p.counter for p in whole.partitions]
+    for part, same in zip(second.partitions, whole.partitions, strict=True):
+        rows = (tmp_path / "second" / part.file, tmp_path / "whole" / same.file)
+        assert pq.read_table(rows[0]).equals(pq.read_table(rows[1])), "counters and terms, too"
+
+    zone.put(KEYS[5], b"once more")
+    third = export(zone, tmp_path / "third", base_of(tmp_path / "second"))
+    assert (third.base, from_base(third)) == (second.export_id, (4, 0))
+    assert rows_in(tmp_path / "third") == clients_rows(zone)
+
+
+def test_nothing_is_read_of_a_partition_that_did_not_change(
+    zone: LoggedZone, tmp_path: Path
+) -> None:
+    export(zone, tmp_path / "base")
+    zone.put(IN_0[0], b"changed")
+
+    made = export(zone, tmp_path / "second", base_of(tmp_path / "base"))
+
+    assert partitions_asked(zone, AskColumns, AskRows) == set()
+    assert partitions_asked(zone, AskUpdates) == {0}
+    assert from_base(made) == (4, 0)
+    assert rows_in(tmp_path / "second") == clients_rows(zone)
+
+
+def test_updates_until_the_cut_are_in_it(zone: LoggedZone, tmp_path: Path) -> None:
+    export(zone, tmp_path / "base")
+    written = threading.Lock()
+
+    def writing(ask: object, answer: Callable[[Any], Any]) -> Any:
+        if isinstance(ask, AskDigests) and written.acquire(blocking=False):
+            for key in KEYS:
+                zone.put(key, b"meanwhile")
+        return answer(ask)
+
+    watch(zone, writing)
+
+    made = export(zone, tmp_path / "second", base_of(tmp_path / "base"))
+
+    assert from_base(made) == (4, 0)
+    assert set(rows_in(tmp_path / "second").values()) == {(b"meanwhile", 0)}
+
+
+def watch(zone: LoggedZone, seen: Callable[[Any, Callable[[Any], Any]], Any], *only: int) -> None:
+    """Have `seen` answer the questions to these agents, or all; it gets the usual answer, too."""
+    for number in only or range(len(zone.agents)):
+        agent = zone.agents[number]
+        usual = agent.on_ask
+        assert usual is not None
+
+        def ask(message: Any, usual: Any = usual) -> Any:
+            return seen(message, usual)
+
+        agent.on_ask = ask
+
+
+def test_a_flush_since_the_base_deletes_its_rows(zone: LoggedZone, tmp_path: Path) -> None:
+    export(zone, tmp_path / "base")
+    zone.flush(0)
+    zone.put(IN_0[1], b"after it")
+
+    made = export(zone, tmp_path / "second", base_of(tmp_path / "base"))
+
+    assert from_base(made) == (4, 0)
+    found = rows_in(tmp_path / "second")
+    assert {key for key in found if key_partition(key, 4) == 0} == {IN_0[1]}
+    assert found == clients_rows(zone)
+
+
+@pytest.mark.parametrize("after", ["stays", "changes", "goes"])
+def test_internal_rows_count_though_no_export_has_them(
+    zone: LoggedZone, tmp_path: Path, after: str
+) -> None:
+    zone.put_all([(INTERNAL, b"in doubt", 0)], 0)
+    first = export(zone, tmp_path / "base")
+    assert [part.internal for part in first.partitions] == [1, 0, 0, 0]
+    if after != "stays":
+        zone.put_all([(INTERNAL, b"other" if after == "changes" else None, 0)], 0)
+    zone.put_all([(RESERVED + b"another", b"since", 0)], 1)
+    zone.put(IN_0[0], b"changed")
+
+    made = export(zone, tmp_path / "second", base_of(tmp_path / "base"))
+
+    assert from_base(made) == (4, 0)
+    assert partitions_asked(zone, AskColumns, AskRows) == set()
+    assert rows_in(tmp_path / "second") == clients_rows(zone)
+    assert [part.internal for part in made.partitions] == [after != "goes", 1, 0, 0]
+
+
+def test_a_log_that_does_not_reach_back_has_its_partition_read_whole(
+    zone: LoggedZone, tmp_path: Path
+) -> None:
+    export(zone, tmp_path / "base")
+    zone.put(IN_0[0], b"changed")
+    zone.log_from = zone.copy(0, 0).lwm
+    base = base_of(tmp_path / "base")
+
+    made = export(zone, tmp_path / "second", base)
+
+    assert read_whole(made) == {0: "LogTooShort"}
+    assert partitions_asked(zone, AskColumns, AskRows) == {0}
+    assert from_base(made) == (3, 1)
+    assert reasons(made) == "the update log no longer reaches back to the base (1)"
+    assert f"begins with update {zone.log_from + 1}" in base.details[Whole.LOG_TOO_SHORT]
+    assert rows_in(tmp_path / "second") == clients_rows(zone)
+
+
+def test_a_copy_whose_log_reaches_back_is_preferred(zone: LoggedZone, tmp_path: Path) -> None:
+    export(zone, tmp_path / "base")
+    for key in KEYS:
+        zone.put(key, b"changed")
+
+    def short(ask: Any, answer: Callable[[Any], Any]) -> Any:
+        if isinstance(ask, AskUpdates):
+            return UpdatesTold(ask.zone_name, ask.partition, None, 1000, 1000, ())
+        return answer(ask)
+
+    watch(zone, short, 1)
+
+    made = export(zone, tmp_path / "second", base_of(tmp_path / "base"))
+
+    assert from_base(made) == (4, 0)
+    assert {part.node for part in made.partitions} == {"agent-2"}
+    assert rows_in(tmp_path / "second") == clients_rows(zone)
+
+
+@pytest.mark.parametrize(("reach", "why"), [(True, "LogTooShort"), (False, "LogUnreadable")])
+def test_a_log_that_is_cut_or_fails_after_it_was_chosen_is_no_end(
+    zone: LoggedZone, tmp_path: Path, reach: bool, why: str
+) -> None:
+    export(zone, tmp_path / "base")
+    zone.put(IN_0[0], b"changed")
+
+    def cut(ask: Any, answer: Callable[[Any], Any]) -> Any:
+        if isinstance(ask, AskUpdates) and ask.upto > ask.after:
+            problem = "" if reach else "the disk is broken"
+            return UpdatesTold(ask.zone_name, ask.partition, None, 1000, 1000, (), problem)
+        return answer(ask)
+
+    watch(zone, cut)
+
+    made = export(zone, tmp_path / "second", base_of(tmp_path / "base"))
+
+    assert read_whole(made) == {0: why}
+    assert rows_in(tmp_path / "second") == clients_rows(zone)
+
+
+def test_a_cut_of_another_history_is_not_used(zone: LoggedZone, tmp_path: Path) -> None:
+    export(zone, tmp_path / "base")
+    for agent in range(3):
+        copy = zone.copy(agent, 0)
+        copy.term, copy.lineage = 5, Lineage(0, 0, (Entry(3, 1), Entry(5, copy.lwm)))
+
+    made = export(zone, tmp_path / "second", base_of(tmp_path / "base"))
+
+    assert read_whole(made) == {0: "OtherHistory"}
+    assert rows_in(tmp_path / "second") == clients_rows(zone)
+    assert made.partitions[0].term == 5
+
+
+def test_a_new_primary_that_wrote_nothing_makes_no_other_history(
+    zone: LoggedZone, tmp_path: Path
+) -> None:
+    for agent in range(3):
+        copy = zone.copy(agent, 0)
+        copy.term, copy.lineage = 5, Lineage(0, 0, (Entry(3, 1), Entry(5, copy.lwm + 1)))
+    first = export(zone, tmp_path / "base")
+    assert first.partitions[0].term == 3, "that of the update, not of the copy"
+
+    made = export(zone, tmp_path / "second", base_of(tmp_path / "base"))
+
+    assert from_base(made) == (4, 0)
+
+
+def changed(path: Path, change: str) -> None:
+    """Change a file of an export so that its bytes or its rows are others."""
+    table = pq.read_table(path)
+    rows = table.to_pylist()
+    match change:
+        case "gone":
+            path.unlink()
+            return
+        case "cut off":
+            path.write_bytes(path.read_bytes()[:-20])
+            return
+        case "value":
+            rows[0]["value"] = b"damaged"
+        case "counter":
+            rows[0]["counter"] += 1
+        case "row":
+            del rows[0]
+        case "order":
+            rows[0], rows[1] = rows[1], rows[0]
+    made = pa.Table.from_pylist(rows, schema=table.schema)
+    if change == "column":
+        made = made.set_column(3, "counter", made["counter"].cast(pa.int32()))
+    pq.write_table(made, path)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ("gone", Whole.BASE_UNUSABLE),
+        ("cut off", Whole.BASE_UNUSABLE),
+        ("order", Whole.BASE_UNUSABLE),
+        ("column", Whole.BASE_UNUSABLE),
+        ("value", Whole.DIGEST_DIFFERS),
+        ("counter", Whole.DIGEST_DIFFERS),
+        ("row", Whole.DIGEST_DIFFERS),
+    ],
+)
+def test_no_damage_of_the_base_gets_into_an_export(
+    zone: LoggedZone, tmp_path: Path, change: str, why: Whole
+) -> None:
+    first = export(zone, tmp_path / "base")
+    changed(tmp_path / "base" / first.partitions[2].file, change)
+    zone.put(IN_0[0], b"changed")
+    base = base_of(tmp_path / "base")
+
+    made = export(zone, tmp_path / "second", base)
+
+    assert read_whole(made) == {2: why}
+    assert list(base.details) == [why]
+    assert rows_in(tmp_path / "second") == clients_rows(zone)
+    assert partitions_asked(zone, AskColumns, AskRows) == {2}
+
+
+def test_a_manifest_with_another_counter_is_not_believed(zone: LoggedZone, tmp_path: Path) -> None:
+    """The updates between the real cut and the one that it says are not in the base."""
+    export(zone, tmp_path / "base")
+    for _ in range(3):
+        zone.put(IN_0[0], b"changed")
+        zone.put(IN_0[1], b"changed")
+    path = tmp_path / "base" / MANIFEST
+    told = json.loads(path.read_text())
+    told["partitions"][0]["counter"] += 6
+    path.write_text(json.dumps(told))
+
+    made = export(zone, tmp_path / "second", base_of(tmp_path / "base"))
+
+    assert read_whole(made) == {0: "DigestDiffers"}
+    assert rows_in(tmp_path / "second") == clients_rows(zone)
+
+
+def test_a_base_of_another_zone_is_of_no_use(zone: LoggedZone, tmp_path: Path) -> None:
+    export(zone, tmp_path / "base")
+    base = base_of(tmp_path / "base")
+
+    made = export(zone, tmp_path / "second", base, uid="another")
+
+    assert set(read_whole(made).values()) == {"OtherZone"}
+    assert from_base(made) == (0, 4)
+    assert "has the uid u, not another" in base.details[Whole.OTHER_ZONE]
+    assert rows_in(tmp_path / "second") == clients_rows(zone)
+    other = LoggedZone(partitions=2)
+    with listening(other):
+        export(other, tmp_path / "two")
+        base = base_of(tmp_path / "two")
+        assert from_base(export(zone, tmp_path / "third", base)) == (0, 4)
+    assert "number of partitions 2, not 4" in base.details[Whole.OTHER_ZONE]
+
+
+def test_a_base_of_an_earlier_build_is_used(zone: LoggedZone, tmp_path: Path) -> None:
+    """It does not say how many internal rows there were: they are asked for."""
+    zone.put_all([(INTERNAL, b"in doubt", 0)], 0)
+    export(zone, tmp_path / "base")
+    path = tmp_path / "base" / MANIFEST
+    told = json.loads(path.read_text())
+    del told["base"]
+    for part in told["partitions"]:
+        for name in ("internal", "from_base", "read_whole"):
+            del part[name]
+    path.write_text(json.dumps(told))
+
+    made = export(zone, tmp_path / "second", base_of(tmp_path / "base"))
+
+    assert from_base(made) == (4, 0)
+    assert PartTold(0, "f", 1, 1, "n", 1, 1, 1, 1, "").internal is None
+
+
+def run(zone: LoggedZone, target: Path, *options: str) -> int:
+    agents = ",".join(agent.address for agent in zone.agents)
+    words = ["export", "z", "--target", str(target), "--agents", agents, "--settle-seconds", "0.3"]
+    words += ["--cluster", "c", "--secret-file", zone.secret_file, "--replicas", "3"]
+    return command.main([*words, "--partitions", "4", "--zone-uid", "u", "--verify", *options])
+
+
+def test_the_command_tells_what_came_from_the_base(
+    zone: LoggedZone, tmp_path: Path, capsys: Captured
+) -> None:
+    assert run(zone, tmp_path / "base") == 0
+    assert "base" not in capsys.readouterr().out.replace(str(tmp_path), "").replace("/base", "")
+    zone.put(IN_0[0], b"changed")
+    zone.log_from = zone.copy(0, 0).lwm
+    message = tmp_path / "message"
+
+    code = run(
+        zone,
+        tmp_path / "second",
+        *("--base", str(tmp_path / "base"), "--termination-message", str(message)),
+    )
+
+    assert code == 0
+    out, about = capsys.readouterr()
+    base = read_manifest(Target(str(tmp_path / "base"))).export_id
+    said = " ".join(out.split())
+    assert f"3 of 4 partitions are made of the base {base} and of updates since;" in said
+    assert "1 were read whole: the update log no longer reaches back to the base (1)" in said
+    assert "read whole: partition 0: the log of" in about
+    told = decode_export_result(message.read_text())
+    assert (told.base, told.partitions_from_base, told.partitions_read_whole) == (base, 3, 1)
+    assert told.read_whole == "the update log no longer reaches back to the base (1)"
+
+
+def test_a_base_that_cannot_be_opened_is_bad_input(
+    zone: LoggedZone, tmp_path: Path, capsys: Captured
+) -> None:
+    for place, why in (
+        (str(tmp_path / "none"), "is no export"),
+        ("ftp://host/x", "write a folder, or a URI"),
+    ):
+        assert run(zone, tmp_path / "second", "--base", place) == 2
+        said = capsys.readouterr().err
+        assert f"--base {place}: " in said
+        assert why in said
+        assert "Name another export, or leave the option out" in said
+        assert not (tmp_path / "second").exists()
+
+
+def test_a_folder_without_an_export_is_no_end(
+    zone: LoggedZone, tmp_path: Path, capsys: Captured
+) -> None:
+    message = tmp_path / "message"
+    more = ("--base-folder", "base", "--termination-message", str(message))
+
+    assert run(zone, tmp_path / "first", *more) == 0
+
+    assert "0 of 4 partitions are made of the base and of updates" in capsys.readouterr().out
+    told = decode_export_result(message.read_text())
+    assert (told.base, told.partitions_from_base, told.partitions_read_whole) == ("", 0, 4)
+    assert run(zone, tmp_path / "base") == 0
+    assert run(zone, tmp_path / "second", *more) == 0
+    assert decode_export_result(message.read_text()).partitions_from_base == 4
+
+
+def test_base_and_export_have_one_key(zone: LoggedZone, tmp_path: Path, capsys: Captured) -> None:
+    """A base in the clear is not authenticated: anybody may have made it up."""
+    for name in ("mine", "other"):
+        path = tmp_path / name
+        path.write_text(b64encode(name.encode() * 32)[:44].decode().rstrip("=")[:43] + "=")
+        path.chmod(0o600)
+    mine, other = (("--encryption-key-file", str(tmp_path / name)) for name in ("mine", "other"))
+    assert run(zone, tmp_path / "clear") == run(zone, tmp_path / "sealed", *mine) == 0
+    zone.put(IN_0[0], b"changed")
+
+    for base, key in (("clear", mine), ("sealed", other), ("sealed", ())):
+        assert run(zone, tmp_path / "bad", "--base", str(tmp_path / base), *key) == 2
+        assert f"--base {tmp_path / base}: " in capsys.readouterr().err
+        assert not (tmp_path / "bad").exists()
+    assert run(zone, tmp_path / "with", "--base-folder", "clear", *mine) == 0
+    assert "0 of 4 partitions are made" in capsys.readouterr().out
+    assert run(zone, tmp_path / "second", "--base", str(tmp_path / "sealed"), *mine) == 0
+    assert "4 of 4 partitions are made" in capsys.readouterr().out
+    assert partitions_asked(zone, AskUpdates) == {0}
+
+
+def test_a_base_that_is_no_export_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TargetRefused, match="is no export"):
+        base_of(tmp_path)
