@@ -1,6 +1,7 @@
 """Measure an export, its verification and an import, beside a plain Parquet write of the rows.
 
-Then the same with encryption.
+Then the same with encryption.  At last a part of the keys is changed, and the zone is exported
+with the first export as its base, and without one.
 
     PYTHONPATH=core:operator:node_agent:spark:tests python benchmarks/exports.py --keys 200000
 
@@ -11,16 +12,19 @@ export takes at most twice as long as the plain write.
 import argparse
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from secrets import token_bytes
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from quorate_cluster.cluster import Cluster
+from quorate_spark.exports.base_export import open_base
 from quorate_spark.exports.export_key import ExportKey
 from quorate_spark.exports.export_zone import export_zone
 from quorate_spark.exports.import_zone import import_zone
@@ -28,6 +32,7 @@ from quorate_spark.exports.manifest import Manifest, read_manifest
 from quorate_spark.exports.part_file import read_part
 from quorate_spark.exports.target import Target
 from quorate_spark.exports.verify import verify
+from quorate_spark.reading import agent_link
 from quorate_spark.reading.settle import ZoneCopies
 from quorate_spark.settings import Settings
 
@@ -41,6 +46,7 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=200_000)
     parser.add_argument("--bytes", type=int, default=100, help="of each value")
     parser.add_argument("--partitions", type=int, default=16)
+    parser.add_argument("--changed", type=float, default=1, help="per cent, for the base")
     parser.add_argument("--storage", default="Persistent", choices=("InMemory", "Persistent"))
     asked = parser.parse_args()
     with Cluster(agents=3) as cluster:
@@ -50,13 +56,7 @@ def main() -> None:
 def _measure(asked: argparse.Namespace, cluster: Cluster, folder: Path) -> None:
     cluster.apply_zone("from", partitions=asked.partitions, storage=asked.storage)
     cluster.apply_zone("to", partitions=asked.partitions * 2, storage=asked.storage)
-    client = cluster.client("from")
-    for start in range(0, asked.keys, BATCH):
-        pipe: Any = client.pipeline()  # type: ignore[no-untyped-call]  # in redis-py
-        with pipe:
-            for number in range(start, min(start + BATCH, asked.keys)):
-                pipe.set(f"key-{number}", f"{number:0{asked.bytes}}")
-            pipe.execute()
+    _write(cluster, asked, range(asked.keys))
     target = Target(str(folder))
     settings = Settings()
 
@@ -100,6 +100,45 @@ def _measure(asked: argparse.Namespace, cluster: Cluster, folder: Path) -> None:
         print(f"encryption: {what} needs {more:.2f} x the processor time of the process itself")
     met = "met" if plain / took["export"] >= GOAL else "not met"
     print(f"goal: an export has at least {GOAL} x the rows/s of the plain write: {met}")
+    every = max(round(100 / asked.changed), 1)
+    _write(cluster, asked, range(0, asked.keys, every), "y")
+    for number, base in enumerate((open_base(target, None), None)):
+        place = Target(str(folder.parent / f"changed-{number}"))
+        with _bytes_read() as read:
+            seconds = _seconds(
+                lambda place=place, base=base: export_zone(
+                    place, copies("from", asked.partitions), "", {}, settings, None, base=base
+                )
+            )
+        taken = sum(part.from_base for part in read_manifest(place).partitions)
+        print(
+            f"{asked.changed:g} % changed, {taken} partitions from the base: {seconds:.2f} s,"
+            f" {sum(read):,} bytes read of agents"
+        )
+
+
+def _write(cluster: Cluster, asked: argparse.Namespace, keys: range, fill: str = "0") -> None:
+    client = cluster.client("from")
+    for start in range(0, len(keys), BATCH):
+        pipe: Any = client.pipeline()  # type: ignore[no-untyped-call]  # in redis-py
+        with pipe:
+            for number in keys[start : start + BATCH]:
+                pipe.set(f"key-{number}", f"{number:{fill}>{asked.bytes}}")
+            pipe.execute()
+
+
+@contextmanager
+def _bytes_read() -> Iterator[list[int]]:
+    """Yield the sizes of all that is received of agents meanwhile."""
+    usual, sizes = agent_link.receive, list[int]()
+
+    def counted(*given: Any) -> bytes:
+        data = usual(*given)
+        sizes.append(len(data))
+        return data
+
+    with patch.object(agent_link, "receive", counted):
+        yield sizes
 
 
 def _plain_write(target: Target, manifest: Manifest, folder: Path) -> Callable[[], None]:

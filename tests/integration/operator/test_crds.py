@@ -306,6 +306,10 @@ BAD = {
         backup_schedule(retention={"maxAgeDays": 7}),
         "keepLast",
     ),
+    "backup schedule that is incremental in part": (
+        backup_schedule(incremental="daily"),
+        "boolean",
+    ),
     "backup schedule without room for folders": (
         backup_schedule(path="b" * 401),
         "at most 400 characters",
@@ -439,6 +443,7 @@ def test_a_change_that_is_allowed_is_taken(kubectl: Kubectl, namespace: str) -> 
     apply(kubectl, namespace, schedule(suspend=True, timeZone="Europe/Berlin"))
     apply(kubectl, namespace, backup_schedule())
     apply(kubectl, namespace, backup_schedule(path="elsewhere", retention={"keepLast": 7}))
+    apply(kubectl, namespace, backup_schedule(incremental=True))
     apply(kubectl, namespace, cluster())
     everywhere = ["127.0.0.1:7100", "[::1]:7101", "a.example:1"]
     apply(kubectl, namespace, cluster(**external(everywhere)))

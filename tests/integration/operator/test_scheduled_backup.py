@@ -117,6 +117,7 @@ def test_older_exports_are_deleted_by_the_pod_of_a_verified_one(
         "schedule": "* * * * *",
         "successfulRunsHistoryLimit": 1,
         "retention": {"keepLast": 1},
+        "incremental": True,
         "template": {"labels": {"team": "shop"}, "spec": run_spec},
     }
 
@@ -128,6 +129,8 @@ def test_older_exports_are_deleted_by_the_pod_of_a_verified_one(
     first = _wait_run(road, "")
     told = _finish(road, first, tmp_path)
     assert told["outcome"] == "Complete", told
+    assert "partitionsFromBase" not in told, "there was no other"
+    base = told["exportId"]
     [folder] = folders()
     assert told["place"].startswith(f"s3://backups/sessions/{folder}?")
     _wait_listed(road, (first, "Complete", ""))
@@ -149,6 +152,8 @@ def test_older_exports_are_deleted_by_the_pod_of_a_verified_one(
     third = _wait_run(road, second)
     kept = _finish(road, third, tmp_path)
     assert kept["outcome"] == "Complete", kept
+    assert (kept["base"], kept["partitionsReadWhole"]) == (base, 0), kept
+    assert kept["partitionsFromBase"] > 0
     assert "deleted" not in kept, "without its own export the first one is to be kept"
     wait_until(lambda: road.get("zonebackup", first) is None, "its object goes", 60, road.logs)
     _wait_listed(road, (first, "Complete", ""), (second, "Unknown", ""), (third, "Complete", ""))
@@ -158,6 +163,7 @@ def test_older_exports_are_deleted_by_the_pod_of_a_verified_one(
     road.apply("ScheduledZoneBackup", "often", **spec, suspend=True)
     told = _finish(road, fourth, tmp_path)
     assert told["outcome"] == "Complete", told
+    assert told["base"] == kept["exportId"], "the newest verified one"
     assert len(told["deleted"]) == 2, told
     assert folder in told["deleted"]
     assert "2 older exports of the schedule deleted" in told["message"]

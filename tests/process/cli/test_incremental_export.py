@@ -21,7 +21,7 @@ from quorate_spark.exports.base_export import open_base
 from quorate_spark.exports.export_zone import export_zone
 from quorate_spark.exports.manifest import Manifest, read_manifest
 from quorate_spark.exports.target import Target
-from quorate_spark.reading.agent_link import AgentLink, parse_addresses, read_cluster
+from quorate_spark.reading.agent_link import AgentLink, read_cluster
 from quorate_spark.reading.read_copies import open_link
 from quorate_spark.reading.settle import ZoneCopies
 from quorate_spark.settings import Settings
@@ -52,8 +52,7 @@ def copies_of(cluster: DevCluster, folder: Path) -> ZoneCopies:
     zone = resources.zone(resources.fetch(api, ZONE, "library"))
     agents = resources.cluster(resources.fetch(api, STORAGE_CLUSTER, "main")).spec.dialed
     access = read_cluster("main", str(ClusterFolder(folder).secret_file("main")))
-    addresses = parse_addresses(agents if isinstance(agents, str) else ",".join(agents))
-    return ZoneCopies("library", addresses, access, PARTITIONS, 3, zone.metadata.uid)
+    return ZoneCopies("library", tuple(agents), access, PARTITIONS, 3, zone.metadata.uid)
 
 
 def export_asking(

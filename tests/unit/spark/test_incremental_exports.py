@@ -73,15 +73,14 @@ def clients_rows(zone: LoggedZone) -> dict[bytes, tuple[bytes | None, int]]:
 
 
 def partitions_asked(zone: LoggedZone, *kinds: type) -> set[int]:
-    """The partitions that agents were asked for, but internal rows."""
-    return {
-        ask.partition  # type: ignore[attr-defined]
-        for agent in zone.agents
-        for ask in agent.asked
-        if isinstance(ask, kinds)
-        and (getattr(ask, "first", None), getattr(ask, "before", None))
-        != (RESERVED, ABOVE_RESERVED)
-    }
+    """The partitions of such questions to agents, but for internal rows."""
+    found = set()
+    for ask in (ask for agent in zone.agents for ask in agent.asked if isinstance(ask, kinds)):
+        if isinstance(ask, AskColumns) and (ask.first, ask.before) == (RESERVED, ABOVE_RESERVED):
+            continue
+        assert isinstance(ask, AskColumns | AskRows | AskUpdates)
+        found.add(ask.partition)
+    return found
 
 
 def read_whole(manifest: Manifest) -> dict[int, str]:
