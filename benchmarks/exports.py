@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from quorate_cluster.cluster import Cluster
+from quorate_link import blocking
 from quorate_spark.exports.base_export import open_base
 from quorate_spark.exports.export_key import ExportKey
 from quorate_spark.exports.export_zone import export_zone
@@ -32,7 +33,6 @@ from quorate_spark.exports.manifest import Manifest, read_manifest
 from quorate_spark.exports.part_file import read_part
 from quorate_spark.exports.target import Target
 from quorate_spark.exports.verify import verify
-from quorate_spark.reading import agent_link
 from quorate_spark.reading.settle import ZoneCopies
 from quorate_spark.settings import Settings
 
@@ -104,12 +104,10 @@ def _measure(asked: argparse.Namespace, cluster: Cluster, folder: Path) -> None:
     _write(cluster, asked, range(0, asked.keys, every), "y")
     for number, base in enumerate((open_base(target, None), None)):
         place = Target(str(folder.parent / f"changed-{number}"))
+        zone = copies("from", asked.partitions)
+        exporting = partial(export_zone, place, zone, "", {}, settings, None, base=base)
         with _bytes_read() as read:
-            seconds = _seconds(
-                lambda place=place, base=base: export_zone(
-                    place, copies("from", asked.partitions), "", {}, settings, None, base=base
-                )
-            )
+            seconds = _seconds(exporting)
         taken = sum(part.from_base for part in read_manifest(place).partitions)
         print(
             f"{asked.changed:g} % changed, {taken} partitions from the base: {seconds:.2f} s,"
@@ -130,14 +128,14 @@ def _write(cluster: Cluster, asked: argparse.Namespace, keys: range, fill: str =
 @contextmanager
 def _bytes_read() -> Iterator[list[int]]:
     """Yield the sizes of all that is received of agents meanwhile."""
-    usual, sizes = agent_link.receive, list[int]()
+    usual, sizes = blocking.receive, list[int]()
 
     def counted(*given: Any) -> bytes:
         data = usual(*given)
         sizes.append(len(data))
         return data
 
-    with patch.object(agent_link, "receive", counted):
+    with patch("quorate_spark.reading.agent_link.receive", counted):
         yield sizes
 
 
