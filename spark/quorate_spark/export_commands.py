@@ -555,7 +555,8 @@ def _of_base(manifest: Manifest, taken: int, whole: int) -> str:
     """Return what was taken from the base, in words."""
     base = f"the base {manifest.base}" if manifest.base else "the base"
     text = f"{taken} of {taken + whole} partitions are made of {base} and of updates since"
-    return f"{text}; {whole} were read whole: {reasons(manifest)}" if whole else text
+    verb = "was" if whole == 1 else "were"
+    return f"{text}; {whole} {verb} read whole: {reasons(manifest)}" if whole else text
 
 
 def _tell_imported(imported: Imported, target: str) -> None:

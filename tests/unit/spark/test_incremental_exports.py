@@ -412,7 +412,7 @@ def test_the_command_tells_what_came_from_the_base(
     base = read_manifest(Target(str(tmp_path / "base"))).export_id
     said = " ".join(out.split())
     assert f"3 of 4 partitions are made of the base {base} and of updates since;" in said
-    assert "1 were read whole: the update log no longer reaches back to the base (1)" in said
+    assert "1 was read whole: the update log no longer reaches back to the base (1)" in said
     assert "read whole: partition 0: the log of" in about
     told = decode_export_result(message.read_text())
     assert (told.base, told.partitions_from_base, told.partitions_read_whole) == (base, 3, 1)

@@ -218,4 +218,5 @@ def _of_base(result: ExportResult) -> str:
     if taken is None or whole is None:
         return ""
     text = f"; {taken} of {taken + whole} partitions are made of an earlier export and updates"
-    return f"{text}, {whole} were read whole: {result.read_whole}" if whole else text
+    verb = "was" if whole == 1 else "were"
+    return f"{text}, {whole} {verb} read whole: {result.read_whole}" if whole else text
