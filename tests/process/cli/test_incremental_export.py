@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from redis import RedisCluster
@@ -148,9 +149,10 @@ def test_an_export_with_a_base_is_what_one_without_is(
         wait_until(lambda: log_is_cut(copies, hot, cut), "a log that is cut")
         damaged = made.partitions[(hot + 1) % PARTITIONS]
         file = second / damaged.file
-        data = bytearray(file.read_bytes())
-        data[len(data) // 2] ^= 0xFF
-        file.write_bytes(data)
+        table = pq.read_table(file)
+        rows = table.to_pylist()
+        rows[0]["value"] = b"damaged"
+        pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), file)
 
         told = json.loads(
             quorate("export", "library", str(third), "--base", str(second), "--json").partition(
@@ -160,7 +162,7 @@ def test_an_export_with_a_base_is_what_one_without_is(
 
         whys = {part["partition"]: part["read_whole"] for part in told["partitions"]}
         assert whys[hot] == "LogTooShort"
-        assert whys[damaged.partition] in ("BaseUnusable", "DigestDiffers")
+        assert whys[damaged.partition] == "DigestDiffers"
         assert sorted(whys.values())[:2] == ["", ""]
         quorate("verify", str(third))
         quorate("export", "library", str(fourth))
