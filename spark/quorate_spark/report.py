@@ -7,7 +7,14 @@ from rich.table import Table
 from rich.text import Text
 
 from quorate.wire.jobs.validation_result import Outvoted, ValidationResult, ValidationVerdict
-from quorate_spark.verdict import CopyRow, DigestFigures, KeyDifference, Outcome, Verdict
+from quorate_spark.verdict import (
+    CopyRow,
+    DigestFigures,
+    KeyDifference,
+    Outcome,
+    Verdict,
+    read_text,
+)
 
 STYLES = {Outcome.AGREE: "bold green", Outcome.DIFFER: "bold red", Outcome.UNKNOWN: "bold yellow"}
 _VERDICTS = {
@@ -104,6 +111,8 @@ def _summary(verdict: Verdict) -> Table:
             f"{verdict.differing_keys:,} ({verdict.confirmed_keys:,} read again and confirmed)",
         )
     table.add_row("took", f"{verdict.duration_ms / 1000:.1f} s")
+    if verdict.read is not None:
+        table.add_row("read", escape(read_text(verdict.read)))
     if verdict.max_mib_per_second_per_agent is not None:
         table.add_row("limit", f"{verdict.max_mib_per_second_per_agent} MiB/s of each agent")
     return table

@@ -39,6 +39,7 @@ from quorate_spark.verdict import (
     Outcome,
     Verdict,
     could_not_tell,
+    read_rate,
 )
 
 REASONS_MAX = 20
@@ -62,6 +63,7 @@ def run_validation(
     `partitions` and `replicas`: see ZoneCopies.  Outside conditions are never raised: a verdict
     says what could not be read or started.
     """
+    cluster = cluster.counting()
     try:
         copies = ZoneCopies(zone, parse_addresses(",".join(agents)), cluster, partitions, replicas)
         if level is Level.COUNTERS:
@@ -242,6 +244,7 @@ class Validation:
             client_reads=reads,
             client_writes=writes,
             rows_compared=sum(finding.rows for finding in findings),
+            read=read_rate(self._copies.cluster.received, seconds),
         )
 
     def _notes(self) -> tuple[str, ...]:

@@ -6,9 +6,11 @@ could be told.
 
 import enum
 import hashlib
+from collections.abc import Mapping
 
 import msgspec
 
+from quorate.facts.read_limit import MIB
 from quorate.wire.jobs.zone_history import ZoneHistory
 
 
@@ -157,6 +159,28 @@ class ClientTimes(msgspec.Struct, frozen=True):
     added_p99_ms: float
 
 
+class ReadRate(msgspec.Struct, frozen=True):
+    """The bytes that agents answered in a run, of counters, digests and rows.
+
+    `bytes`: of all agents.  `busiest_node` answered the most; `busiest_mib_per_s`: how many in each
+    second, on average over the `seconds` of the run.
+    """
+
+    bytes: int
+    seconds: float
+    busiest_node: str
+    busiest_mib_per_s: float
+
+
+def read_rate(received: Mapping[str, int], seconds: float) -> ReadRate | None:
+    """Return the rate of a run from the bytes of each agent; None if no agent answered."""
+    if not received or seconds <= 0:
+        return None
+    node = max(sorted(received), key=received.__getitem__)
+    mib_per_s = received[node] / MIB / seconds
+    return ReadRate(sum(received.values()), round(seconds, 3), node, round(mib_per_s, 3))
+
+
 class Verdict(msgspec.Struct, frozen=True):
     """The whole result.  Counts of keys are over the partitions whose rows were compared.
 
@@ -172,6 +196,7 @@ class Verdict(msgspec.Struct, frozen=True):
     `client_reads`, `client_writes`: None: too few to tell, or agents do not tell.
     `history`: the zone's recent past as the operator has told it; None: it has not.
     `max_mib_per_second_per_agent`: the limit of the run; None: none.
+    `read`: None: nothing was read, or an earlier version made the record.
     """
 
     zone: str
@@ -202,11 +227,20 @@ class Verdict(msgspec.Struct, frozen=True):
     client_writes: ClientTimes | None = None
     history: ZoneHistory | None = None
     max_mib_per_second_per_agent: int | None = None
+    read: ReadRate | None = None
 
     @property
     def exit_code(self) -> int:
         """The exit code: 0 agree, 1 differ, 2 could not tell."""
         return self.outcome.exit_code
+
+
+def read_text(read: ReadRate) -> str:
+    """Return the rate in words."""
+    return (
+        f"{read.bytes / MIB:,.1f} MiB in {read.seconds:,.1f} s; most of {read.busiest_node}:"
+        f" {read.busiest_mib_per_s:,.2f} MiB/s"
+    )
 
 
 def with_hashed_keys(verdict: Verdict) -> Verdict:

@@ -14,7 +14,15 @@ from quorate_spark.pages.parts import day_text, grid, many, section, table, time
 from quorate_spark.pages.past import backups, last_day
 from quorate_spark.pages.plots import Bar, Share, bars, shares, strip
 from quorate_spark.pages.style import STYLE
-from quorate_spark.verdict import ClientTimes, CopyRow, KeyDifference, Level, Outcome, Verdict
+from quorate_spark.verdict import (
+    ClientTimes,
+    CopyRow,
+    KeyDifference,
+    Level,
+    Outcome,
+    Verdict,
+    read_text,
+)
 
 KINDS = {Outcome.AGREE: "agree", Outcome.DIFFER: "differ", Outcome.UNKNOWN: "unknown"}
 SIGNS = {Outcome.AGREE: "✓", Outcome.DIFFER: "✗", Outcome.UNKNOWN: "?"}
@@ -301,6 +309,8 @@ def _coverage(verdict: Verdict) -> Markup:
         ("nodes", ", ".join(verdict.nodes) or "none was read"),
         ("seconds", f"{seconds:,.1f}"),
     ]
+    if verdict.read is not None:
+        figures.append(("read of the agents", read_text(verdict.read)))
     if (limit := verdict.max_mib_per_second_per_agent) is not None:
         figures.append(("limit for each agent", f"{limit:,} MiB/s"))
     if verdict.rows_compared:

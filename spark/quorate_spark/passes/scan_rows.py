@@ -48,7 +48,10 @@ class RowScan(Protocol):
 
 
 class PartialTally(msgspec.Struct, frozen=True, array_like=True):
-    """The findings of one Spark task, which is about one partition; `problem` as above."""
+    """The findings of one Spark task, which is about one partition; `problem` as above.
+
+    `received`: see Cluster.
+    """
 
     partition: int
     settled: int
@@ -57,6 +60,7 @@ class PartialTally(msgspec.Struct, frozen=True, array_like=True):
     candidates: tuple[Candidate, ...]
     highest: Candidate | None
     problem: str = ""
+    received: dict[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,7 @@ class SparkRowScan:
         from pyspark.errors import PySparkException
 
         try:
-            return collect_tallies(self._parts(baselines), baselines)
+            parts = self._parts(baselines)
         except PySparkException as error:
             raise Unreadable(reason_of(str(error))) from error
         except (Py4JError, OSError) as error:
@@ -104,6 +108,9 @@ class SparkRowScan:
                 f"Spark's Java process was lost while it read rows ({type(error).__name__}): has"
                 " the machine enough memory?"
             ) from error
+        for part in parts:
+            self._cluster.received.update(part.received)
+        return collect_tallies(parts, baselines)
 
     def _parts(self, baselines: Mapping[int, Baseline]) -> list[PartialTally]:
         owned = read_copies(self._zone, self._agents, self._cluster, self._settings).owned
@@ -147,6 +154,7 @@ def compare_partition(
     from quorate_spark.comparing.compare_columns import compare_copies
     from quorate_spark.reading.read_columns import read_columns
 
+    cluster = cluster.counting()
     baseline, tally, problem = task.baseline, PartitionTally(task.baseline), ""
     nodes = [copy.node for copy in task.copies]
     if sorted(nodes) != sorted(baseline.nodes):
@@ -172,6 +180,7 @@ def compare_partition(
         tuple(tally.candidates),
         tally.highest,
         problem,
+        dict(cluster.received),
     )
 
 

@@ -6,9 +6,10 @@ Plain blocking sockets: a Spark worker that reads a copy does nothing else.
 import socket
 import struct
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -33,11 +34,20 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The cluster whose copies are read: its name, a tool's keys, and the file they are from."""
+    """The cluster whose copies are read: its name, a tool's keys, and the file they are from.
+
+    `received`: bytes that its agents have answered, by the agent's name.  It is exact as long as
+    one thread reads.
+    """
 
     name: str
     keys: RoleKeys
     secret_file: str = ""
+    received: Counter[str] = field(default_factory=Counter, compare=False)
+
+    def counting(self) -> "Cluster":
+        """Return the same cluster, of which nothing was received yet."""
+        return replace(self, received=Counter())
 
 
 def read_cluster(name: str, secret_file: str) -> Cluster:
@@ -94,6 +104,7 @@ class AgentLink:
     ) -> None:
         self._address = address
         self._answer_timeout_s = answer_timeout_s
+        self._received_of = cluster.received
         self._bytes_per_s = bytes_per_s
         """As long as the agent was not asked for it."""
         self._frames = FrameReader(decode=decoder_of("agent", "tool"))
@@ -228,6 +239,7 @@ class AgentLink:
             data = receive(self._socket, deadline, RECEIVE_BYTES)
             if not data:
                 return None
+            self._received_of[self.agent.node] += len(data)
             self._received.extend(self._frames.feed(data))
         return self._received.pop(0)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from quorate.facts.read_limit import MIB
 from quorate.protocol.messages.tools import Damage, Damaged
 from quorate_cluster.client_errors import CLIENT_ERRORS
 from quorate_cluster.cluster import Cluster
@@ -86,6 +87,7 @@ def test_all_copies_agree_while_clients_write(
     cluster.apply_zone("written", partitions=PARTITIONS)
     client = cluster.client("written")
     fill(client)
+    client.set("long", bytes(MIB))
 
     with writing(client):
         copies = copies_of(cluster, "written")
@@ -95,6 +97,9 @@ def test_all_copies_agree_while_clients_write(
     assert told, "24 copies were read, and nothing was told of it"
     assert (verdict.partitions, verdict.copies) == (PARTITIONS, 3 * PARTITIONS)
     assert verdict.settled_keys >= KEY_COUNT * 9 // 10
+    assert verdict.read is not None
+    assert 3 * MIB < verdict.read.bytes < 6 * MIB, "what Spark's workers read counts"
+    assert verdict.read.busiest_mib_per_s > 1 / verdict.read.seconds
 
 
 @pytest.mark.parametrize("agent", [0, 1, 2])

@@ -76,6 +76,28 @@ def test_the_report_says_the_limit_that_agents_were_asked_for(
     assert told["max_mib_per_second_per_agent"] is None
 
 
+@pytest.mark.parametrize("level", ["counters", "digest"])
+def test_the_report_says_how_much_was_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], level: str
+) -> None:
+    zone = filled()
+    zone.copy(2).rows[b"key"] = (1, zone.copy(2).term, 0, b"damaged" * 100_000)
+    with listening(zone):
+        code, report = run(zone, tmp_path, "--level", level)
+
+    read = report["read"]
+    assert isinstance(read, dict)
+    seconds = read["seconds"]
+    assert read["bytes"] > 0
+    assert seconds == pytest.approx(report["duration_ms"] / 1000, abs=0.001)
+    assert f"MiB in {seconds:,.1f} s; most of {read['busiest_node']}: " in capsys.readouterr().out
+    if level == "digest":
+        # Agents 0 and 1 have little to tell.
+        assert (code, read["busiest_node"]) == (1, "agent-2")
+        assert read["bytes"] > 700_000
+        assert read["busiest_mib_per_s"] > 0.6 / seconds
+
+
 def test_a_limit_that_is_none_is_no_verdict_on_copies(tmp_path: Path) -> None:
     with listening(filled()) as zone:
         code, report = run(zone, tmp_path, "--max-mib-per-second-per-agent", "0")

@@ -29,6 +29,7 @@ from quorate_spark.verdict import (
     OutvotedCopy,
     Verdict,
     could_not_tell,
+    read_rate,
     with_hashed_keys,
 )
 from quorate_spark_fixtures.read_page import PageRead, read_page
@@ -234,6 +235,18 @@ def test_the_limit_is_a_part_of_the_cost() -> None:
 
     assert "limit for each agent 8 MiB/s" in " ".join(limited.split())
     assert "limit" not in page(verdict()).section("Coverage and cost")
+
+
+def test_the_rate_of_the_agent_that_was_read_most_is_beside_the_limit() -> None:
+    rate = read_rate({"agent-1": 30 << 20, "agent-2": 75 << 20, "agent-3": 0}, 10.0)
+    limited = verdict(max_mib_per_second_per_agent=8, read=rate)
+    part = " ".join(page(limited).section("Coverage and cost").split())
+
+    told = "read of the agents 105.0 MiB in 10.0 s; most of agent-2: 7.50 MiB/s"
+    assert f"{told} limit for each agent 8 MiB/s" in part
+    assert "read of the agents" not in page(verdict(read=read_rate({}, 10.0))).section(
+        "Coverage and cost"
+    )
 
 
 def test_what_changed_since_the_last_run() -> None:
