@@ -244,6 +244,7 @@ class Validation:
             client_reads=reads,
             client_writes=writes,
             rows_compared=sum(finding.rows for finding in findings),
+            zone_uid=_uid(self._reading),
             read=read_rate(self._copies.cluster.received, seconds),
         )
 
@@ -335,6 +336,12 @@ def _moved(partition: int, before: tuple[CopySeen, ...], after: tuple[CopySeen, 
         f"partition {partition}: its copies changed owner, row version, term or process while they"
         f" were read ({_places(before)}; then {_places(after)})"
     )
+
+
+def _uid(reading: Reading) -> str:
+    """Return the zone's uid; empty: no agent tells it, or they tell of two zones."""
+    uids = reading.uids - {""}
+    return next(iter(uids)) if len(uids) == 1 else ""
 
 
 def _places(copies: tuple[CopySeen, ...]) -> str:

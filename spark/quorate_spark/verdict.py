@@ -196,7 +196,8 @@ class Verdict(msgspec.Struct, frozen=True):
     `client_reads`, `client_writes`: None: too few to tell, or agents do not tell.
     `history`: the zone's recent past as the operator has told it; None: it has not.
     `max_mib_per_second_per_agent`: the limit of the run; None: none.
-    `read`: None: nothing was read, or an earlier version made the record.
+    `zone_uid`: of the zone, as its agents tell it; empty: they do not, or an earlier version made
+    the record.  `read`: None: nothing was read, or an earlier version made the record.
     """
 
     zone: str
@@ -228,6 +229,7 @@ class Verdict(msgspec.Struct, frozen=True):
     history: ZoneHistory | None = None
     max_mib_per_second_per_agent: int | None = None
     read: ReadRate | None = None
+    zone_uid: str = ""
 
     @property
     def exit_code(self) -> int:

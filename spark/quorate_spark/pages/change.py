@@ -1,5 +1,9 @@
-"""The difference between two runs of a zone's validation."""
+"""The difference between two runs of a zone's validation, and which of them are of one zone.
 
+A zone that was deleted and created again under the same name has another uid.
+"""
+
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from quorate_spark.verdict import Verdict
@@ -15,6 +19,29 @@ class Change(NamedTuple):
     gone: tuple[tuple[int, str], ...]
     same: tuple[tuple[int, str], ...]
     limits: tuple[str, ...]
+
+
+def last_of_zone(earlier: Sequence[Verdict], now: Verdict) -> Verdict | None:
+    """Return the latest of the earlier runs that is of the zone of `now`; None if there is none.
+
+    Runs without a uid are taken for those of one zone, up to one that has a uid.
+    """
+    for run in reversed(earlier):
+        if run.zone_uid == now.zone_uid:
+            return run
+        if run.zone_uid:
+            return None
+    return None
+
+
+def new_zones(runs: Sequence[Verdict]) -> list[int]:
+    """Return the indexes of the runs with which another zone of the name begins."""
+    found, uid = [], ""
+    for index, run in enumerate(runs):
+        if uid and run.zone_uid not in ("", uid):
+            found.append(index)
+        uid = run.zone_uid or uid
+    return found
 
 
 def change_since(before: Verdict, now: Verdict) -> Change:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from quorate.wire.jobs.validation_result import DifferenceClass
-from quorate_spark.pages.change import change_since
+from quorate_spark.pages.change import change_since, last_of_zone, new_zones
 from quorate_spark.pages.commands import Step, dev_commands, kubectl_commands
 from quorate_spark.pages.markup import Markup, joined, tag
 from quorate_spark.pages.parts import day_text, grid, many, section, table, time_text
@@ -343,11 +343,9 @@ def _added(times: ClientTimes | None) -> str:
 
 
 def _since(verdict: Verdict, earlier: Sequence[Verdict]) -> Markup:
-    if not earlier:
-        return section(
-            "Since the last run", tag("p", "No earlier report of this zone is in the same folder.")
-        )
-    last = earlier[-1]
+    last = last_of_zone(earlier, verdict)
+    if last is None:
+        return section("Since the last run", tag("p", _no_last(earlier, verdict)))
     changed = change_since(last, verdict)
     before = tag(
         "p",
@@ -391,6 +389,28 @@ def _since(verdict: Verdict, earlier: Sequence[Verdict]) -> Markup:
     return section("Since the last run", *parts)
 
 
+def _no_last(earlier: Sequence[Verdict], verdict: Verdict) -> str:
+    """Return why this run is compared with no earlier one."""
+    if not earlier:
+        return "No earlier report of this zone is in the same folder."
+    before = next((run for run in reversed(earlier) if run.zone_uid), None)
+    if not verdict.zone_uid:
+        return (
+            "Not compared: no agent told this run the zone's uid, so that the earlier reports may"
+            " be of another zone of this name."
+        )
+    if before is None:
+        return (
+            "Not compared: the earlier reports do not tell the zone's uid, so that they may be of"
+            " another zone of this name."
+        )
+    return (
+        f"No earlier report of this zone is in the same folder. That of"
+        f" {time_text(before.started_ms)} is of another zone of this name, with uid"
+        f" {before.zone_uid}: the zone was deleted and created again."
+    )
+
+
 def _keys(keys: Sequence[tuple[int, str]]) -> Markup:
     listed = [
         tag("li", tag("code", key), f" in partition {partition}")
@@ -404,24 +424,31 @@ def _keys(keys: Sequence[tuple[int, str]]) -> Markup:
 def _trends(runs: Sequence[Verdict]) -> Markup:
     if len(runs) < 2:
         return joined(())
-    labels = [day_text(run.started_ms) for run in runs]
-    marks = [
-        (
-            SIGNS[run.outcome],
-            KINDS[run.outcome],
-            f"{time_text(run.started_ms)}, level {run.level}: {run.outcome}",
-        )
-        for run in runs
+    begins = new_zones(runs)
+    marks = []
+    for index, run in enumerate(runs):
+        told = f"{time_text(run.started_ms)}, level {run.level}: {run.outcome}"
+        if index in begins:
+            marks.append(("|", "begin", f"a new zone, with uid {run.zone_uid}"))
+        marks.append((SIGNS[run.outcome], KINDS[run.outcome], told))
+    notes = [
+        f"| From {time_text(runs[index].started_ms)} on the runs are of a new zone of this name,"
+        f" with uid {runs[index].zone_uid}."
+        for index in begins
     ]
 
     def plot(title: str, values: Sequence[float], unit: str = "", kind: str = "") -> Markup:
-        made = [Bar(label, value, kind) for label, value in zip(labels, values, strict=True)]
+        made = [
+            Bar(day_text(run.started_ms), value, kind, index in begins)
+            for index, (run, value) in enumerate(zip(runs, values, strict=True))
+        ]
         return bars(title, made, unit)
 
     return section(
         f"The last {many(len(runs), 'run')}",
         strip(marks),
         tag("p", "✓ agree, ✗ differ, ? could not tell; the latest to the right.", class_="quiet"),
+        *(tag("p", note, class_="quiet") for note in notes),
         tag(
             "div",
             plot("Confirmed keys", [run.confirmed_keys for run in runs], kind="differ"),

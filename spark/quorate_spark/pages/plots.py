@@ -14,11 +14,15 @@ SLIVER = 3.0
 
 
 class Bar(NamedTuple):
-    """One value over time.  `kind`: a class of the style sheet, which has its colour."""
+    """One value over time.  `kind`: a class of the style sheet, which has its colour.
+
+    `begins`: it and those after it are of another thing than those before, and a line says so.
+    """
 
     label: str
     value: float
     kind: str = ""
+    begins: bool = False
 
 
 class Share(NamedTuple):
@@ -35,6 +39,9 @@ def bars(title: str, values: Sequence[Bar], unit: str = "") -> Markup:
     step = min((RIGHT - LEFT) / max(len(values), 1), BAR_MAX)
     drawn = []
     for index, each in enumerate(values):
+        if each.begins:
+            at = _number(LEFT + index * step - GAP / 2)
+            drawn.append(tag("line", class_="begin", x1=at, y1=TOP, x2=at, y2=BOTTOM))
         height = max(each.value / highest * (BOTTOM - TOP), SLIVER) if each.value > 0 else 0.0
         said = tag("title", f"{each.label}: {figure(each.value)}{unit}")
         drawn.append(
@@ -59,7 +66,8 @@ def bars(title: str, values: Sequence[Bar], unit: str = "") -> Markup:
         drawn.append(
             tag("text", values[-1].label, x=_number(right), y=BOTTOM + 14, text_anchor="end")
         )
-    about = f"{title}: {', '.join(f'{figure(each.value)}{unit}' for each in values)}"
+    told = [f"{'new: ' * each.begins}{figure(each.value)}{unit}" for each in values]
+    about = f"{title}: {', '.join(told)}"
     picture = tag("svg", *drawn, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=about)
     return tag("figure", tag("figcaption", title), picture)
 

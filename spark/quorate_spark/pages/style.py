@@ -41,7 +41,9 @@ pre { background: var(--raised); border: 1px solid var(--line); border-radius: .
 figure { margin: .5rem 0; } svg { display: block; width: 100%; height: auto; }
 svg.shares { height: 14px; border-radius: 3px; max-width: 100%; }
 svg text { fill: var(--quiet); font-size: 11px; }
-.axis { stroke: var(--line); } rect, .swatch { fill: var(--kind, var(--accent)); }
+.axis { stroke: var(--line); }
+.begin { stroke: var(--quiet); stroke-dasharray: 3 2; --kind: var(--quiet); }
+rect, .swatch { fill: var(--kind, var(--accent)); }
 .plots { display: grid; gap: .5rem 1.5rem;
   grid-template-columns: repeat(auto-fit, minmax(min(18rem, 100%), 1fr)); }
 .legend { list-style: none; padding: 0; font-size: .875rem; display: flex; flex-wrap: wrap;

@@ -11,7 +11,7 @@ import pytest
 
 from quorate.facts.time import duration_text
 from quorate.wire.jobs.zone_history import DayTold, ExportTold, HourTold, ZoneHistory
-from quorate_spark.pages.change import change_since
+from quorate_spark.pages.change import change_since, last_of_zone
 from quorate_spark.pages.folder import earlier_runs, report_of, store
 from quorate_spark.pages.markup import Markup, escaped, tag
 from quorate_spark.pages.page import page_of, sentence
@@ -277,6 +277,60 @@ def test_trends_have_a_bar_for_each_run() -> None:
     assert "The last 6 runs" in read.headings
     assert "✓✓✓✓✓✗" in read.section("The last 6 runs").replace(" ", "")
     assert read.labels["Keys unsettled"] == "Keys unsettled: 5, 4, 3, 2, 1, 0"
+
+
+def test_a_zone_that_was_created_again_is_another_one() -> None:
+    """The agents' uid tells it apart; a run that could not ask them is of neither."""
+    of_old = [
+        verdict(differing("old"), started_ms=START - n * HOUR, zone_uid="u-1") for n in (5, 4)
+    ]
+    unknown = verdict(started_ms=START - 3 * HOUR)
+    of_new = verdict(differing("kept"), started_ms=START - 2 * HOUR, zone_uid="u-2")
+
+    first = page(of_new, *of_old, unknown)
+    since = first.section("Since the last run")
+    assert "Not" not in since
+    assert "No earlier report of this zone" in since
+    assert f"That of {time_text(START - 4 * HOUR)} is of another zone" in since
+    assert "with uid u-1" in since
+    assert "kept" not in since
+
+    second = page(verdict(differing("kept"), zone_uid="u-2"), *of_old, unknown, of_new)
+    assert "Confirmed in both runs: 1 key." in second.section("Since the last run")
+    trends = second.section("The last 5 runs")
+    assert "✗✗✓|✗✗" in trends.replace(" ", "")
+    begins = f"From {time_text(START - 2 * HOUR)} on the runs are of a new zone of this name"
+    assert begins in trends
+    assert second.labels["Confirmed keys"] == "Confirmed keys: 1, 1, 0, new: 1, 1"
+    assert '<line class="begin"' in page_of(of_new, of_old).decode()
+    assert '<line class="begin"' not in page_of(of_old[1], of_old[:1]).decode()
+
+
+def test_runs_without_a_uid_are_compared_with_each_other_only() -> None:
+    """Those of earlier versions; and a run to which no agent told it."""
+    old = [verdict(differing("a"), started_ms=START - n * HOUR) for n in (3, 2)]
+    now = verdict(differing("a"), zone_uid="u-1")
+
+    assert last_of_zone(old[:1], old[1]) is old[0]
+    assert last_of_zone(old, now) is None
+    assert "Not compared: the earlier reports do not tell" in page(now, *old).section(
+        "Since the last run"
+    )
+    assert "|" not in page(now, *old).section("The last 3 runs")
+    last = verdict(started_ms=START + HOUR)
+    assert last_of_zone([*old, now], last) is None
+    assert "no agent told this run" in page(last, *old, now).section("Since the last run")
+
+
+def test_a_record_without_uid_and_rate_is_read(tmp_path: Path) -> None:
+    report = report_of(str(tmp_path), "library", START - HOUR)
+    record = msgspec.json.decode(report_json(verdict(started_ms=START - HOUR)))
+    del record["zone_uid"], record["read"]
+    report.json.write_bytes(msgspec.json.encode(record))
+
+    [found] = earlier_runs(report_of(str(tmp_path), "library", START), verdict(zone_uid="u-1"))
+
+    assert (found.zone_uid, found.read) == ("", None)
 
 
 def test_hashed_keys_name_no_data() -> None:
