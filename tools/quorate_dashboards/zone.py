@@ -346,3 +346,22 @@ def _backups(page: Page) -> None:
         unit="s",
         width=16,
     )
+    page.lines(
+        "Duration of the last backup",
+        "How long did the last verified backup take, until it was read back? Does it still fit into"
+        " the time between two?",
+        Query(greatest("quorate_operator_backup_duration_seconds", _OF, ZONE), "duration"),
+        unit="s",
+    )
+    page.lines(
+        "Rows of the last backup",
+        "Has the last verified backup as many rows as the zone is to have?",
+        Query(greatest("quorate_operator_backup_rows", _OF, ZONE), "rows"),
+    )
+    page.lines(
+        "Runs that ended",
+        "Which validations, backups, restores and repairs of this zone ended, and how?",
+        Query(
+            count("quorate_operator_runs_ended_total", _OF, "kind, outcome"), "{{kind}} {{outcome}}"
+        ),
+    )

@@ -138,6 +138,7 @@ class Controller:
             validation_image,
             lambda zone: self._queue.add(Key(Kind.ZONE, zone)),
             self._history,
+            metrics.count_run,
         )
         self._tasks: list[asyncio.Task[None]] = []
         self._on_failed = on_failed

@@ -3,6 +3,7 @@
 docs/metrics.md is generated from these definitions.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Protocol
@@ -13,6 +14,9 @@ from prometheus_client.registry import Collector
 
 from quorate.protocol.messages.events import Reason
 from quorate.protocol.status import ClusterStatus, ZoneStatus
+from quorate.wire.jobs.export_result import RunOutcome
+from quorate.wire.jobs.job_run import RunPhase
+from quorate.wire.jobs.repair_result import RepairOutcome
 from quorate.wire.jobs.validation_result import DifferenceClass, ValidationVerdict
 from quorate_operator import names
 
@@ -41,7 +45,10 @@ Verdicts = Callable[[], Iterable[tuple[str, str, str, Verdict]]]
 
 
 class Exports(Protocol):
-    """When a zone was backed up and restored, RFC 3339; empty: it was not."""
+    """When a zone was backed up and restored, RFC 3339; empty: it was not.
+
+    Duration and rows are those of the last verified backup; None: not known.
+    """
 
     @property
     def backup(self) -> str:
@@ -55,15 +62,26 @@ class Exports(Protocol):
     def due(self) -> str:
         """The last but one time at which a schedule was to make a backup."""
 
+    @property
+    def backup_s(self) -> float | None:
+        """Seconds from when the backup began until it was verified."""
+
+    @property
+    def backup_rows(self) -> int | None:
+        """Rows of the backup."""
+
 
 ExportTimes = Callable[[], Iterable[tuple[str, str, str, Exports]]]
 """Namespace, cluster and name of each zone, and when it was backed up."""
 
-_VERDICT_LABELS = {
-    ValidationVerdict.AGREE: "agree",
-    ValidationVerdict.DIFFER: "differ",
-    ValidationVerdict.COULD_NOT_TELL: "could_not_tell",
+
+_ENDS = {
+    "datavalidation": ValidationVerdict,
+    "zonebackup": RunOutcome,
+    "zonerestore": RunOutcome,
+    "zonerepair": RepairOutcome,
 }
+"""Kinds of which each object is one Job, and how it ends, unless it is refused."""
 
 
 class Metrics:
@@ -123,6 +141,15 @@ class Metrics:
             registry=self.registry,
             buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3),
         )
+        self.runs_ended = Counter(
+            names.METRIC_RUNS_ENDED,
+            "Runs of a zone that ended, by kind and outcome: of a datavalidation agree, differ,"
+            " could_not_tell; of a zonebackup or zonerestore complete, failed, unknown; of a"
+            " zonerepair planned, nothing_to_repair, repaired, incomplete, failed, unknown; of all"
+            " refused. Cluster and zone are empty if the zone was not led then",
+            ["namespace", "cluster", "zone", "kind", "outcome"],
+            registry=self.registry,
+        )
         self._queue_length = Gauge(
             names.METRIC_QUEUE,
             "Declared objects that wait for reconciliation",
@@ -146,6 +173,17 @@ class Metrics:
             for loss in (Reason.DATA_LOSS_ACCEPTED, Reason.PARTITION_LOST, Reason.STARTED_EMPTY):
                 self.events.labels(namespace, zone, loss)
         self.events.labels(namespace, zone, reason).inc(count)
+
+    def count_run(self, place: tuple[str, str, str], kind: str, outcome: str) -> None:
+        """Count the end of a run; `place`: namespace, cluster and zone.  Empty `outcome`: it runs.
+
+        So the counts of its zone begin at 0 before it ends: see `count_events`.
+        """
+        if outcome:
+            self.runs_ended.labels(*place, kind, _label(outcome)).inc()
+            return
+        for each in (*_ENDS[kind], RunPhase.REFUSED):
+            self.runs_ended.labels(*place, kind, _label(each))
 
     def observe_queue(self, length: Callable[[], int]) -> None:
         """Export `length`, of the queue of declared objects, with every scrape."""
@@ -189,6 +227,11 @@ class Metrics:
         self.registry.register(_Observed(clusters))
 
 
+def _label(outcome: str) -> str:
+    """Return an outcome as a label: `CouldNotTell` is `could_not_tell`."""
+    return re.sub(r"(?<=.)(?=[A-Z])", "_", outcome).lower()
+
+
 class _Verdicts(Collector):
     def __init__(self, verdicts: Verdicts) -> None:
         self._verdicts = verdicts
@@ -221,8 +264,8 @@ class _Verdicts(Collector):
         for namespace, cluster, zone, verdict in self._verdicts():
             place = [namespace, cluster, zone]
             ended.add_metric(place, datetime.fromisoformat(verdict.ended).timestamp())
-            for each, label in _VERDICT_LABELS.items():
-                verdicts.add_metric([*place, label], each is verdict.verdict)
+            for each in ValidationVerdict:
+                verdicts.add_metric([*place, _label(each)], each is verdict.verdict)
             for of in DifferenceClass:
                 differences.add_metric([*place, of.value], verdict.classes.get(of.value, 0))
         return [ended, verdicts, differences]
@@ -237,7 +280,7 @@ class _Exports(Collector):
         return []
 
     def collect(self) -> Iterable[Metric]:
-        """Return one sample per zone of each time that there is."""
+        """Return one sample per zone of each time and figure that there is."""
         in_zone = ["namespace", "cluster", "zone"]
         backup = GaugeMetricFamily(
             names.METRIC_BACKUP_TIME,
@@ -257,7 +300,21 @@ class _Exports(Collector):
             " since 1970",
             labels=in_zone,
         )
+        duration = GaugeMetricFamily(
+            names.METRIC_BACKUP_DURATION,
+            "Time that the last verified ZoneBackup of the zone took, until it was read back;"
+            " absent if its object was deleted before this operator began",
+            labels=in_zone,
+        )
+        rows = GaugeMetricFamily(
+            names.METRIC_BACKUP_ROWS,
+            "Rows of the last verified ZoneBackup of the zone; absent as the duration is",
+            labels=in_zone,
+        )
         for namespace, cluster, zone, times in self._times():
+            for figures, figure in ((duration, times.backup_s), (rows, times.backup_rows)):
+                if figure is not None:
+                    figures.add_metric([namespace, cluster, zone], figure)
             for family, time in (
                 (backup, times.backup),
                 (due, times.due),
@@ -266,7 +323,7 @@ class _Exports(Collector):
                 if time:
                     seconds = datetime.fromisoformat(time).timestamp()
                     family.add_metric([namespace, cluster, zone], seconds)
-        return [backup, due, restore]
+        return [backup, due, restore, duration, rows]
 
 
 class _WatchAges(Collector):

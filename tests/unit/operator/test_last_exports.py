@@ -35,6 +35,7 @@ def show(led: Namespace, kind: str, name: str, outcome: str, began: str, ended: 
         "place": f"backups:{name}",
         "startTime": began,
         "completionTime": ended,
+        "rows": 12,
     }
     body = {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "status": status}
     led.show(led.api.put(led.path(kind, name), {**body, "spec": {"zoneRef": {"name": "books"}}}))
@@ -71,7 +72,9 @@ async def test_the_last_verified_backup_counts_from_when_it_began(led: Namespace
     told = await until_last(led, "lastBackup", "monday")
     assert told == {"time": MONDAY, "run": "monday", "place": "backups:monday"}
     assert samples(led) == {
-        "quorate_operator_backup_timestamp_seconds": at("2026-01-05T03:00:00").timestamp()
+        "quorate_operator_backup_timestamp_seconds": at("2026-01-05T03:00:00").timestamp(),
+        "quorate_operator_backup_duration_seconds": 600,
+        "quorate_operator_backup_rows": 12,
     }
 
 
@@ -95,6 +98,7 @@ async def test_it_is_known_after_its_object_and_the_operator_are_gone(led: Names
     await led.until_available("books")
     [(_, cluster, zone, times)] = led.controller.export_times()
     assert (cluster, zone, times.backup) == ("main", "books", MONDAY)
+    assert (times.backup_s, times.backup_rows) == (None, None)
     assert zone_status(led)["lastBackup"]["run"] == "monday"
 
 

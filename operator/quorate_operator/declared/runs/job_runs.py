@@ -82,6 +82,8 @@ class JobRuns(ABC, Generic[Status]):
         """By name of one that runs: the uid of its Job, and where its pod tells how far it is."""
         self._over: set[str] = set()
         """Uids of those that this process has finished: the watch may show them as they were."""
+        self.noted: Callable[[str, str], None] = lambda zone, outcome: None
+        """Called with the zone of a run and how it ended; while it runs with an empty outcome."""
 
     def __bool__(self) -> bool:
         """Whether any object is still to be run or followed."""
@@ -233,6 +235,7 @@ class JobRuns(ABC, Generic[Status]):
 
     async def _follow(self, body: Body, status: Status) -> float | None:
         """Look at the Job; return the seconds until it is to be looked at again."""
+        self.noted(zone_of(body), "")
         metadata = body["metadata"]
         job = await find(self._api, f"{self._jobs()}/{status.job}")
         if job is None or not is_owned(job, metadata["uid"]):
@@ -285,6 +288,7 @@ class JobRuns(ABC, Generic[Status]):
         self._addresses.pop(name, None)
         self._over.add(body["metadata"]["uid"])
         self._note(body, finished)
+        self.noted(zone_of(body), finished.end)
         led = self._find(zone_of(body))
         if isinstance(led, LedZone):
             first = (*self._reason(finished), finished.message)
@@ -306,6 +310,7 @@ class JobRuns(ABC, Generic[Status]):
         stored = await self._api.set_status(path_of(self._namespace, self.kind.plural, name), fresh)
         if status.phase is RunPhase.REFUSED:
             self._bodies.pop(name, None)
+            self.noted(zone_of(body), RunPhase.REFUSED)
         elif name in self._bodies:
             self._bodies[name] = stored
 

@@ -17,12 +17,22 @@ from quorate_operator.declared.declared_zone import DeclaredZone
 class ExportTimes(NamedTuple):
     """Times that are known of one zone, RFC 3339; empty: there is none.
 
-    `due`: the last but one time at which a schedule was to make a backup.
+    `due`: the last but one time at which a schedule was to make a backup.  `backup_s`: seconds that
+    the backup took, with its verification; `backup_rows`: what it has.  None: not known.
     """
 
     backup: str = ""
     restore: str = ""
     due: str = ""
+    backup_s: float | None = None
+    backup_rows: int | None = None
+
+
+class Figures(NamedTuple):
+    """How long a run took, and its rows; None: not known."""
+
+    seconds: float | None = None
+    rows: int | None = None
 
 
 class LastExports:
@@ -35,6 +45,8 @@ class LastExports:
         self._on_result = on_result
         self._begins = begins
         self._last: dict[str, ZoneExport] = {}
+        self._figures: dict[str, Figures] = {}
+        """Of `_last`, by zone."""
 
     def note(self, name: str, zone: str, status: ExportRunStatus) -> None:
         """Take the status of a run of a zone."""
@@ -44,7 +56,14 @@ class LastExports:
         known = self._last.get(zone)
         if known is None or time_of(known.time) < time_of(time):
             self._last[zone] = ZoneExport(time=time, run=name, place=status.place)
+            self._figures[zone] = _figures(status)
             self._on_result(zone)
+
+    def figures(self, zone: str, told: ZoneExport | None) -> Figures:
+        """Return the figures of the run that `of` has returned; its object may have been deleted
+        before this operator began."""
+        known = self._last.get(zone)
+        return self._figures[zone] if known is not None and known == told else Figures()
 
     def of(self, zone: DeclaredZone, before: ZoneExport | None) -> ZoneExport | None:
         """Return that of a Zone; `before`: as its status has it."""
@@ -68,6 +87,13 @@ def with_last_exports(
             "last_restore": restores.of(zone, known.last_restore),
         }
     )
+
+
+def _figures(status: ExportRunStatus) -> Figures:
+    began, ended = status.start_time, status.completion_time
+    if not (is_time(began) and is_time(ended)):
+        return Figures(rows=status.rows)
+    return Figures((time_of(ended) - time_of(began)).total_seconds(), status.rows)
 
 
 def is_time(text: str) -> bool:

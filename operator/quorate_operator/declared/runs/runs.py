@@ -1,5 +1,6 @@
 """All objects of one namespace of which each is a run, or a schedule of runs."""
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -30,7 +31,8 @@ class Runs:
     `find`: returns the led zone of that name, or a sentence on what is waited for.  `image`: of the
     pods; empty: none can be made.  `on_result`: called with the name of a zone whose verdict,
     last backup or last restore is new.  `history`: returns what is known of the past of the zone
-    of that name.
+    of that name.  `count`: called with namespace, cluster and zone, the kind, and the outcome of
+    each run that ends; while it runs with an empty one.
     """
 
     def __init__(
@@ -41,7 +43,11 @@ class Runs:
         image: str,
         on_result: Callable[[str], None],
         history: Callable[[str], ZoneHistory | None],
+        count: Callable[[tuple[str, str, str], str, str], None],
     ) -> None:
+        self._namespace = namespace
+        self._find = find
+        self._count = count
         self.validations = Validations(api, namespace, find, image, on_result, history)
         writers = Writers(api, namespace, find)
         self.backups = Backups(
@@ -67,6 +73,9 @@ class Runs:
             Kind.RESTORE: self.restores,
             Kind.REPAIR: Repairs(api, namespace, find, image, writers),
         }
+        for kind, each in self._of.items():
+            if isinstance(each, JobRuns):
+                each.noted = functools.partial(self._noted, kind)
 
     def completed(self, zone: DeclaredZone, status: ZoneStatus) -> ZoneStatus:
         """Return a Zone's status with what its runs have found."""
@@ -80,6 +89,7 @@ class Runs:
             told.last_backup.time if told.last_backup is not None else "",
             told.last_restore.time if told.last_restore is not None else "",
             self.backup_schedules.due(zone.name),
+            *self.backups.last.figures(zone.name, told.last_backup),
         )
 
     def history(self, zone: DeclaredZone, day: ZoneDay | None) -> ZoneHistory:
@@ -87,6 +97,12 @@ class Runs:
         told = with_last_exports(zone, ZoneStatus(), self.backups.last, self.restores.last)
         told = told.model_copy(update={"last_day": day})
         return history_of(told, rfc3339(), self.backup_schedules.is_scheduled(zone.name))
+
+    def _noted(self, kind: Kind, zone: str, outcome: str) -> None:
+        """Count a run.  Names of zones that are not led are no labels: anyone may invent them."""
+        led = self._find(zone)
+        place = (led.cluster, zone) if isinstance(led, LedZone) else ("", "")
+        self._count((self._namespace, *place), kind.value, outcome)
 
     def __bool__(self) -> bool:
         """Whether any object is still to be run, or is a schedule."""
