@@ -33,6 +33,7 @@ UNKNOWN = (
     "refusals",
     "aside",
     "spread_violations",
+    "unheard",
     "placed",
     "intents",
     "importing",

@@ -17,7 +17,8 @@ class ZoneHour(Part):
     partitions_missing_copies: Integer = 0
     """The most partitions that missed copies at one time."""
     unavailable_seconds: Integer = 0
-    """Seconds in which at least one partition was not served."""
+    """Seconds in which at least one partition was not served.  Not counted is the first minute of
+    an operator in which it has not heard from the agents of such a partition."""
 
 
 class ZoneDay(Part):
