@@ -1,11 +1,15 @@
 """The options of the data source.  Spark passes their names in lower case."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from quorate_spark.reading.agent_link import Cluster, Unreadable, parse_addresses, read_cluster
 from quorate_spark.settings import Settings
 
 Options = dict[str, str]
+Number = TypeVar("Number", int, float)
+Default = TypeVar("Default", float, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,9 @@ def source_of(options: Options) -> Source:
         connect_timeout_s=number(options, "connect_timeout_s", defaults.connect_timeout_s),
         answer_timeout_s=number(options, "answer_timeout_s", defaults.answer_timeout_s),
         chunk_bytes=int(number(options, "chunk_bytes", defaults.chunk_bytes)),
-        max_mib_per_second_per_agent=_limit(options),
+        max_mib_per_second_per_agent=_parsed(
+            options, "max_mib_per_second_per_agent", None, int, "a whole number"
+        ),
     )
     return Source(zone, agents, cluster, settings)
 
@@ -55,21 +61,18 @@ def choice(options: Options, name: str, allowed: tuple[str, ...]) -> str:
 
 def number(options: Options, name: str, default: float) -> float:
     """Return the option as a number.  Raises Unreadable if it is none."""
+    return _parsed(options, name, default, float, "a number")
+
+
+def _parsed(
+    options: Options, name: str, default: Default, parse: Callable[[str], Number], words: str
+) -> Number | Default:
+    """Return the option as `parse` reads it.  Raises Unreadable, with `words` of what to write."""
     text = options.get(name, "")
     try:
-        return float(text) if text else default
+        return parse(text) if text else default
     except ValueError as error:
-        raise Unreadable(f"option {name} is {text!r}: write a number") from error
-
-
-def _limit(options: Options) -> int | None:
-    text = options.get("max_mib_per_second_per_agent", "")
-    try:
-        return int(text) if text else None
-    except ValueError as error:
-        raise Unreadable(
-            f"option max_mib_per_second_per_agent is {text!r}: write a whole number"
-        ) from error
+        raise Unreadable(f"option {name} is {text!r}: write {words}") from error
 
 
 def partition_numbers(options: Options) -> frozenset[int] | None:
