@@ -1,4 +1,4 @@
-"""What paced readings get of an agent, on a clock and with a timer that tests move."""
+"""Paced readings of an agent share its rate; tests move the clock and the timer."""
 
 import heapq
 from collections.abc import Callable
@@ -113,6 +113,18 @@ class _Agent:
         assert self.take(link, AskPaced(mib_per_s * MIB))
         return link
 
+    def ask(self, *links: _Link) -> None:
+        """Take one question of each link, in this order."""
+        for link in links:
+            self.take(link, ASK)
+
+    def asked_by_three(self, mib_per_s: int, failure: Exception) -> tuple[_Link, _Link, _Link]:
+        """Return three paced links that have asked once; the question of the second one fails."""
+        first, broken, last = links = tuple(self.paced(mib_per_s) for _ in range(3))
+        self.failures[broken] = failure
+        self.ask(*links)
+        return first, broken, last
+
     @property
     def times(self) -> list[float]:
         return [round(at_s, 3) for at_s, _, _ in self.answered]
@@ -121,9 +133,7 @@ class _Agent:
 def test_each_answer_is_paid_for_before_the_next_one() -> None:
     agent = _Agent(size=MIB // 2)
     link = agent.paced(4)
-    agent.take(link, ASK)
-    agent.take(link, ASK)
-    agent.take(link, ASK)
+    agent.ask(link, link, link)
 
     assert agent.times == [0]
     agent.loop.pass_s(0.2)
@@ -136,8 +146,7 @@ def test_readers_of_an_agent_share_the_rate_and_take_turns() -> None:
     agent = _Agent(size=MIB // 4)
     agent.asks_again = True
     links = [agent.paced(2) for _ in range(4)]
-    for link in links:
-        agent.take(link, ASK)
+    agent.ask(*links)
 
     agent.loop.pass_s(10)
 
@@ -153,8 +162,7 @@ def test_the_lowest_rate_counts_while_its_reader_is_there() -> None:
     agent.take(slow, AskPaced(MIB))
 
     assert slow.sent == [Paced(MIB)]
-    for _ in range(3):
-        agent.take(fast, ASK)
+    agent.ask(fast, fast, fast)
     agent.loop.pass_s(1.5)
     assert agent.times == [0, 1]
     agent.questions.link_down(cast(Link, slow))
@@ -165,11 +173,11 @@ def test_the_lowest_rate_counts_while_its_reader_is_there() -> None:
 def test_what_was_read_is_paid_for_although_its_reader_is_gone() -> None:
     agent = _Agent()
     first = agent.paced(1)
-    agent.take(first, ASK)
+    agent.ask(first)
     agent.questions.link_down(cast(Link, first))
 
     second = agent.paced(1)
-    agent.take(second, ASK)
+    agent.ask(second)
     agent.loop.pass_s(2)
 
     assert agent.times == [0, 1]
@@ -179,8 +187,7 @@ def test_time_without_readers_saves_nothing_for_later() -> None:
     agent = _Agent()
     link = agent.paced(1)
     agent.loop.pass_s(60)
-    agent.take(link, ASK)
-    agent.take(link, ASK)
+    agent.ask(link, link)
     agent.loop.pass_s(0.9)
 
     assert agent.times == [60]
@@ -197,7 +204,7 @@ def test_rows_that_were_read_and_not_told_are_paid_for() -> None:
     agent.read = MIB
     link = agent.paced(1)
     agent.take(link, AskBuckets("z", 0, 9, None))
-    agent.take(link, ASK)
+    agent.ask(link)
     agent.loop.pass_s(0.9)
     assert agent.times == [0]
     agent.loop.pass_s(0.2)
@@ -223,7 +230,7 @@ def test_links_without_a_limit_are_not_held_back(question: Message) -> None:
 def test_other_questions_of_a_paced_link_are_answered_at_once() -> None:
     agent = _Agent()
     link = agent.paced(1)
-    agent.take(link, ASK)
+    agent.ask(link)
 
     assert not agent.take(link, AskCopies("z"))
 
@@ -231,8 +238,7 @@ def test_other_questions_of_a_paced_link_are_answered_at_once() -> None:
 def test_a_tool_that_waits_long_is_told_that_the_answer_comes() -> None:
     agent = _Agent(size=10 * MIB)
     first, second = agent.paced(1), agent.paced(1)
-    agent.take(first, ASK)
-    agent.take(second, ASK)
+    agent.ask(first, second)
     agent.loop.pass_s(9.5)
 
     told = [each for each in second.sent if isinstance(each, AnswerLater)]
@@ -246,9 +252,7 @@ def test_a_tool_that_waits_long_is_told_that_the_answer_comes() -> None:
 def test_questions_of_a_lost_link_are_dropped() -> None:
     agent = _Agent()
     lost, other = agent.paced(1), agent.paced(1)
-    agent.take(other, ASK)
-    agent.take(lost, ASK)
-    agent.take(other, ASK)
+    agent.ask(other, lost, other)
     agent.questions.link_down(cast(Link, lost))
     agent.loop.pass_s(5)
 
@@ -262,17 +266,16 @@ def test_a_link_that_asks_without_end_is_closed() -> None:
     for _ in range(WAITING_MAX + 1):
         agent.take(link, ASK)
     assert not link.closed
-    agent.take(link, ASK)
+    agent.ask(link)
     assert "ask again after an answer" in link.closed
 
 
 def test_nothing_is_read_after_the_end_of_the_agent() -> None:
     agent = _Agent()
     link = agent.paced(1)
-    agent.take(link, ASK)
-    agent.take(link, ASK)
+    agent.ask(link, link)
     agent.questions.close()
-    agent.take(link, ASK)
+    agent.ask(link)
     agent.loop.pass_s(5)
 
     assert agent.times == [0]
@@ -294,18 +297,15 @@ def test_a_rate_of_nothing_is_refused_with_the_way_out() -> None:
 def test_a_reader_that_asks_nothing_does_not_hold_back_others() -> None:
     agent = _Agent()
     slow, fast = agent.paced(1), agent.paced(10)
-    agent.take(slow, ASK)
+    agent.ask(slow)
     agent.loop.pass_s(ACTIVE_S + 1)
     agent.answered.clear()
-    for _ in range(3):
-        agent.take(fast, ASK)
+    agent.ask(fast, fast, fast)
     agent.loop.pass_s(1)
     assert agent.times == pytest.approx([11, 11.1, 11.2], abs=0.01)
 
     agent.answered.clear()
-    agent.take(slow, ASK)
-    agent.take(fast, ASK)
-    agent.take(fast, ASK)
+    agent.ask(slow, fast, fast)
     agent.loop.pass_s(5)
     assert agent.times == pytest.approx([12, 13, 14], abs=0.01), "its limit counts again"
 
@@ -313,10 +313,9 @@ def test_a_reader_that_asks_nothing_does_not_hold_back_others() -> None:
 def test_a_reader_that_waits_long_for_its_answer_still_counts() -> None:
     agent = _Agent(size=12 * MIB)
     slow, fast = agent.paced(1), agent.paced(10)
-    agent.take(fast, ASK)
-    agent.take(slow, ASK)
+    agent.ask(fast, slow)
     agent.loop.pass_s(5)
-    agent.take(fast, ASK)
+    agent.ask(fast)
     agent.loop.pass_s(30)
 
     assert agent.times == pytest.approx([0, 12, 12 + ACTIVE_S + 0.2], abs=0.01)
@@ -326,10 +325,9 @@ def test_the_limit_of_a_reader_that_asks_again_counts_at_once() -> None:
     agent = _Agent()
     slow, fast = agent.paced(1), agent.paced(10)
     agent.loop.pass_s(ACTIVE_S + 1)
-    agent.take(fast, ASK)
-    agent.take(fast, ASK)
+    agent.ask(fast, fast)
     agent.loop.pass_s(0.05)
-    agent.take(slow, ASK)
+    agent.ask(slow)
     agent.loop.pass_s(5)
 
     assert agent.times == pytest.approx([11, 11.55, 12.55], abs=0.01)
@@ -337,10 +335,7 @@ def test_the_limit_of_a_reader_that_asks_again_counts_at_once() -> None:
 
 def test_an_answer_that_fails_ends_its_own_link_only(caplog: pytest.LogCaptureFixture) -> None:
     agent = _Agent()
-    first, broken, last = agent.paced(10), agent.paced(10), agent.paced(10)
-    agent.failures[broken] = ValueError("no such row")
-    for link in (first, broken, last):
-        agent.take(link, ASK)
+    first, broken, last = agent.asked_by_three(10, ValueError("no such row"))
     agent.loop.pass_s(5)
 
     assert [link for _, link, _ in agent.answered] == [first, broken, last]
@@ -352,10 +347,7 @@ def test_an_answer_that_fails_ends_its_own_link_only(caplog: pytest.LogCaptureFi
 
 def test_an_error_that_concerns_all_of_the_agent_is_not_held_back() -> None:
     agent = _Agent()
-    first, broken, last = agent.paced(1), agent.paced(1), agent.paced(1)
-    agent.failures[broken] = QuorateError("the database is broken")
-    for link in (first, broken, last):
-        agent.take(link, ASK)
+    _, broken, last = agent.asked_by_three(1, QuorateError("the database is broken"))
     with pytest.raises(QuorateError, match="the database is broken"):
         agent.loop.pass_s(5)
 

@@ -1,4 +1,4 @@
-"""What a validation adds to the times of clients, from what agents have counted."""
+"""The time that a validation adds to commands of clients, from what agents have counted."""
 
 import pytest
 

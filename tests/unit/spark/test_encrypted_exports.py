@@ -15,7 +15,6 @@ from quorate.protocol.messages.tools import RowsRestored
 from quorate.wire.jobs.export_result import (
     ExportResult,
     RunOutcome,
-    decode_export_result,
     encode_export_result,
 )
 from quorate_spark import __main__ as command
@@ -32,6 +31,7 @@ from quorate_spark.exports.part_file import PartWriter, read_part
 from quorate_spark.exports.target import Target, TargetRefused
 from quorate_spark.exports.verify import verify
 from quorate_spark.row_columns import RowColumns
+from quorate_spark_fixtures.export_runs import run, told_by
 from quorate_spark_fixtures.logged_zone import LoggedZone
 from quorate_spark_fixtures.scripted_zone import listening
 
@@ -56,13 +56,6 @@ def zone() -> Iterator[LoggedZone]:
 
 
 @pytest.fixture
-def empty() -> Iterator[LoggedZone]:
-    zone = LoggedZone(partitions=1)
-    with listening(zone):
-        yield zone
-
-
-@pytest.fixture
 def key(tmp_path: Path) -> str:
     return key_file(tmp_path / "key", KEY)
 
@@ -74,14 +67,6 @@ def key_file(path: Path, text: str) -> str:
     return f"--encryption-key-file={path}"
 
 
-def run(what: str, zone: LoggedZone, target: Path, *options: str) -> int:
-    agents = ",".join(agent.address for agent in zone.agents)
-    words = [what, "z", "--target", str(target), "--agents", agents, "--settle-seconds", "0.3"]
-    words += ["--cluster", "c", "--secret-file", zone.secret_file, "--replicas", "3"]
-    words += ["--partitions", str(zone.partitions), "--work-dir", str(target.parent / "work")]
-    return command.main([*words, *options])
-
-
 def whole(target: Path, secret: bytes = bytes(range(32))) -> Manifest:
     place = Target(str(target))
     return open_manifest(place, read_manifest(place), ExportKey(secret))
@@ -89,10 +74,6 @@ def whole(target: Path, secret: bytes = bytes(range(32))) -> Manifest:
 
 def contents(target: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in target.iterdir()}
-
-
-def told_by(message: Path) -> ExportResult:
-    return decode_export_result(message.read_text())
 
 
 def test_nothing_of_the_rows_is_in_any_file(zone: LoggedZone, tmp_path: Path, key: str) -> None:
@@ -458,7 +439,7 @@ def test_an_error_without_words_is_told_by_its_type(
 
 
 class _OfBuildsBefore(msgspec.Struct):
-    """What builds that know no encryption decode, before they look at the format."""
+    """The manifest as builds without encryption decode it, before they look at the format."""
 
     format: int
     export_id: str

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from quorate.protocol.messages.tools import RowsRestored
-from quorate.wire.jobs.export_result import ExportResult, RunOutcome, decode_export_result
+from quorate.wire.jobs.export_result import ExportResult, RunOutcome
 from quorate_spark import __main__ as command
 from quorate_spark import export_commands
 from quorate_spark.exports import cut, part_file
@@ -19,6 +19,7 @@ from quorate_spark.exports.manifest import MANIFEST
 from quorate_spark.exports.target import TargetUnreadable
 from quorate_spark.progress import Progress
 from quorate_spark.reading.agent_link import Unreadable
+from quorate_spark_fixtures.export_runs import run, told_by
 from quorate_spark_fixtures.logged_zone import LoggedZone
 from quorate_spark_fixtures.scripted_zone import listening
 
@@ -30,21 +31,6 @@ def zone() -> Iterator[LoggedZone]:
         zone.put(b"key-%02d" % number, b"value-%d" % number)
     with listening(zone):
         yield zone
-
-
-@pytest.fixture
-def empty() -> Iterator[LoggedZone]:
-    zone = LoggedZone(partitions=1)
-    with listening(zone):
-        yield zone
-
-
-def run(what: str, zone: LoggedZone, target: Path, *options: str) -> int:
-    agents = ",".join(agent.address for agent in zone.agents)
-    words = [what, "z", "--target", str(target), "--agents", agents, "--settle-seconds", "0.3"]
-    words += ["--cluster", "c", "--secret-file", zone.secret_file, "--replicas", "3"]
-    words += ["--partitions", str(zone.partitions), "--work-dir", str(target.parent / "work")]
-    return command.main([*words, *options])
 
 
 def test_an_export_is_made_verified_and_imported(
@@ -186,10 +172,6 @@ def test_counts_of_an_import_are_told(
     said = capsys.readouterr().out
     assert f"has all rows of {tmp_path / 'export'}: 19 compared" in " ".join(said.split())
     assert "1 keys had another row already, which was left as it was" in said
-
-
-def told_by(message: Path) -> ExportResult:
-    return decode_export_result(message.read_text())
 
 
 def test_the_result_is_told_in_short(zone: LoggedZone, tmp_path: Path) -> None:
