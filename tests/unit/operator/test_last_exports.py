@@ -90,6 +90,7 @@ async def test_the_last_restore_counts_from_when_it_ended(led: Namespace) -> Non
 
 
 async def test_it_is_known_after_its_object_and_the_operator_are_gone(led: Namespace) -> None:
+    show(led, "ZoneBackup", "sunday", "Complete", "2026-01-04T03:00:00Z", "2026-01-04T03:10:00Z")
     show(led, "ZoneBackup", "monday", "Complete", MONDAY, "2026-01-05T03:10:00Z")
     await until_last(led, "lastBackup", "monday")
     del led.api.objects[led.path("ZoneBackup", "monday")]
@@ -98,7 +99,7 @@ async def test_it_is_known_after_its_object_and_the_operator_are_gone(led: Names
     await led.until_available("books")
     [(_, cluster, zone, times)] = led.controller.export_times()
     assert (cluster, zone, times.backup) == ("main", "books", MONDAY)
-    assert (times.backup_s, times.backup_rows) == (None, None)
+    assert (times.backup_s, times.backup_rows) == (None, None), "not those of Sunday"
     assert zone_status(led)["lastBackup"]["run"] == "monday"
 
 
