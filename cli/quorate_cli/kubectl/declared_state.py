@@ -33,7 +33,6 @@ UNKNOWN = (
     "refusals",
     "aside",
     "spread_violations",
-    "unheard",
     "placed",
     "intents",
     "importing",

@@ -94,9 +94,6 @@ class ZoneStatus(msgspec.Struct, frozen=True):
     """Those of the unavailable ones that are READ_ONLY: `READONLY` connections are answered."""
     lost: int = 0
     """Those of the unavailable ones that are LOST; the first of them in `lost_partitions`."""
-    unheard: int = 0
-    """Those of the unavailable ones of which this master has not heard yet, since it took over:
-    their agents may serve them."""
     lost_partitions: tuple[int, ...] = ()
     full: dict[str, str] = {}
     """Agent -> why it has no room for more of the zone.  Agents with room are left out."""

@@ -17,8 +17,7 @@ class ZoneHour(Part):
     partitions_missing_copies: Integer = 0
     """The most partitions that missed copies at one time."""
     unavailable_seconds: Integer = 0
-    """Seconds in which at least one partition was not served.  Not counted is the first minute of
-    an operator in which it has not heard from the agents of such a partition."""
+    """Seconds in which at least one partition was not served."""
 
 
 class ZoneDay(Part):

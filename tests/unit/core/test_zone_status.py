@@ -61,25 +61,6 @@ def test_a_new_primary_that_is_lost_makes_its_partition_unavailable() -> None:
     assert world.status(ZONE).unavailable > 0
 
 
-def test_a_new_master_says_of_what_it_has_not_heard_yet() -> None:
-    world = placed_master(ZONE)
-    world.wait(lambda: world.status(ZONE).phase == "Available")
-    assert world.status(ZONE).unheard == 0
-
-    world.follow()
-    assert (world.status(ZONE).unavailable, world.status(ZONE).unheard) == (8, 8)
-    world.pass_time(2 * DEFAULTS.failure_detection_ms)
-    assert world.status(ZONE).unheard == 8, "agents that have told nothing may serve"
-
-    world.connect("a", "b", "c")
-    world.wait(lambda: world.status(ZONE).phase == "Available")
-    world.kill("a")
-    world.kill("b")
-    status = world.status(ZONE)
-    assert status.unavailable > 0
-    assert status.unheard == 0, "those that were heard and lost"
-
-
 def test_a_primary_that_follows_a_lost_one_is_no_hand_over() -> None:
     world = LoneMaster(ZONE)
     world.wait(lambda: world.status(ZONE).phase == "Available")

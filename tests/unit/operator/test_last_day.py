@@ -19,10 +19,8 @@ from quorate_loopback.runner_world import NAMES, ScriptedAgent
 from quorate_loopback.sides import SECRET
 from quorate_loopback.waiting import until
 from quorate_operator.declared.declared_zone import DeclaredZone
-from quorate_operator.declared.history import last_day
 from quorate_operator.declared.history.last_day import (
     CHANGED_S,
-    HEARD_MS,
     LASTING_S,
     SETTLE_MS,
     LastDay,
@@ -148,28 +146,6 @@ def test_a_new_zone_and_a_new_operator_have_no_outage_yet() -> None:
     assert [each[1:] for each in counts(told)] == [(0, 64, 4)], "it is an outage after all"
 
 
-def test_what_a_new_operator_has_not_heard_of_is_no_outage_for_a_while() -> None:
-    day = LastDay(at(0), None)
-    day.note(status_of_zone(unavailable=64, unheard=64, missing_copies={1: 64}), at(SECOND))
-    assert day.told(at(HEARD_MS - 1)).hours == []
-    assert not day.lasts
-
-    told = day.told(at(HEARD_MS))
-    told = day.told(at(HEARD_MS + 4 * SECOND))
-
-    assert [each[1:] for each in counts(told)] == [(0, 64, 4)], "it may be one that lasts"
-
-
-def test_what_it_has_heard_of_is_an_outage_beside_what_it_has_not() -> None:
-    day = LastDay(at(0), None)
-    day.note(status_of_zone(unavailable=64, unheard=63), at(SECOND))
-    assert day.told(at(SETTLE_MS - 1)).hours == []
-    day.note(status_of_zone(unavailable=64, unheard=63), at(SETTLE_MS))
-    day.note(status_of_zone(unavailable=63, unheard=63), at(SETTLE_MS + 3 * SECOND))
-
-    assert counts(day.told(at(HEARD_MS - 1)))[0][3] == 3
-
-
 def test_an_hour_has_no_more_than_an_hour_of_outage() -> None:
     hours = [ZoneHour(start=begun().told(at(0)).since, unavailable_seconds=9000)]
     since = "2020-01-01T00:00:00Z"
@@ -289,11 +265,11 @@ async def test_it_costs_no_write_of_its_own(led: Namespace) -> None:
     assert led.api.objects[path]["status"]["phase"] != "Degraded"
 
 
-async def embedded_with(agent: ScriptedAgent, folder: Path) -> Embedded:
-    """Return an embedded operator of a zone with one copy, which the agent serves."""
+async def test_the_embedded_operator_keeps_it_over_a_restart(tmp_path: Path) -> None:
+    agent = ScriptedAgent("agent-1", lambda table: None)
     await agent.listen()
-    write_private(folder / "main.json", json.dumps(SECRET.texts()))
-    embedded = Embedded(EmbeddedStore.open(folder), DEFAULTS, folder)
+    write_private(tmp_path / "main.json", json.dumps(SECRET.texts()))
+    embedded = Embedded(EmbeddedStore.open(tmp_path), DEFAULTS, tmp_path)
     await embedded.start()
     head = {"apiVersion": API_VERSION}
     for kind, name, spec in (
@@ -302,52 +278,19 @@ async def embedded_with(agent: ScriptedAgent, folder: Path) -> Embedded:
     ):
         made = {**head, "kind": kind, "metadata": {"name": name}, "spec": spec}
         await embedded.objects.put(f"{kind.lower()}s", name, made)
+
+    def told(of: Embedded) -> dict[str, Any]:
+        [zone] = of.objects.list("zones")
+        return dict(of.with_status(zone)["status"])
+
     await until(lambda: told(embedded)["phase"] == "Available", "an available zone")
-    return embedded
-
-
-def told(of: Embedded) -> dict[str, Any]:
-    [zone] = of.objects.list("zones")
-    return dict(of.with_status(zone)["status"])
-
-
-def seconds(of: Embedded) -> int:
-    return sum(each.get("unavailableSeconds", 0) for each in told(of)["lastDay"].get("hours", []))
-
-
-async def test_an_agent_that_a_new_operator_has_not_heard_is_no_outage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    agent = ScriptedAgent("agent-1", lambda table: None)
-    before = await embedded_with(agent, tmp_path)
-    await before.close()
-    await agent.die()
-    monkeypatch.setattr(last_day, "SETTLE_MS", 0)
-
-    after = Embedded(EmbeddedStore.open(tmp_path), DEFAULTS, tmp_path)
-    await after.start()
-    await until(lambda: "lastDay" in told(after), "the next operator")
-
-    def has_left() -> bool:
-        nodes = after._led["main"].runner.status().nodes
-        return [each.left_since_ms is not None for each in nodes] == [True]
-
-    await until(has_left, "the agent is taken for one that has left", 20)
-    assert told(after)["phase"] == "Unavailable"
-    assert seconds(after) == 0
-
-    monkeypatch.setattr(last_day, "HEARD_MS", 0)
-    await until(lambda: seconds(after) > 0, "an outage that lasts")
-    await after.close()
-    await agent.close()
-
-
-async def test_the_embedded_operator_keeps_it_over_a_restart(tmp_path: Path) -> None:
-    agent = ScriptedAgent("agent-1", lambda table: None)
-    embedded = await embedded_with(agent, tmp_path)
     await agent.die()
     await until(lambda: told(embedded)["phase"] == "Unavailable", "its loss", 20)
     await until(lambda: "status" in embedded.objects.list("zones")[0], "it is kept", 20)
+
+    def seconds(of: Embedded) -> int:
+        return sum(each.get("unavailableSeconds", 0) for each in told(of)["lastDay"]["hours"])
+
     await until(lambda: seconds(embedded) >= 2, "it lasts")
     await embedded.close()
     stored = embedded.objects.list("zones")[0]["status"]["lastDay"]["hours"]

@@ -17,10 +17,7 @@ from quorate_operator.process.clock import rfc3339
 
 SETTLE_MS = 10_000
 """After its beginning an operator waits so long for the zone to be served, before it counts that it
-is not."""
-HEARD_MS = 60_000
-"""It waits so long for the agents of a partition to tell what they have: until then they may serve
-it, and that they do not is unknown.  Agents that reach a new operator later count as an outage."""
+is not.  An agent that reaches a new operator later than this counts as an outage until then."""
 LASTING_S = 300.0
 """While a zone is short of copies or not served, the last day in its status is at most so old."""
 CHANGED_S = 10.0
@@ -95,7 +92,7 @@ class LastDay:
         before = self._short, self._is_down
         if self._settled(zone, now):
             self._short = sum(zone.missing_copies.values())
-            self._is_down = zone.unavailable > (zone.unheard if self._may_hear(now) else 0)
+            self._is_down = zone.unavailable > 0
         self.changes += bool(more) or before != (self._short, self._is_down)
         self.events += bool(more) or before[1] != self._is_down
         if more or self._short or self._is_down:
@@ -128,13 +125,8 @@ class LastDay:
         if zone.phase in ("Pending", "Deleting"):
             return False
         is_late = now.boot_ms - self._begun_ms >= SETTLE_MS
-        is_unheard = self._may_hear(now) and zone.unheard == zone.unavailable
-        self._is_settled |= zone.unavailable == 0 or (is_late and not is_unheard)
+        self._is_settled |= zone.unavailable == 0 or is_late
         return self._is_settled
-
-    def _may_hear(self, now: Now) -> bool:
-        """Return whether agents may still tell what they have for the first time."""
-        return now.boot_ms - self._begun_ms < HEARD_MS
 
     def told(self, now: Now) -> ZoneDay:
         """Return it as a status has it."""

@@ -246,7 +246,6 @@ def zone_status(
     waiting = sorted([*by_state[Availability.UNAVAILABLE], *read_only])
     rowless = [p for p in range(record.partitions) if p not in parts] if was_placed else []
     unavailable = sorted([*waiting, *lost, *rowless])
-    unheard = len(rowless) + sum(parts[partition].unheard for partition in waiting)
     if record.deleting:
         phase, sentence = "Deleting", "removing rows and data"
     elif not parts and not was_placed:
@@ -304,7 +303,6 @@ def zone_status(
         unavailable_partitions=tuple(unavailable[:UNAVAILABLE_NAMED_MAX]),
         missing_copies=dict(sorted(missing.items())),
         read_only=len(read_only),
-        unheard=unheard,
         lost=len(lost),
         lost_partitions=tuple(lost[:LOST_NAMED_MAX]),
         refusals=refusals,
