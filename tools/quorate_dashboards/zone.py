@@ -348,8 +348,8 @@ def _backups(page: Page) -> None:
     )
     page.lines(
         "Duration of the last backup",
-        "How long did the last verified backup take, until it was read back? Does it still fit into"
-        " the time between two?",
+        "How long did the last verified backup take, from its Job until the operator saw its end"
+        " (with the wait for its pod)? Does it still fit into the time between two?",
         Query(greatest("quorate_operator_backup_duration_seconds", _OF, ZONE), "duration"),
         unit="s",
     )

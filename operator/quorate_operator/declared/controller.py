@@ -138,7 +138,7 @@ class Controller:
             validation_image,
             lambda zone: self._queue.add(Key(Kind.ZONE, zone)),
             self._history,
-            metrics.count_run,
+            metrics.runs_ended,
         )
         self._tasks: list[asyncio.Task[None]] = []
         self._on_failed = on_failed
@@ -154,6 +154,7 @@ class Controller:
         for task in tasks:
             task.cancel()
         self._queue.close()
+        self._runs.counts.close()
         await asyncio.gather(*tasks, self._owned.close(), return_exceptions=True)
         await self._led.close()
 
@@ -230,12 +231,14 @@ class Controller:
             self._queue.add(Key(Kind.ZONE, name))
         elif known.update(body):
             self._queue.add(Key(Kind.ZONE, name))
+        self._runs.counts.zone_seen(name, known.cluster)
 
     def zone_gone(self, name: str, uid: str) -> None:
         """Handle the deletion of a Zone."""
         known = self._zones.get(name)
         if known is not None and known.uid == uid:
             del self._zones[name]
+            self._runs.counts.zone_gone(name)
             self._forget(Key(Kind.ZONE, name))
             self._note_emptiness()
         self._abouts = {each: about for each, about in self._abouts.items() if about.uid != uid}
@@ -316,8 +319,7 @@ class Controller:
             self._add_zones_of(name)
         else:
             for uid in change.zones:
-                about = self._abouts.get(uid)
-                if about is not None:
+                if (about := self._abouts.get(uid)) is not None:
                     self._queue.add_in_turn(Key(Kind.ZONE, about.name))
         sees_zones = led.sees_zones(asyncio.get_running_loop().time())
         if sees_zones or change.cluster or led.is_recovery_over:
@@ -583,8 +585,7 @@ class Controller:
         led = self._led.get(zone.cluster)
         if led is None or not led.runner.is_leading:
             return f"StorageCluster {zone.cluster} of the zone is not led yet"
-        pause = zone.pause or led.pause
-        if pause:
+        if pause := zone.pause or led.pause:
             return pause
         about = About(Zone.kind_name(), name, zone.uid)
         known = led.runner.known_zones()

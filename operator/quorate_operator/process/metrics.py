@@ -3,7 +3,6 @@
 docs/metrics.md is generated from these definitions.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Protocol
@@ -14,11 +13,9 @@ from prometheus_client.registry import Collector
 
 from quorate.protocol.messages.events import Reason
 from quorate.protocol.status import ClusterStatus, ZoneStatus
-from quorate.wire.jobs.export_result import RunOutcome
-from quorate.wire.jobs.job_run import RunPhase
-from quorate.wire.jobs.repair_result import RepairOutcome
 from quorate.wire.jobs.validation_result import DifferenceClass, ValidationVerdict
 from quorate_operator import names
+from quorate_operator.process.run_counts import outcome_label
 
 Clusters = Callable[[], Iterable[tuple[str, str, ClusterStatus]]]
 """Namespace (empty without Kubernetes), name and status of each led cluster."""
@@ -64,7 +61,7 @@ class Exports(Protocol):
 
     @property
     def backup_s(self) -> float | None:
-        """Seconds from when the backup began until it was verified."""
+        """Seconds from when the backup's Job was made until an operator saw its end."""
 
     @property
     def backup_rows(self) -> int | None:
@@ -73,15 +70,6 @@ class Exports(Protocol):
 
 ExportTimes = Callable[[], Iterable[tuple[str, str, str, Exports]]]
 """Namespace, cluster and name of each zone, and when it was backed up."""
-
-
-_ENDS = {
-    "datavalidation": ValidationVerdict,
-    "zonebackup": RunOutcome,
-    "zonerestore": RunOutcome,
-    "zonerepair": RepairOutcome,
-}
-"""Kinds of which each object is one Job, and how it ends, unless it is refused."""
 
 
 class Metrics:
@@ -146,7 +134,7 @@ class Metrics:
             "Runs of a zone that ended, by kind and outcome: of a datavalidation agree, differ,"
             " could_not_tell; of a zonebackup or zonerestore complete, failed, unknown; of a"
             " zonerepair planned, nothing_to_repair, repaired, incomplete, failed, unknown; of all"
-            " refused. Cluster and zone are empty if the zone was not led then",
+            " refused. Cluster and zone are empty if there was no Zone of that name",
             ["namespace", "cluster", "zone", "kind", "outcome"],
             registry=self.registry,
         )
@@ -173,17 +161,6 @@ class Metrics:
             for loss in (Reason.DATA_LOSS_ACCEPTED, Reason.PARTITION_LOST, Reason.STARTED_EMPTY):
                 self.events.labels(namespace, zone, loss)
         self.events.labels(namespace, zone, reason).inc(count)
-
-    def count_run(self, place: tuple[str, str, str], kind: str, outcome: str) -> None:
-        """Count the end of a run; `place`: namespace, cluster and zone.  Empty `outcome`: it runs.
-
-        So the counts of its zone begin at 0 before it ends: see `count_events`.
-        """
-        if outcome:
-            self.runs_ended.labels(*place, kind, _label(outcome)).inc()
-            return
-        for each in (*_ENDS[kind], RunPhase.REFUSED):
-            self.runs_ended.labels(*place, kind, _label(each))
 
     def observe_queue(self, length: Callable[[], int]) -> None:
         """Export `length`, of the queue of declared objects, with every scrape."""
@@ -227,11 +204,6 @@ class Metrics:
         self.registry.register(_Observed(clusters))
 
 
-def _label(outcome: str) -> str:
-    """Return an outcome as a label: `CouldNotTell` is `could_not_tell`."""
-    return re.sub(r"(?<=.)(?=[A-Z])", "_", outcome).lower()
-
-
 class _Verdicts(Collector):
     def __init__(self, verdicts: Verdicts) -> None:
         self._verdicts = verdicts
@@ -265,7 +237,7 @@ class _Verdicts(Collector):
             place = [namespace, cluster, zone]
             ended.add_metric(place, datetime.fromisoformat(verdict.ended).timestamp())
             for each in ValidationVerdict:
-                verdicts.add_metric([*place, _label(each)], each is verdict.verdict)
+                verdicts.add_metric([*place, outcome_label(each)], each is verdict.verdict)
             for of in DifferenceClass:
                 differences.add_metric([*place, of.value], verdict.classes.get(of.value, 0))
         return [ended, verdicts, differences]
@@ -302,7 +274,8 @@ class _Exports(Collector):
         )
         duration = GaugeMetricFamily(
             names.METRIC_BACKUP_DURATION,
-            "Time that the last verified ZoneBackup of the zone took, until it was read back;"
+            "Time from when the Job of the last verified ZoneBackup of the zone was made until an"
+            " operator saw its end: also that in which it waited for its pod, or no operator led;"
             " absent if its object was deleted before this operator began",
             labels=in_zone,
         )

@@ -192,11 +192,9 @@ async def _served_by(operator: _Operator) -> str:
 
 async def test_an_operator_serves_what_the_page_has() -> None:
     operator = _Operator()
-    operator.metrics.count_run(("ns", "main", "books"), "datavalidation", "CouldNotTell")
     text = await _served_by(operator)
 
     assert families(text) == {each.name for each in operator_metrics()}
-    assert 'kind="datavalidation",namespace="ns",outcome="could_not_tell"' in text
     in_zone = '{cluster="main",namespace="ns",zone="books"}'
     assert f"quorate_operator_data_loss_accepted{in_zone} 1.0\n" in text
     assert f"quorate_operator_refusing_agents{in_zone} 1.0\n" in text

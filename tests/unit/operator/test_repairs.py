@@ -91,43 +91,6 @@ def text(result: RepairResult) -> str:
     return encode_repair_result(result).decode()
 
 
-def runs_ended(led: Namespace) -> dict[tuple[str, ...], float]:
-    """Return how many runs ended, by cluster, zone, kind and outcome."""
-    labels = ("cluster", "zone", "kind", "outcome")
-    return {
-        tuple(each.labels[label] for label in labels): each.value
-        for each in next(iter(led.metrics.runs_ended.collect())).samples
-        if each.name.endswith("_total")
-    }
-
-
-async def test_the_end_of_a_run_is_counted_once_and_from_0_on(led: Namespace) -> None:
-    declare(led, **DRY)
-    await until_phase(led, "Running")
-    await until_so(led, lambda: bool(runs_ended(led)), "counts of a run that has not ended")
-    outcomes = {str(each) for each in (*RepairOutcome, "Refused")}
-    assert set(runs_ended(led).values()) == {0}
-    assert len(runs_ended(led)) == len(outcomes)
-
-    end(led, text(WITH_PLAN))
-    await until_phase(led, "Finished")
-    led.show(led.api.objects[led.path("ZoneRepair", "first")])
-    declare(led, "second", **DRY, level="Depth")
-    await until_phase(led, "Refused", "second")
-
-    ended = {series: count for series, count in runs_ended(led).items() if count}
-    repair = ("main", "books", "zonerepair")
-    assert ended == {(*repair, "failed"): 1, (*repair, "refused"): 1}
-    assert (*repair, "nothing_to_repair") in runs_ended(led)
-
-
-async def test_a_zone_that_is_not_led_is_no_label(led: Namespace) -> None:
-    led.declare("ZoneRepair", "odd", zoneRef={"name": "no-such-zone"}, strategy="LWW")
-    await until_phase(led, "Refused", "odd")
-
-    assert runs_ended(led) == {("", "", "zonerepair", "refused"): 1}
-
-
 async def test_a_plan_is_told_with_its_digest_and_the_command_that_executes_it(
     led: Namespace, told: list[Event]
 ) -> None:

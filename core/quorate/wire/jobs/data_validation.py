@@ -90,11 +90,6 @@ class DataValidationStatus(JobStatus):
     conditions: Conditions = Field(default_factory=list)
     """Finished, CopiesAgree."""
 
-    @property
-    def end(self) -> str:
-        """The verdict; empty: it has not finished."""
-        return self.verdict or ""
-
 
 class DataValidation(Resource):
     """One run that finds out whether all copies of a zone agree, in a Job."""

@@ -39,8 +39,3 @@ class ExportRunStatus(JobStatus):
     """The id of the key with which the export is encrypted; empty: it is in the clear."""
     conditions: Conditions = Field(default_factory=list)
     """Finished."""
-
-    @property
-    def end(self) -> str:
-        """The outcome; empty: it has not finished."""
-        return self.outcome or ""

@@ -1,7 +1,6 @@
 """The fields that all kinds share of which each object is one Job: how it is run, how far it is."""
 
 import enum
-from abc import abstractmethod
 from typing import Annotated
 
 from pydantic import Field
@@ -89,11 +88,6 @@ class JobStatus(Part):
     """While it runs: how much is done.  Absent until its pod tells it."""
     job: Text = ""
     """The Job, in the same namespace.  The log of its pod has the whole result, as JSON."""
-
-    @property
-    @abstractmethod
-    def end(self) -> str:
-        """The outcome of a run that has finished, else empty; each kind has its words."""
 
 
 def run_once_rule(kind: str) -> Rule:

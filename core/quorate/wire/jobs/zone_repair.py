@@ -129,11 +129,6 @@ class ZoneRepairStatus(JobStatus):
     conditions: Conditions = Field(default_factory=list)
     """Finished."""
 
-    @property
-    def end(self) -> str:
-        """The outcome; empty: it has not finished."""
-        return self.outcome or ""
-
 
 class ZoneRepair(Resource):
     """One run that plans how keys whose copies differ get the same row again, or does it, in a

@@ -52,6 +52,7 @@ class Backups(JobRuns[ZoneBackupStatus]):
 
     kind = ZoneBackup
     work = BACKUP
+    reasons = _REASONS
 
     def __init__(
         self,
@@ -59,12 +60,13 @@ class Backups(JobRuns[ZoneBackupStatus]):
         namespace: str,
         find: Callable[[str], LedZone | str],
         image: str,
+        on_end: Callable[[str, str], None],
         writers: Writers,
         on_result: Callable[[str], None],
         to_delete: ToDelete = lambda schedule, run, uid, in_use: [],
         base_of: BaseOf = lambda schedule, run, uid: "",
     ) -> None:
-        super().__init__(ZoneBackupStatus, api, namespace, find, image)
+        super().__init__(ZoneBackupStatus, api, namespace, find, image, on_end)
         self._writers = writers
         self.last = LastExports(on_result, begins=True)
         self._to_delete = to_delete
@@ -161,8 +163,8 @@ class Backups(JobRuns[ZoneBackupStatus]):
     async def _lost(self, body: Body, status: ZoneBackupStatus, why: str) -> ZoneBackupStatus:
         return _finished(status, body, unknown(why))
 
-    def _reason(self, status: ZoneBackupStatus) -> tuple[Reason, str]:
-        return _REASONS[status.outcome or RunOutcome.UNKNOWN]
+    def _outcome(self, status: ZoneBackupStatus) -> RunOutcome:
+        return status.outcome or RunOutcome.UNKNOWN
 
     def _more_events(self, status: ZoneBackupStatus) -> list[tuple[Reason, str, str]]:
         if not status.undeleted:

@@ -7,6 +7,7 @@ The Job has the object's name, so of two operators that make it one gets a confl
 Job of the other.  A Job is asked for every FOLLOW_S while it runs, and its pod for how far it is.
 """
 
+import enum
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -57,11 +58,15 @@ class JobRuns(ABC, Generic[Status]):
     """The objects of one kind and namespace.
 
     `find`: returns the led zone of that name, or a sentence on what is waited for.  `image`: of the
-    pods; empty: none can be made.
+    pods; empty: none can be made.  `on_end`: called with the name of the zone of a run that has
+    ended, and how.
     """
 
     kind: ClassVar[type[Resource]]
     work: ClassVar[Work]
+    reasons: ClassVar[Mapping[Any, tuple[Reason, str]]]
+    """Each way in which a run may end, unless it is refused: the reason of the event about it, and
+    its kind."""
 
     def __init__(
         self,
@@ -70,20 +75,21 @@ class JobRuns(ABC, Generic[Status]):
         namespace: str,
         find: Callable[[str], LedZone | str],
         image: str,
+        on_end: Callable[[str, str], None],
     ) -> None:
         self._status_kind = status_kind
         self._api = api
         self._namespace = namespace
         self._find = find
         self._image = image
+        self._on_end = on_end
         self._bodies: dict[str, Body] = {}
         """Those that are not finished."""
         self._addresses: dict[str, tuple[str, str]] = {}
         """By name of one that runs: the uid of its Job, and where its pod tells how far it is."""
         self._over: set[str] = set()
-        """Uids of those that this process has finished: the watch may show them as they were."""
-        self.noted: Callable[[str, str], None] = lambda zone, outcome: None
-        """Called with the zone of a run and how it ended; while it runs with an empty outcome."""
+        """Uids of those that this process has finished or refused: the watch may show them as they
+        were."""
 
     def __bool__(self) -> bool:
         """Whether any object is still to be run or followed."""
@@ -166,8 +172,8 @@ class JobRuns(ABC, Generic[Status]):
         waits for what its message says."""
 
     @abstractmethod
-    def _reason(self, status: Status) -> tuple[Reason, str]:
-        """Return the reason of the event about a finished run, and its kind."""
+    def _outcome(self, status: Status) -> enum.StrEnum:
+        """Return how a finished run has ended, one of `reasons`."""
 
     @abstractmethod
     def _doing(self, status: Status) -> str:
@@ -235,7 +241,6 @@ class JobRuns(ABC, Generic[Status]):
 
     async def _follow(self, body: Body, status: Status) -> float | None:
         """Look at the Job; return the seconds until it is to be looked at again."""
-        self.noted(zone_of(body), "")
         metadata = body["metadata"]
         job = await find(self._api, f"{self._jobs()}/{status.job}")
         if job is None or not is_owned(job, metadata["uid"]):
@@ -288,10 +293,10 @@ class JobRuns(ABC, Generic[Status]):
         self._addresses.pop(name, None)
         self._over.add(body["metadata"]["uid"])
         self._note(body, finished)
-        self.noted(zone_of(body), finished.end)
+        outcome = self._outcome(finished)
         led = self._find(zone_of(body))
         if isinstance(led, LedZone):
-            first = (*self._reason(finished), finished.message)
+            first = (*self.reasons[outcome], finished.message)
             about = f"{self.kind.kind_name()} {name}"
             led.runner.tell(
                 [
@@ -300,6 +305,7 @@ class JobRuns(ABC, Generic[Status]):
                 ]
             )
         _log.info("%s: %s", self._about(name), finished.message)
+        self._on_end(zone_of(body), outcome)
 
     async def _tell(self, body: Body, status: Status) -> None:
         """Write the status if it has changed."""
@@ -310,7 +316,8 @@ class JobRuns(ABC, Generic[Status]):
         stored = await self._api.set_status(path_of(self._namespace, self.kind.plural, name), fresh)
         if status.phase is RunPhase.REFUSED:
             self._bodies.pop(name, None)
-            self.noted(zone_of(body), RunPhase.REFUSED)
+            self._over.add(body["metadata"]["uid"])
+            self._on_end(zone_of(body), RunPhase.REFUSED)
         elif name in self._bodies:
             self._bodies[name] = stored
 

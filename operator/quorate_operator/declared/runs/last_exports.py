@@ -17,8 +17,9 @@ from quorate_operator.declared.declared_zone import DeclaredZone
 class ExportTimes(NamedTuple):
     """Times that are known of one zone, RFC 3339; empty: there is none.
 
-    `due`: the last but one time at which a schedule was to make a backup.  `backup_s`: seconds that
-    the backup took, with its verification; `backup_rows`: what it has.  None: not known.
+    `due`: the last but one time at which a schedule was to make a backup.  `backup_s`: seconds from
+    when the backup's Job was made until an operator saw its end; `backup_rows`: what it has.  None:
+    not known.
     """
 
     backup: str = ""
@@ -29,7 +30,9 @@ class ExportTimes(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """How long a run took, and its rows; None: not known."""
+    """Seconds from when the Job of a run was made until its end was seen, and its rows; None: not
+    known.
+    """
 
     seconds: float | None = None
     rows: int | None = None

@@ -43,6 +43,7 @@ class Repairs(JobRuns[ZoneRepairStatus]):
 
     kind = ZoneRepair
     work = REPAIR
+    reasons = _REASONS
 
     def __init__(
         self,
@@ -50,9 +51,10 @@ class Repairs(JobRuns[ZoneRepairStatus]):
         namespace: str,
         find: Callable[[str], LedZone | str],
         image: str,
+        on_end: Callable[[str, str], None],
         writers: Writers,
     ) -> None:
-        super().__init__(ZoneRepairStatus, api, namespace, find, image)
+        super().__init__(ZoneRepairStatus, api, namespace, find, image, on_end)
         self._writers = writers
 
     async def _begin(self, run: JobOwner, led: LedZone) -> str:
@@ -97,8 +99,8 @@ class Repairs(JobRuns[ZoneRepairStatus]):
     async def _lost(self, body: Body, status: ZoneRepairStatus, why: str) -> ZoneRepairStatus:
         return _finished(status, body, unknown(why))
 
-    def _reason(self, status: ZoneRepairStatus) -> tuple[Reason, str]:
-        return _REASONS[status.outcome or RepairOutcome.UNKNOWN]
+    def _outcome(self, status: ZoneRepairStatus) -> RepairOutcome:
+        return status.outcome or RepairOutcome.UNKNOWN
 
 
 def _writes(body: Body) -> bool:

@@ -70,6 +70,7 @@ class Restores(JobRuns[ZoneRestoreStatus]):
 
     kind = ZoneRestore
     work = CHECK
+    reasons = _REASONS
 
     def __init__(
         self,
@@ -77,10 +78,11 @@ class Restores(JobRuns[ZoneRestoreStatus]):
         namespace: str,
         find: Callable[[str], LedZone | str],
         image: str,
+        on_end: Callable[[str, str], None],
         writers: Writers,
         on_result: Callable[[str], None],
     ) -> None:
-        super().__init__(ZoneRestoreStatus, api, namespace, find, image)
+        super().__init__(ZoneRestoreStatus, api, namespace, find, image, on_end)
         self._writers = writers
         self.last = LastExports(on_result, begins=False)
         self._unbegun: dict[str, str] = {}
@@ -297,8 +299,8 @@ class Restores(JobRuns[ZoneRestoreStatus]):
         is_noted = isinstance(led, str) or annotated_import(led.body) is not None
         return _part(body, status, unknown(why), is_noted)
 
-    def _reason(self, status: ZoneRestoreStatus) -> tuple[Reason, str]:
-        return _REASONS[status.outcome or RunOutcome.UNKNOWN]
+    def _outcome(self, status: ZoneRestoreStatus) -> RunOutcome:
+        return status.outcome or RunOutcome.UNKNOWN
 
 
 def _is_check(status: ZoneRestoreStatus) -> bool:

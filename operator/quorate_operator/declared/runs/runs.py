@@ -1,8 +1,9 @@
 """All objects of one namespace of which each is a run, or a schedule of runs."""
 
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+
+from prometheus_client import Counter
 
 from quorate.wire.jobs.known_history import history_of
 from quorate.wire.jobs.zone_history import ZoneHistory
@@ -23,6 +24,7 @@ from quorate_operator.declared.runs.validations import Validations
 from quorate_operator.declared.runs.writers import Writers
 from quorate_operator.kube.api import KubeApi
 from quorate_operator.process.clock import rfc3339
+from quorate_operator.process.run_counts import RunCounts
 
 
 class Runs:
@@ -31,8 +33,7 @@ class Runs:
     `find`: returns the led zone of that name, or a sentence on what is waited for.  `image`: of the
     pods; empty: none can be made.  `on_result`: called with the name of a zone whose verdict,
     last backup or last restore is new.  `history`: returns what is known of the past of the zone
-    of that name.  `count`: called with namespace, cluster and zone, the kind, and the outcome of
-    each run that ends; while it runs with an empty one.
+    of that name.  `ended`: the metric of runs that have ended.
     """
 
     def __init__(
@@ -43,24 +44,26 @@ class Runs:
         image: str,
         on_result: Callable[[str], None],
         history: Callable[[str], ZoneHistory | None],
-        count: Callable[[tuple[str, str, str], str, str], None],
+        ended: Counter,
     ) -> None:
-        self._namespace = namespace
-        self._find = find
-        self._count = count
-        self.validations = Validations(api, namespace, find, image, on_result, history)
+        self.validations = Validations(
+            api, namespace, find, image, self._on_end(Kind.VALIDATION), on_result, history
+        )
         writers = Writers(api, namespace, find)
         self.backups = Backups(
             api,
             namespace,
             find,
             image,
+            self._on_end(Kind.BACKUP),
             writers,
             on_result,
             lambda *asked: self.backup_schedules.to_delete(*asked),
             lambda *asked: self.backup_schedules.base_of(*asked),
         )
-        self.restores = Restores(api, namespace, find, image, writers, on_result)
+        self.restores = Restores(
+            api, namespace, find, image, self._on_end(Kind.RESTORE), writers, on_result
+        )
         self.backup_schedules = BackupSchedules(
             api, namespace, self.backups.runs, self.backups.last_seen, find
         )
@@ -71,11 +74,15 @@ class Runs:
             Kind.BACKUP: self.backups,
             Kind.BACKUP_SCHEDULE: self.backup_schedules,
             Kind.RESTORE: self.restores,
-            Kind.REPAIR: Repairs(api, namespace, find, image, writers),
+            Kind.REPAIR: Repairs(api, namespace, find, image, self._on_end(Kind.REPAIR), writers),
         }
-        for kind, each in self._of.items():
-            if isinstance(each, JobRuns):
-                each.noted = functools.partial(self._noted, kind)
+        outcomes: dict[str, Iterable[str]] = {
+            kind: each.reasons for kind, each in self._of.items() if isinstance(each, JobRuns)
+        }
+        self.counts = RunCounts(ended, namespace, outcomes)
+
+    def _on_end(self, kind: Kind) -> Callable[[str, str], None]:
+        return lambda zone, outcome: self.counts.run_ended(kind, zone, outcome)
 
     def completed(self, zone: DeclaredZone, status: ZoneStatus) -> ZoneStatus:
         """Return a Zone's status with what its runs have found."""
@@ -97,12 +104,6 @@ class Runs:
         told = with_last_exports(zone, ZoneStatus(), self.backups.last, self.restores.last)
         told = told.model_copy(update={"last_day": day})
         return history_of(told, rfc3339(), self.backup_schedules.is_scheduled(zone.name))
-
-    def _noted(self, kind: Kind, zone: str, outcome: str) -> None:
-        """Count a run.  Names of zones that are not led are no labels: anyone may invent them."""
-        led = self._find(zone)
-        place = (led.cluster, zone) if isinstance(led, LedZone) else ("", "")
-        self._count((self._namespace, *place), kind.value, outcome)
 
     def __bool__(self) -> bool:
         """Whether any object is still to be run, or is a schedule."""

@@ -75,6 +75,7 @@ class Validations(JobRuns[DataValidationStatus]):
 
     kind = DataValidation
     work = VALIDATION
+    reasons = _REASONS
 
     def __init__(
         self,
@@ -82,10 +83,11 @@ class Validations(JobRuns[DataValidationStatus]):
         namespace: str,
         find: Callable[[str], LedZone | str],
         image: str,
+        on_end: Callable[[str, str], None],
         on_result: Callable[[str], None],
         history: Callable[[str], ZoneHistory | None],
     ) -> None:
-        super().__init__(DataValidationStatus, api, namespace, find, image)
+        super().__init__(DataValidationStatus, api, namespace, find, image, on_end)
         self._history = history
         self._on_result = on_result
         self._verdicts: dict[str, tuple[str, ZoneVerdict]] = {}
@@ -155,8 +157,8 @@ class Validations(JobRuns[DataValidationStatus]):
     ) -> DataValidationStatus:
         return finished_status(status, body, unproven(why), rfc3339())
 
-    def _reason(self, status: DataValidationStatus) -> tuple[Reason, str]:
-        return _REASONS[status.verdict or ValidationVerdict.COULD_NOT_TELL]
+    def _outcome(self, status: DataValidationStatus) -> ValidationVerdict:
+        return status.verdict or ValidationVerdict.COULD_NOT_TELL
 
     def _note(self, body: Body, status: DataValidationStatus) -> None:
         """Keep the result of a finished object, and which schedule has created it."""
