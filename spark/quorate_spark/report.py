@@ -13,7 +13,7 @@ from quorate_spark.verdict import (
     KeyDifference,
     Outcome,
     Verdict,
-    read_text,
+    rate_text,
 )
 
 STYLES = {Outcome.AGREE: "bold green", Outcome.DIFFER: "bold red", Outcome.UNKNOWN: "bold yellow"}
@@ -111,8 +111,9 @@ def _summary(verdict: Verdict) -> Table:
             f"{verdict.differing_keys:,} ({verdict.confirmed_keys:,} read again and confirmed)",
         )
     table.add_row("took", f"{verdict.duration_ms / 1000:.1f} s")
-    if verdict.read is not None:
-        table.add_row("read", escape(read_text(verdict.read)))
+    if verdict.answered is not None:
+        told = rate_text(verdict.answered, verdict.level)
+        table.add_row("agents answered", escape(told))
     if verdict.max_mib_per_second_per_agent is not None:
         table.add_row("limit", f"{verdict.max_mib_per_second_per_agent} MiB/s of each agent")
     return table

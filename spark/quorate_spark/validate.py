@@ -38,8 +38,8 @@ from quorate_spark.verdict import (
     Level,
     Outcome,
     Verdict,
+    answer_rate,
     could_not_tell,
-    read_rate,
 )
 
 REASONS_MAX = 20
@@ -213,7 +213,7 @@ class Validation:
             outcome = Outcome.DIFFER
         else:
             outcome = Outcome.UNKNOWN if reasons else Outcome.AGREE
-        owned = self._reading.owned
+        owned, received = self._reading.owned, self._copies.cluster.received
         reads, writes = client_times(self._first_times, self._reading.times)
         votes = votes_by_rows(differences, self._copies.replicas)
         return Verdict(
@@ -245,7 +245,7 @@ class Validation:
             client_writes=writes,
             rows_compared=sum(finding.rows for finding in findings),
             zone_uid=_uid(self._reading),
-            read=read_rate(self._copies.cluster.received, seconds),
+            answered=answer_rate(received.bytes_of, seconds) if received.is_whole else None,
         )
 
     def _notes(self) -> tuple[str, ...]:

@@ -159,8 +159,9 @@ class ClientTimes(msgspec.Struct, frozen=True):
     added_p99_ms: float
 
 
-class ReadRate(msgspec.Struct, frozen=True):
-    """The bytes that agents answered in a run, of counters, digests and rows.
+class AnswerRate(msgspec.Struct, frozen=True):
+    """The bytes that agents answered in a run, of counters, digests and rows, without attempts of
+    Spark's tasks that failed.  For digests of a range they read its rows, and answer less.
 
     `bytes`: of all agents.  `busiest_node` answered the most; `busiest_mib_per_s`: how many in each
     second, on average over the `seconds` of the run.
@@ -172,13 +173,13 @@ class ReadRate(msgspec.Struct, frozen=True):
     busiest_mib_per_s: float
 
 
-def read_rate(received: Mapping[str, int], seconds: float) -> ReadRate | None:
+def answer_rate(received: Mapping[str, int], seconds: float) -> AnswerRate | None:
     """Return the rate of a run from the bytes of each agent; None if no agent answered."""
     if not received or seconds <= 0:
         return None
     node = max(sorted(received), key=received.__getitem__)
     mib_per_s = received[node] / MIB / seconds
-    return ReadRate(sum(received.values()), round(seconds, 3), node, round(mib_per_s, 3))
+    return AnswerRate(sum(received.values()), round(seconds, 3), node, round(mib_per_s, 3))
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -196,8 +197,9 @@ class Verdict(msgspec.Struct, frozen=True):
     `client_reads`, `client_writes`: None: too few to tell, or agents do not tell.
     `history`: the zone's recent past as the operator has told it; None: it has not.
     `max_mib_per_second_per_agent`: the limit of the run; None: none.
-    `zone_uid`: of the zone, as its agents tell it; empty: they do not, or an earlier version made
-    the record.  `read`: None: nothing was read, or an earlier version made the record.
+    `zone_uid`: of the zone, as its agents tell it; empty: they do not, they tell of two zones, or
+    an earlier version made the record.  `answered`: None: nothing was read, a Spark job failed, so
+    that it is not known, or an earlier version made the record.
     """
 
     zone: str
@@ -228,7 +230,7 @@ class Verdict(msgspec.Struct, frozen=True):
     client_writes: ClientTimes | None = None
     history: ZoneHistory | None = None
     max_mib_per_second_per_agent: int | None = None
-    read: ReadRate | None = None
+    answered: AnswerRate | None = None
     zone_uid: str = ""
 
     @property
@@ -237,12 +239,15 @@ class Verdict(msgspec.Struct, frozen=True):
         return self.outcome.exit_code
 
 
-def read_text(read: ReadRate) -> str:
+def rate_text(rate: AnswerRate, level: Level) -> str:
     """Return the rate in words."""
-    return (
-        f"{read.bytes / MIB:,.1f} MiB in {read.seconds:,.1f} s; most of {read.busiest_node}:"
-        f" {read.busiest_mib_per_s:,.2f} MiB/s"
+    told = (
+        f"{rate.bytes / MIB:,.1f} MiB in {rate.seconds:,.1f} s; most by {rate.busiest_node}:"
+        f" {rate.busiest_mib_per_s:,.2f} MiB/s"
     )
+    if level is Level.DIGEST:
+        told += "; at this level agents read more than they answer"
+    return told
 
 
 def with_hashed_keys(verdict: Verdict) -> Verdict:

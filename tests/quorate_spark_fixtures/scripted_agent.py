@@ -137,7 +137,8 @@ Answer = Message | bytes | None
 class ScriptedAgent:
     """Listens on a free loopback port between `with` and its end.
 
-    `on_ask`, when set, sees each question first and may answer it (`...`: answer as usual)."""
+    `on_ask`, when set, sees each question first and may answer it (`...`: answer as usual).
+    `answered`: bytes of all answers."""
 
     def __init__(self, name: str, zone: str = "z", incarnation: int = 1) -> None:
         self.name = name
@@ -149,6 +150,7 @@ class ScriptedAgent:
         self.partitions = 0  # as an agent of an earlier version tells it
         self.uid = ""
         self.asked: list[Message] = []
+        self.answered = 0
         self.times: tuple[tuple[tuple[int, int], ...], ...] = ()
         self.on_ask: Callable[[Message], Answer | EllipsisType] | None = None
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -204,9 +206,9 @@ class ScriptedAgent:
                         answer = self._answer(message)
                         if answer is None:
                             return
-                        connection.sendall(
-                            answer if isinstance(answer, bytes) else encode_frame(answer)
-                        )
+                        frame = answer if isinstance(answer, bytes) else encode_frame(answer)
+                        self.answered += len(frame)
+                        connection.sendall(frame)
                 except OSError:
                     return
 

@@ -21,7 +21,7 @@ from quorate_spark.verdict import (
     Level,
     Outcome,
     Verdict,
-    read_text,
+    rate_text,
 )
 
 KINDS = {Outcome.AGREE: "agree", Outcome.DIFFER: "differ", Outcome.UNKNOWN: "unknown"}
@@ -309,8 +309,8 @@ def _coverage(verdict: Verdict) -> Markup:
         ("nodes", ", ".join(verdict.nodes) or "none was read"),
         ("seconds", f"{seconds:,.1f}"),
     ]
-    if verdict.read is not None:
-        figures.append(("read of the agents", read_text(verdict.read)))
+    if verdict.answered is not None:
+        figures.append(("answered by the agents", rate_text(verdict.answered, verdict.level)))
     if (limit := verdict.max_mib_per_second_per_agent) is not None:
         figures.append(("limit for each agent", f"{limit:,} MiB/s"))
     if verdict.rows_compared:
@@ -396,8 +396,8 @@ def _no_last(earlier: Sequence[Verdict], verdict: Verdict) -> str:
     before = next((run for run in reversed(earlier) if run.zone_uid), None)
     if not verdict.zone_uid:
         return (
-            "Not compared: no agent told this run the zone's uid, so that the earlier reports may"
-            " be of another zone of this name."
+            "Not compared: this run does not know the zone's uid (its agents did not tell it, or"
+            " told of two zones), so that the earlier reports may be of another zone of this name."
         )
     if before is None:
         return (

@@ -50,7 +50,7 @@ class RowScan(Protocol):
 class PartialTally(msgspec.Struct, frozen=True, array_like=True):
     """The findings of one Spark task, which is about one partition; `problem` as above.
 
-    `received`: see Cluster.
+    `received`: bytes that agents have answered to the task, by the agent's name.
     """
 
     partition: int
@@ -99,22 +99,25 @@ class SparkRowScan:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
+        received = self._cluster.received
         try:
             parts = self._parts(baselines)
         except PySparkException as error:
+            received.is_whole = False
             raise Unreadable(reason_of(str(error))) from error
         except (Py4JError, OSError) as error:
+            received.is_whole = False
             raise Unreadable(
                 f"Spark's Java process was lost while it read rows ({type(error).__name__}): has"
                 " the machine enough memory?"
             ) from error
         for part in parts:
-            self._cluster.received.update(part.received)
+            received.bytes_of.update(part.received)
         return collect_tallies(parts, baselines)
 
     def _parts(self, baselines: Mapping[int, Baseline]) -> list[PartialTally]:
         owned = read_copies(self._zone, self._agents, self._cluster, self._settings).owned
-        zone, cluster, settings = self._zone, self._cluster, self._settings
+        zone, cluster, settings = self._zone, self._cluster.counting(), self._settings
         tasks = [
             Task(baseline, owned.get(partition, ()))
             for partition, baseline in sorted(baselines.items())
@@ -180,7 +183,7 @@ def compare_partition(
         tuple(tally.candidates),
         tally.highest,
         problem,
-        dict(cluster.received),
+        dict(cluster.received.bytes_of),
     )
 
 

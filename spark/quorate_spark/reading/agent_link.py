@@ -32,22 +32,32 @@ _NO_LINGER = struct.pack("ii", 1, 0)
 Answer = TypeVar("Answer")
 
 
+@dataclass(slots=True)
+class Received:
+    """Bytes that agents have answered, by the agent's name; exact as long as one thread reads.
+
+    `is_whole`: whether these are all that they have answered.
+    """
+
+    bytes_of: Counter[str] = field(default_factory=Counter)
+    is_whole: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """The cluster whose copies are read: its name, a tool's keys, and the file they are from.
 
-    `received`: bytes that its agents have answered, by the agent's name.  It is exact as long as
-    one thread reads.
+    `received`: what its agents have answered.
     """
 
     name: str
     keys: RoleKeys
     secret_file: str = ""
-    received: Counter[str] = field(default_factory=Counter, compare=False)
+    received: Received = field(default_factory=Received, compare=False)
 
     def counting(self) -> "Cluster":
         """Return the same cluster, of which nothing was received yet."""
-        return replace(self, received=Counter())
+        return replace(self, received=Received())
 
 
 def read_cluster(name: str, secret_file: str) -> Cluster:
@@ -104,7 +114,7 @@ class AgentLink:
     ) -> None:
         self._address = address
         self._answer_timeout_s = answer_timeout_s
-        self._received_of = cluster.received
+        self._received_of = cluster.received.bytes_of
         self._bytes_per_s = bytes_per_s
         """As long as the agent was not asked for it."""
         self._frames = FrameReader(decode=decoder_of("agent", "tool"))

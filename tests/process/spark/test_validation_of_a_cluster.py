@@ -98,9 +98,9 @@ def test_all_copies_agree_while_clients_write(
     assert (verdict.partitions, verdict.copies) == (PARTITIONS, 3 * PARTITIONS)
     assert verdict.settled_keys >= KEY_COUNT * 9 // 10
     assert verdict.zone_uid == cluster.zone_status("written")["uid"]
-    assert verdict.read is not None
-    assert 3 * MIB < verdict.read.bytes < 6 * MIB, "what Spark's workers read counts"
-    assert verdict.read.busiest_mib_per_s > 1 / verdict.read.seconds
+    assert verdict.answered is not None
+    assert verdict.answered.bytes > 3 * MIB, "what Spark's workers read counts"
+    assert verdict.answered.busiest_mib_per_s > 1 / verdict.answered.seconds
 
 
 @pytest.mark.parametrize("agent", [0, 1, 2])

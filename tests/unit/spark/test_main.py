@@ -77,7 +77,7 @@ def test_the_report_says_the_limit_that_agents_were_asked_for(
 
 
 @pytest.mark.parametrize("level", ["counters", "digest"])
-def test_the_report_says_how_much_was_read_and_of_which_zone(
+def test_the_report_says_how_much_was_answered_and_of_which_zone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], level: str
 ) -> None:
     zone = filled()
@@ -88,17 +88,19 @@ def test_the_report_says_how_much_was_read_and_of_which_zone(
         code, report = run(zone, tmp_path, "--level", level)
 
     assert report["zone_uid"] == "u-1"
-    read = report["read"]
-    assert isinstance(read, dict)
-    seconds = read["seconds"]
-    assert read["bytes"] > 0
+    rate = report["answered"]
+    assert isinstance(rate, dict)
+    seconds = rate["seconds"]
+    assert rate["bytes"] == sum(agent.answered for agent in zone.agents)
     assert f"{1000 * seconds:.0f}" == str(report["duration_ms"])
-    assert f"MiB in {seconds:,.1f} s; most of {read['busiest_node']}: " in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert f"MiB in {seconds:,.1f} s; most by {rate['busiest_node']}: " in out
+    assert ("agents read more than they answer" in " ".join(out.split())) == (level == "digest")
     if level == "digest":
         # Agents 0 and 1 have little to tell.
-        assert (code, read["busiest_node"]) == (1, "agent-2")
-        assert read["bytes"] > 700_000
-        assert read["busiest_mib_per_s"] > 0.6 / seconds
+        assert (code, rate["busiest_node"]) == (1, "agent-2")
+        assert rate["bytes"] > 700_000
+        assert rate["busiest_mib_per_s"] > 0.6 / seconds
 
 
 def test_a_limit_that_is_none_is_no_verdict_on_copies(tmp_path: Path) -> None:

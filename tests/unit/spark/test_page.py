@@ -28,8 +28,8 @@ from quorate_spark.verdict import (
     Outcome,
     OutvotedCopy,
     Verdict,
+    answer_rate,
     could_not_tell,
-    read_rate,
     with_hashed_keys,
 )
 from quorate_spark_fixtures.read_page import PageRead, read_page
@@ -237,14 +237,14 @@ def test_the_limit_is_a_part_of_the_cost() -> None:
     assert "limit" not in page(verdict()).section("Coverage and cost")
 
 
-def test_the_rate_of_the_agent_that_was_read_most_is_beside_the_limit() -> None:
-    rate = read_rate({"agent-1": 30 << 20, "agent-2": 75 << 20, "agent-3": 0}, 10.0)
-    limited = verdict(max_mib_per_second_per_agent=8, read=rate)
+def test_the_rate_of_the_agent_that_answered_the_most_is_beside_the_limit() -> None:
+    rate = answer_rate({"agent-1": 30 << 20, "agent-2": 75 << 20, "agent-3": 0}, 10.0)
+    limited = verdict(max_mib_per_second_per_agent=8, answered=rate)
     part = " ".join(page(limited).section("Coverage and cost").split())
 
-    told = "read of the agents 105.0 MiB in 10.0 s; most of agent-2: 7.50 MiB/s"
+    told = "answered by the agents 105.0 MiB in 10.0 s; most by agent-2: 7.50 MiB/s"
     assert f"{told} limit for each agent 8 MiB/s" in part
-    assert "read of the agents" not in page(verdict(read=read_rate({}, 10.0))).section(
+    assert "answered by the agents" not in page(verdict(answered=answer_rate({}, 10.0))).section(
         "Coverage and cost"
     )
 
@@ -319,18 +319,20 @@ def test_runs_without_a_uid_are_compared_with_each_other_only() -> None:
     assert "|" not in page(now, *old).section("The last 3 runs")
     last = verdict(started_ms=START + HOUR)
     assert last_of_zone([*old, now], last) is None
-    assert "no agent told this run" in page(last, *old, now).section("Since the last run")
+    assert "its agents did not tell it, or told of two zones" in page(last, *old, now).section(
+        "Since the last run"
+    )
 
 
 def test_a_record_without_uid_and_rate_is_read(tmp_path: Path) -> None:
     report = report_of(str(tmp_path), "library", START - HOUR)
     record = msgspec.json.decode(report_json(verdict(started_ms=START - HOUR)))
-    del record["zone_uid"], record["read"]
+    del record["zone_uid"], record["answered"]
     report.json.write_bytes(msgspec.json.encode(record))
 
     [found] = earlier_runs(report_of(str(tmp_path), "library", START), verdict(zone_uid="u-1"))
 
-    assert (found.zone_uid, found.read) == ("", None)
+    assert (found.zone_uid, found.answered) == ("", None)
 
 
 def test_hashed_keys_name_no_data() -> None:
