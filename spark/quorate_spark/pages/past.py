@@ -2,7 +2,7 @@
 
 from quorate.facts.time import HOUR_MS, HOURS, duration_text, wall_ms_of
 from quorate.wire.jobs.zone_history import DayTold, ExportTold, ZoneHistory
-from quorate_spark.pages.markup import Markup, tag
+from quorate_spark.pages.markup import Markup, joined, tag
 from quorate_spark.pages.parts import day_text, section, table, time_text
 from quorate_spark.pages.plots import Bar, bars
 
@@ -13,6 +13,13 @@ _FAILOVERS = (
     " reset or a decision of a person: their clients waited."
 )
 _UNSERVED = "How long at least one partition was not served."
+_NO_SCHEDULES_TOLD = joined(
+    (
+        "none is known: the operator is not told of what ",
+        tag("code", "quorate export"),
+        " makes",
+    )
+)
 
 
 def last_day(history: ZoneHistory | None) -> Markup:
@@ -45,7 +52,7 @@ def backups(history: ZoneHistory | None, started_ms: int) -> Markup:
     none = {
         True: "none yet, though a schedule is to make them",
         False: "none is known, and no schedule makes any",
-        None: "none is known: the operator is not told of what `quorate export` makes",
+        None: _NO_SCHEDULES_TOLD,
     }[history.backups_scheduled]
     rows = [
         _export("Last backup", history.last_backup, started_ms, none),

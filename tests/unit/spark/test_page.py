@@ -510,7 +510,7 @@ def test_the_ages_of_the_last_backup_and_restore() -> None:
     [
         (True, "none yet, though a schedule is to make them"),
         (False, "none is known, and no schedule makes any"),
-        (None, "none is known: the operator is not told of what"),
+        (None, "none is known: the operator is not told of what quorate export makes"),
     ],
 )
 def test_no_backup_is_said_to_be_none(scheduled: bool | None, said: str) -> None:
