@@ -134,7 +134,8 @@ class Metrics:
             "Runs of a zone that ended, by kind and outcome: of a datavalidation agree, differ,"
             " could_not_tell; of a zonebackup or zonerestore complete, failed, unknown; of a"
             " zonerepair planned, nothing_to_repair, repaired, incomplete, failed, unknown; of all"
-            " refused. Cluster and zone are empty if there was no Zone of that name",
+            " refused. Cluster and zone are empty if no Zone of that name is known (yet). What an"
+            " operator that took over sees end before its first scrape shows no increase",
             ["namespace", "cluster", "zone", "kind", "outcome"],
             registry=self.registry,
         )
