@@ -8,7 +8,7 @@ damaged, or of another history, gets into no export: the partition is read whole
 
 import enum
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from quorate.protocol.messages.tools import AskUpdates, UpdatesTold
@@ -24,7 +24,7 @@ from quorate_spark.exports.manifest import (
     read_manifest,
 )
 from quorate_spark.exports.part_file import part_columns
-from quorate_spark.exports.target import Target, TargetRefused
+from quorate_spark.exports.target import Target, TargetRefused, first_line
 from quorate_spark.reading.agent_link import Unreadable
 from quorate_spark.reading.agent_links import AgentLinks
 
@@ -133,6 +133,22 @@ class Base:
                 yield rows
         except TargetRefused as error:
             raise BaseRefused(Whole.BASE_UNUSABLE, str(error)) from error
+
+    def folded(self, part: PartTold, rows: Iterable["RowColumns"]) -> Iterator["RowColumns"]:
+        """Yield rows that are made of those of the base.
+
+        Raises BaseRefused if that fails, as when rows are larger than Arrow can put together.
+        """
+        import pyarrow as pa
+
+        try:
+            yield from rows
+        except (pa.ArrowException, ValueError) as error:
+            raise BaseRefused(
+                Whole.BASE_UNUSABLE,
+                f"{self._target.text}: the rows of {part.file} cannot be folded with the updates:"
+                f" {first_line(error)}",
+            ) from error
 
 
 def open_base(target: Target, key: ExportKey | None) -> Base:

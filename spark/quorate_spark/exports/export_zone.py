@@ -332,10 +332,14 @@ class _Export:
                 f" validate {self._copies.zone} --level digest`"
             )
         rows = DigestWatched(self._rows_at(found, told.counter))
+        chunks: Iterable[RowColumns] = rows
+        if isinstance(found, FromBase):
+            assert self._base is not None
+            chunks = self._base.folded(found.part, rows)
         name = file_name(partition, self._id)
         before = self._rows_done
         try:
-            content, size = self._write_rows(name, partition, rows)
+            content, size = self._write_rows(name, partition, chunks)
         except BaseRefused:
             self._rows_done = before
             raise

@@ -18,8 +18,13 @@ if TYPE_CHECKING:
 
 GROUP_ROWS_MAX = 100_000
 GROUP_BYTES_MAX = 32 * 1024 * 1024
+"""A row group ends with whichever comes first: it is held in memory, also when it is read."""
+PIECE_BYTES_MAX = 8 * 1024 * 1024
+"""Rows are added in pieces of this size, or one row: by so much a group may have more."""
+FOREIGN_GROUP_BYTES_MAX = 256 * 1024 * 1024
+"""A row group with more is of no export, but for single rows of that size."""
+READ_ROWS = 16_384
 READ_BYTES = 8 * 1024 * 1024
-"""A row group ends with whichever comes first: it is held in memory."""
 _IN_DICTIONARIES = ["partition", "term", "expires_at"]
 """The columns whose values recur."""
 _NAME = re.compile(r"partition-\d{5}-[0-9a-f]{8}\.parquet")
@@ -88,6 +93,11 @@ class PartWriter:
         if not len(rows):
             return
         size = rows.size
+        if size > PIECE_BYTES_MAX and len(rows) > 1:
+            middle = len(rows) // 2
+            self.add(rows.cut(0, middle))
+            self.add(rows.cut(middle, len(rows)))
+            return
         without_counters = columns_digest(rows, rows.counters * 0)
         self.content.add_all(Content(len(rows), size, without_counters))
         self._waiting.append(rows)
@@ -148,13 +158,14 @@ def read_part(target: Target, part: PartTold, cipher: Cipher | None) -> Iterator
 def part_columns(target: Target, part: PartTold, cipher: Cipher | None) -> "Iterator[RowColumns]":
     """Yield the rows of a partition as columns, unchecked: the caller has to prove them.
 
-    Raises TargetUnreadable if the file cannot be read, TargetRefused if it is damaged.
+    Raises TargetUnreadable if the file cannot be read, TargetRefused if it is damaged, or has a row
+    group that takes too much memory.
     """
     import numpy as np
 
     from quorate_spark.row_columns import RowColumns
 
-    for batch in _batches(target, part, cipher):
+    for batch in _batches(target, part, cipher, FOREIGN_GROUP_BYTES_MAX):
         if not batch.num_rows:
             continue
         _, keys, values, *numbers = batch.columns
@@ -169,8 +180,14 @@ def _columns(target: Target, part: PartTold, cipher: Cipher | None) -> Iterator[
         yield [column.to_pylist() for column in batch.columns[1:]]
 
 
-def _batches(target: Target, part: PartTold, cipher: Cipher | None) -> Iterator[Any]:
-    """Yield record batches with the columns of the schema, none of which has nulls."""
+def _batches(
+    target: Target, part: PartTold, cipher: Cipher | None, group_bytes_max: int | None = None
+) -> Iterator[Any]:
+    """Yield record batches with the columns of the schema, none of which has nulls.
+
+    None has rows of two row groups, so that large values take no more memory than a group.
+    `group_bytes_max`: refuse a file with a larger one.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -180,9 +197,14 @@ def _batches(target: Target, part: PartTold, cipher: Cipher | None) -> Iterator[
             if cipher is not None:
                 check_magic(file)
             opened = pq.ParquetFile(file, decryption_properties=decryption)
-            # The first column is read as well: damage in it is damage of the file.
-            for batch in opened.iter_batches(16_384, columns=_schema().names):
-                yield _checked(batch)
+            for group in range(opened.num_row_groups):
+                size = opened.metadata.row_group(group).total_byte_size
+                if group_bytes_max is not None and size > group_bytes_max:
+                    raise ValueError(f"row group {group} has {size} bytes, too many for an export")
+                # The first column is read as well: damage in it is damage of the file.
+                names = _schema().names
+                for batch in opened.iter_batches(READ_ROWS, row_groups=[group], columns=names):
+                    yield _checked(batch)
         except OSError:
             raise
         except (pa.ArrowException, TypeError, ValueError) as error:

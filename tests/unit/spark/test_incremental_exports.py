@@ -16,13 +16,16 @@ from quorate.facts.lineage import Entry, Lineage
 from quorate.protocol.messages.tools import AskColumns, AskDigests, AskRows, AskUpdates, UpdatesTold
 from quorate.wire.jobs.export_result import decode_export_result
 from quorate_spark import __main__ as command
+from quorate_spark.exports import cut, part_file
 from quorate_spark.exports.base_export import Base, Whole, from_base, open_base, reasons
 from quorate_spark.exports.cut import ABOVE_RESERVED
 from quorate_spark.exports.export_zone import export_zone
 from quorate_spark.exports.manifest import MANIFEST, Manifest, PartTold, read_manifest
+from quorate_spark.exports.part_file import PartWriter, part_columns
 from quorate_spark.exports.target import Target, TargetRefused
 from quorate_spark.exports.verify import verify
 from quorate_spark.reading.settle import ZoneCopies
+from quorate_spark.row_columns import RowColumns
 from quorate_spark_fixtures.logged_zone import LoggedZone
 from quorate_spark_fixtures.scripted_zone import QUICK, listening
 
@@ -330,6 +333,72 @@ def test_no_damage_of_the_base_gets_into_an_export(
     assert list(base.details) == [why]
     assert rows_in(tmp_path / "second") == clients_rows(zone)
     assert partitions_asked(zone, AskColumns, AskRows) == {2}
+
+
+def test_large_values_are_read_group_by_group(tmp_path: Path) -> None:
+    """Rows of 100 kB: 16,384 of them would be 1.6 GB."""
+    one = LoggedZone()
+    with listening(one):
+        for number in range(400):
+            one.put(b"large-%03d" % number, number.to_bytes(4) * 25_000)
+        target = Target(str(tmp_path / "base"))
+        copies = ZoneCopies("z", tuple(each.address for each in one.agents), one.cluster, 1, 3)
+        made = export_zone(target, copies, "u", {}, QUICK, None)
+    part = made.partitions[0]
+
+    sizes = [chunk.size for chunk in part_columns(target, part, None)]
+
+    assert sum(sizes) == part.bytes == 400 * 100_009
+    assert max(sizes) <= 41_000_000
+
+
+def test_a_writer_keeps_its_row_groups_small(tmp_path: Path) -> None:
+    rows = [(b"%04d" % number, 1, 1, 0, b"x" * 100_000) for number in range(900)]
+    with PartWriter(tmp_path / "file", 0) as writer:
+        writer.add(RowColumns.of_rows(rows, values=True))
+
+    found = pq.read_metadata(tmp_path / "file")
+    sizes = [found.row_group(group).num_rows * 100_004 for group in range(found.num_row_groups)]
+    assert sum(sizes) == writer.content.bytes
+    assert max(sizes) <= 42_000_000
+
+
+def test_a_base_with_a_row_group_that_no_export_has_is_not_read(
+    zone: LoggedZone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export(zone, tmp_path / "base")
+    monkeypatch.setattr(part_file, "FOREIGN_GROUP_BYTES_MAX", 100)
+    base = base_of(tmp_path / "base")
+
+    made = export(zone, tmp_path / "second", base)
+
+    assert set(read_whole(made).values()) == {Whole.BASE_UNUSABLE}
+    assert "too many for an export" in base.details[Whole.BASE_UNUSABLE]
+
+
+@pytest.mark.parametrize("what", ["columns_digest", "joined"])
+def test_rows_of_a_base_that_cannot_be_folded_are_read_whole(
+    zone: LoggedZone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    export(zone, tmp_path / "base")
+    for key in IN_0[:2]:
+        zone.put(key, b"changed")
+    usual, failed = getattr(cut, what), list[bool]()
+
+    def once(*arguments: Any) -> Any:
+        if not failed:
+            failed.append(True)
+            raise pa.ArrowInvalid("offset overflow while concatenating arrays")
+        return usual(*arguments)
+
+    monkeypatch.setattr(cut, what, once)
+    base = base_of(tmp_path / "base")
+
+    made = export(zone, tmp_path / "second", base)
+
+    assert list(read_whole(made).values()) == [Whole.BASE_UNUSABLE]
+    assert "offset overflow" in base.details[Whole.BASE_UNUSABLE]
+    assert rows_in(tmp_path / "second") == clients_rows(zone)
 
 
 def test_a_manifest_with_another_counter_is_not_believed(zone: LoggedZone, tmp_path: Path) -> None:
