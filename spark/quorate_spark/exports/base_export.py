@@ -120,7 +120,10 @@ class Base:
         self.details[why] = message
 
     def chunks(self, part: PartTold) -> Iterator["RowColumns"]:
-        """Yield the rows of a partition, whose keys rise.  Raises BaseRefused."""
+        """Yield the rows of a partition, whose keys rise, and none of which is above its cut.
+
+        Raises BaseRefused.
+        """
         last: bytes | None = None
         try:
             for rows in part_columns(self._target, part, self._cipher):
@@ -128,6 +131,12 @@ class Base:
                     raise BaseRefused(
                         Whole.BASE_UNUSABLE,
                         f"{self._target.text}: {part.file}: its keys do not rise",
+                    )
+                if rows.terms.max() > part.term or rows.counters.max() > part.counter:
+                    raise BaseRefused(
+                        Whole.BASE_UNUSABLE,
+                        f"{self._target.text}: {part.file}: a row has a term or counter above the"
+                        " cut",
                     )
                 last = rows.key(-1)
                 yield rows

@@ -67,6 +67,7 @@ class PartWriter:
             self._schema,
             compression="zstd",
             use_dictionary=_IN_DICTIONARIES,
+            write_page_checksum=True,  # terms are in no digest
             encryption_properties=encryption,
         )
         self._waiting: list[RowColumns] = []
@@ -196,7 +197,9 @@ def _batches(
         try:
             if cipher is not None:
                 check_magic(file)
-            opened = pq.ParquetFile(file, decryption_properties=decryption)
+            opened = pq.ParquetFile(
+                file, decryption_properties=decryption, page_checksum_verification=True
+            )
             for group in range(opened.num_row_groups):
                 size = opened.metadata.row_group(group).total_byte_size
                 if group_bytes_max is not None and size > group_bytes_max:
