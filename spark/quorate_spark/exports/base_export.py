@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from quorate_spark.row_columns import RowColumns
 
 
+UPDATES_BYTES_MAX = 256 * 1024 * 1024
+"""Memory for the updates of one partition since the base."""
+
+
 class Whole(enum.StrEnum):
     """Why a partition was read whole although there is a base."""
 
@@ -40,6 +44,7 @@ class Whole(enum.StrEnum):
     OTHER_HISTORY = "OtherHistory"
     LOG_TOO_SHORT = "LogTooShort"
     LOG_UNREADABLE = "LogUnreadable"
+    TOO_MANY_UPDATES = "TooManyUpdates"
     DIGEST_DIFFERS = "DigestDiffers"
 
 
@@ -49,6 +54,7 @@ _SENTENCES = {
     Whole.OTHER_HISTORY: "the cut of the base is not in the history of the copies",
     Whole.LOG_TOO_SHORT: "the update log no longer reaches back to the base",
     Whole.LOG_UNREADABLE: "the update log could not be read",
+    Whole.TOO_MANY_UPDATES: "the updates since the base take more memory than they may",
     Whole.DIGEST_DIFFERS: "base and update log did not make up the rows that the copies have",
 }
 
@@ -175,12 +181,14 @@ def base_copy(
 ) -> CopySeen:
     """Return the first of the copies whose history has the cut of the base, and whose log the rest.
 
-    Raises BaseRefused if there is none, Unreadable if no copy can be read now.
+    Raises BaseRefused if there is none: LOG_UNREADABLE if one that was not read may be; Unreadable
+    if no copy can be read now.
     """
     readable = [copy for copy in copies if copy.state.adopted]
     if not readable:
         raise Unreadable(f"partition {part.partition}: no copy may be read now")
     state = readable[0].state
+    unreadable: BaseRefused | None = None
     problem = BaseRefused(
         Whole.OTHER_HISTORY,
         f"partition {part.partition}: update {part.counter} of term {part.term} is in the history"
@@ -197,16 +205,21 @@ def base_copy(
             told = link.ask(question, UpdatesTold)
         except Unreadable as error:
             links.drop(copy.address)
-            problem = BaseRefused(Whole.LOG_UNREADABLE, str(error))
+            unreadable = BaseRefused(Whole.LOG_UNREADABLE, str(error))
             continue
-        if told.reaches_from <= part.counter and not told.problem:
+        if told.problem:
+            unreadable = BaseRefused(
+                Whole.LOG_UNREADABLE, f"partition {part.partition}: {copy.node}: {told.problem}"
+            )
+            continue
+        if told.reaches_from <= part.counter:
             return copy
         problem = BaseRefused(
             Whole.LOG_TOO_SHORT,
             f"partition {part.partition}: the log of {copy.node} begins with update"
             f" {told.reaches_from + 1}, and the base ends with {part.counter}",
         )
-    raise problem
+    raise unreadable or problem
 
 
 def _has(copy: CopySeen, part: PartTold) -> bool:

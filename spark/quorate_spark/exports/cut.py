@@ -14,8 +14,9 @@
 import tempfile
 import threading
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import islice
 from operator import itemgetter
 from types import TracebackType
 from typing import Self
@@ -40,6 +41,8 @@ SPOOL_BYTES_MAX = 32 * 1024 * 1024
 CHUNK_ROWS = 10_000
 CHUNK_BYTES = 8 * 1024 * 1024
 """Rows that updates wrote are put together until they have so many bytes."""
+ROW_OVERHEAD = 320
+"""Bytes of memory that a folded update takes beside key and value, about."""
 ABOVE_RESERVED = RESERVED[:-1] + bytes([RESERVED[-1] + 1])
 """The lowest key above all internal ones."""
 _MASK = (1 << 128) - 1
@@ -92,25 +95,41 @@ class Scan:
             yield RowColumns.of_batch(pa.ipc.read_record_batch(pa.py_buffer(data), BATCH_SCHEMA))
 
 
+class TooManyUpdates(Unreadable):
+    """Folded updates take more memory than they may."""
+
+
 class Changes:
     """Updates, folded: the last row of each key.
 
     `flushed`: the counter of the last update that deleted every key; 0: there was none.
     `internal`: internal rows as they were read from the copy, which the base of an export lacks.
+    `bytes_max`: of memory that the updates may take, about; None: as many as there are.
     """
 
-    def __init__(self, internal: Iterable[StoredRow] = ()) -> None:
+    def __init__(self, internal: Iterable[StoredRow] = (), bytes_max: int | None = None) -> None:
         self.rows: dict[bytes, StoredRow] = {row[0]: row for row in internal}
         self.flushed = 0
+        self._bytes_max = bytes_max
+        self._bytes = sum(map(_memory_of, self.rows.values()))
 
     def add(self, update: Update) -> None:
-        """Apply the next update."""
+        """Apply the next update.  Raises TooManyUpdates."""
         for key, value, expires_at in update.operations:
             if key is None:
                 self.flushed = update.counter
                 self.rows = {key: row for key, row in self.rows.items() if is_reserved(key)}
+                self._bytes = sum(map(_memory_of, self.rows.values()))
             else:
-                self.rows[key] = (key, update.counter, update.term, expires_at, value)
+                before = self.rows.get(key)
+                row = (key, update.counter, update.term, expires_at, value)
+                self._bytes += _memory_of(row) - (0 if before is None else _memory_of(before))
+                self.rows[key] = row
+        if self._bytes_max is not None and self._bytes > self._bytes_max:
+            raise TooManyUpdates(
+                f"{len(self.rows)} keys have changed since the base, which take {self._bytes} bytes"
+                f" of memory; at most {self._bytes_max} are used"
+            )
 
     def applied_to(self, chunks: Iterable[RowColumns]) -> Iterator[RowColumns]:
         """Yield the rows after the updates, in order of key; tombstones may be among them."""
@@ -119,7 +138,7 @@ class Changes:
         for chunk in chunks:
             start, at = at, bisect_right(keys, chunk.key(len(chunk) - 1))
             yield from self._applied(chunk, keys[start:at])
-        yield from in_chunks([self.rows[key] for key in keys[at:]])
+        yield from in_chunks(self.rows[key] for key in islice(keys, at, None))
 
     def _applied(self, chunk: RowColumns, keys: list[bytes]) -> Iterator[RowColumns]:
         """Yield the rows of a chunk with those of `keys`, which were changed."""
@@ -138,7 +157,11 @@ class Changes:
         yield together.at(pc.array_sort_indices(together.keys).to_numpy())
 
 
-def in_chunks(rows: Sequence[StoredRow]) -> Iterator[RowColumns]:
+def _memory_of(row: StoredRow) -> int:
+    return len(row[0]) + len(row[4] or b"") + ROW_OVERHEAD
+
+
+def in_chunks(rows: Iterable[StoredRow]) -> Iterator[RowColumns]:
     """Yield rows as columns, with limits of rows and bytes for each chunk."""
     found, size = list[StoredRow](), 0
     for row in rows:
@@ -221,7 +244,8 @@ def read_changes(
 ) -> None:
     """Add the updates of a copy above counter `after`, up to `upto`, to changes.
 
-    Raises LogTooShort if the log does not reach back so far, Unreadable if the copy is another one.
+    Raises LogTooShort if the log does not reach back so far, Unreadable if the copy is another one,
+    TooManyUpdates.
     """
     if after == upto:
         return

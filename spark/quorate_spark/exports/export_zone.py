@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from quorate_spark.comparing.compare_digests import DigestsTold
 from quorate_spark.copies import CopySeen
+from quorate_spark.exports import base_export
 from quorate_spark.exports.base_export import Base, BaseRefused, Whole, base_copy
 from quorate_spark.exports.export_key import ExportKey
 from quorate_spark.exports.manifest import (
@@ -59,6 +60,8 @@ COPIES_AT_ONCE = 2
 """Copies that are read at once, most often from different agents."""
 ATTEMPTS_MAX = 6
 """How often a partition is read, from one copy after the other."""
+LOG_ATTEMPTS_MAX = 3
+"""Of these, how often a log is asked that cannot be read now, before the base is of no use."""
 
 Progress = Callable[[int, int], None]
 """Called with the rows that are exported, and how many there are in all by the last count."""
@@ -231,7 +234,7 @@ class _Export:
             for partition in partitions:
                 try:
                     order = _order(partition, owned.get(partition, ()), attempt)
-                    kept = self._from_base(partition, order, links)
+                    kept = self._from_base(partition, order, links, attempt)
                     if kept is not None:
                         found[partition] = kept
                     else:
@@ -250,11 +253,9 @@ class _Export:
             for partition, rows in found.items():
                 try:
                     self._write(rows, watched[partition], told[partition])
-                except BaseRefused as error:
-                    self._refuse(partition, error)
-                    failed.append(partition)
                 except Unreadable as error:
-                    problems[partition] = str(error)
+                    if not self._is_refused(partition, error, attempt):
+                        problems[partition] = str(error)
                     failed.append(partition)
         return sorted(failed)
 
@@ -262,16 +263,24 @@ class _Export:
         """Return whether a partition is read whole although there is a base."""
         return self._base is not None and self._base.why_whole(partition) is not None
 
-    def _refuse(self, partition: int, error: BaseRefused) -> None:
-        assert self._base is not None
+    def _is_refused(self, partition: int, error: Unreadable, attempt: int) -> bool:
+        """Note, and return, whether a partition is to be read whole after this error.
+
+        A log that cannot be read may be told by another copy, or later.
+        """
+        if self._base is None or not isinstance(error, BaseRefused):
+            return False
+        if error.why is Whole.LOG_UNREADABLE and attempt + 1 < LOG_ATTEMPTS_MAX:
+            return False
         self._base.refuse(partition, error)
+        return True
 
     def _from_base(
-        self, partition: int, copies: tuple[CopySeen, ...], links: AgentLinks
+        self, partition: int, copies: tuple[CopySeen, ...], links: AgentLinks, attempt: int
     ) -> FromBase | None:
         """Return what the base has of a partition; None: it is to be read whole.
 
-        Raises Unreadable if no copy can be read now.
+        Raises Unreadable if no copy, or no log of one, can be read now.
         """
         from quorate_spark.exports.cut import internal_rows
 
@@ -286,8 +295,9 @@ class _Export:
                 internal_rows(copy, zone, cluster, self._settings) if part.internal != 0 else ()
             )
         except BaseRefused as error:
-            self._refuse(partition, error)
-            return None
+            if self._is_refused(partition, error, attempt):
+                return None
+            raise
         return FromBase(copy, part, internal)
 
     def _scan_all(self, copies: Iterable[CopySeen], stack: ExitStack) -> "list[Scan | Unreadable]":
@@ -330,6 +340,12 @@ class _Export:
                 f"partition {partition}: {agree} of {max(self._copies.replicas, len(copies))}"
                 f" copies agree at counter {told.counter}, which is no majority: see `quorate"
                 f" validate {self._copies.zone} --level digest`"
+            )
+        if isinstance(found, FromBase) and told.counter < found.part.counter:
+            raise BaseRefused(
+                Whole.OTHER_HISTORY,
+                f"partition {partition}: the copies are at update {told.counter}, before the"
+                f" {found.part.counter} of the base",
             )
         rows = DigestWatched(self._rows_at(found, told.counter))
         chunks: Iterable[RowColumns] = rows
@@ -379,17 +395,20 @@ class _Export:
 
         Raises Unreadable if the log does not tell the updates; BaseRefused: those since the base.
         """
-        from quorate_spark.exports.cut import Changes, read_changes
+        from quorate_spark.exports.cut import Changes, TooManyUpdates, read_changes
 
         copy, zone = found.copy, self._copies.zone
         access = counter, zone, self._copies.cluster, self._settings
         if isinstance(found, FromBase):
             assert self._base is not None
-            changes = Changes(found.internal)
+            changes = Changes(found.internal, base_export.UPDATES_BYTES_MAX)
             try:
                 read_changes(changes, copy, found.part.counter, *access)
             except LogTooShort as error:
                 raise BaseRefused(Whole.LOG_TOO_SHORT, str(error)) from error
+            except TooManyUpdates as error:
+                why = f"partition {found.part.partition}: {error}"
+                raise BaseRefused(Whole.TOO_MANY_UPDATES, why) from error
             except Unreadable as error:
                 raise BaseRefused(Whole.LOG_UNREADABLE, str(error)) from error
             return changes.applied_to(self._base.chunks(found.part))

@@ -13,10 +13,12 @@ import pytest
 
 from quorate.facts.keyspace import RESERVED, key_partition
 from quorate.facts.lineage import Entry, Lineage
+from quorate.protocol.messages.replication import Update
 from quorate.protocol.messages.tools import AskColumns, AskDigests, AskRows, AskUpdates, UpdatesTold
 from quorate.wire.jobs.export_result import decode_export_result
 from quorate_spark import __main__ as command
-from quorate_spark.exports import cut, part_file
+from quorate_spark.exports import base_export, cut, part_file
+from quorate_spark.exports import export_zone as export_zone_module
 from quorate_spark.exports.base_export import Base, Whole, from_base, open_base, reasons
 from quorate_spark.exports.cut import ABOVE_RESERVED
 from quorate_spark.exports.export_zone import export_zone
@@ -252,6 +254,123 @@ def test_a_log_that_is_cut_or_fails_after_it_was_chosen_is_no_end(
     made = export(zone, tmp_path / "second", base_of(tmp_path / "base"))
 
     assert read_whole(made) == {0: why}
+    assert rows_in(tmp_path / "second") == clients_rows(zone)
+
+
+@pytest.mark.parametrize("probes", [True, False])
+def test_an_agent_that_cannot_read_its_log_says_why(
+    zone: LoggedZone, tmp_path: Path, probes: bool
+) -> None:
+    """Until another copy, or a later attempt, tells it the base is not refused."""
+    export(zone, tmp_path / "base")
+    zone.put(IN_0[0], b"changed")
+    left = [True]
+
+    def passing(ask: Any, answer: Callable[[Any], Any]) -> Any:
+        if isinstance(ask, AskUpdates) and left and (ask.upto == ask.after) == probes:
+            left.pop()
+            return UpdatesTold(ask.zone_name, ask.partition, None, 0, 0, (), "no copy on agent n2")
+        return answer(ask)
+
+    watch(zone, passing)
+
+    made = export(zone, tmp_path / "second", base_of(tmp_path / "base"))
+
+    assert not left
+    assert from_base(made) == (4, 0)
+
+    def always(ask: Any, answer: Callable[[Any], Any]) -> Any:
+        left.append(True)
+        return passing(ask, answer)
+
+    watch(zone, always)
+    base = base_of(tmp_path / "base")
+
+    made = export(zone, tmp_path / "third", base)
+
+    assert read_whole(made) == {0: "LogUnreadable"}
+    assert "no copy on agent n2" in base.details[Whole.LOG_UNREADABLE]
+    assert rows_in(tmp_path / "third") == clients_rows(zone)
+
+
+def test_a_log_that_may_be_read_later_outweighs_one_that_is_cut(
+    zone: LoggedZone, tmp_path: Path
+) -> None:
+    export(zone, tmp_path / "base")
+    zone.put(IN_0[0], b"changed")
+    asked: list[Any] = []
+
+    def broken_once(ask: Any, answer: Callable[[Any], Any]) -> Any:
+        if isinstance(ask, AskUpdates):
+            asked.append(ask)
+            if len(asked) == 1:
+                return UpdatesTold(ask.zone_name, ask.partition, None, 0, 0, (), "for a moment")
+        return answer(ask)
+
+    def short(ask: Any, answer: Callable[[Any], Any]) -> Any:
+        if isinstance(ask, AskUpdates):
+            return UpdatesTold(ask.zone_name, ask.partition, None, 1000, 1000, ())
+        return answer(ask)
+
+    watch(zone, broken_once, 1)
+    watch(zone, short, 0, 2)
+
+    made = export(zone, tmp_path / "second", base_of(tmp_path / "base"))
+
+    assert len(asked) > 1
+    assert from_base(made) == (4, 0)
+
+
+@pytest.mark.parametrize("flushes", [False, True])
+def test_updates_that_take_too_much_memory_have_their_partition_read_whole(
+    zone: LoggedZone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flushes: bool
+) -> None:
+    export(zone, tmp_path / "base")
+    for number in range(3):
+        for key in IN_0[:2]:
+            zone.put(key, b"%d" % number)
+    if flushes:
+        zone.flush(0)
+    for key in IN_0[2:4]:
+        zone.put(key, b"x" * 100)
+    monkeypatch.setattr(base_export, "UPDATES_BYTES_MAX", 4 * cut.ROW_OVERHEAD + 100)
+    base = base_of(tmp_path / "base")
+
+    made = export(zone, tmp_path / "second", base)
+
+    assert read_whole(made) == ({} if flushes else {0: "TooManyUpdates"})
+    assert flushes or "4 keys have changed since the base" in base.details[Whole.TOO_MANY_UPDATES]
+    assert rows_in(tmp_path / "second") == clients_rows(zone)
+
+
+def test_a_key_that_is_written_again_takes_no_more_memory() -> None:
+    changes = cut.Changes(bytes_max=cut.ROW_OVERHEAD + 30)
+    for number in range(100):
+        changes.add(Update(number, 1, ((b"key", b"x" * (number % 20), 0),)))
+    assert len(changes.rows) == 1
+    with pytest.raises(cut.TooManyUpdates):
+        changes.add(Update(100, 1, ((b"key", b"x" * 28, 0),)))
+
+
+def test_copies_that_are_before_the_base_have_another_history(
+    zone: LoggedZone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = export(zone, tmp_path / "base")
+    usual, changed = export_zone_module.watch_digests, list[bool]()
+
+    def earlier(*arguments: Any) -> Any:
+        told = usual(*arguments)
+        found = told[0]
+        if not changed and not isinstance(found, str):
+            changed.append(True)
+            told = {**told, 0: found._replace(counter=first.partitions[0].counter - 1)}
+        return told
+
+    monkeypatch.setattr(export_zone_module, "watch_digests", earlier)
+
+    made = export(zone, tmp_path / "second", base_of(tmp_path / "base"))
+
+    assert read_whole(made) == {0: "OtherHistory"}
     assert rows_in(tmp_path / "second") == clients_rows(zone)
 
 
