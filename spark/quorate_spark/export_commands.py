@@ -37,9 +37,20 @@ from quorate.facts.export_place import (
     KEY_FILE_OPTION,
     KEY_VARIABLE,
 )
-from quorate.wire.jobs.export_result import ExportResult, RunOutcome, encode_export_result
+from quorate.wire.jobs.export_result import (
+    READ_WHOLE_MAX,
+    ExportResult,
+    RunOutcome,
+    encode_export_result,
+)
 from quorate_spark.command_line import add_limit, print_json, settings_of
-from quorate_spark.exports.base_export import Base, from_base, open_base, reasons
+from quorate_spark.exports.base_export import (
+    Base,
+    from_base,
+    named_base,
+    reasons,
+    told_of_base,
+)
 from quorate_spark.exports.export_key import ExportKey, KeyRefused, read_key
 from quorate_spark.exports.export_zone import export_zone
 from quorate_spark.exports.import_zone import (
@@ -150,13 +161,14 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     exporting.add_argument("--zone-spec", default="{}", help="as declared, in JSON")
     add_limit(exporting)
     exporting.add_argument("--verify", action="store_true", help="read the export back")
-    exporting.add_argument(
+    bases = exporting.add_mutually_exclusive_group()
+    bases.add_argument(
         BASE_OPTION,
         default="",
         metavar="TARGET",
         help="an earlier export of the zone: its rows, and the updates since, make up the new one",
     )
-    exporting.add_argument(
+    bases.add_argument(
         BASE_FOLDER_OPTION,
         default="",
         metavar="FOLDER",
@@ -278,6 +290,7 @@ def _failed(options: argparse.Namespace, reason: str) -> str:
 
 def _export(options: argparse.Namespace, bar: _Bar) -> int:
     target = Target(options.target)
+    base: Base | None = None
     try:
         spec = msgspec.json.decode(options.zone_spec, type=dict)
     except msgspec.MsgspecError as error:
@@ -294,7 +307,7 @@ def _export(options: argparse.Namespace, bar: _Bar) -> int:
             key = _key(options)
         except KeyRefused as error:
             raise TargetRefused(str(error)) from error  # nothing was exported
-        base = _base(options, target, key)
+        base = named_base(options.base, options.base_folder, target, key)
         with work_folder(options.work_dir, "export-") as folder:
             manifest = export_zone(
                 target,
@@ -312,7 +325,7 @@ def _export(options: argparse.Namespace, bar: _Bar) -> int:
         for detail in base.details.values() if base is not None else ():
             print(f"read whole: {detail}", file=sys.stderr)
     if options.verify:
-        return _verify(options, bar, manifest)
+        return _verify(options, bar, manifest, base)
     bar.end()
     _tell_manifest(options, manifest, f"Zone {options.zone} is exported to {options.target}")
     return 0
@@ -323,25 +336,6 @@ def _key(options: argparse.Namespace) -> ExportKey | None:
     return read_key(options.encryption_key_file, getattr(options, "encrypted", False))
 
 
-def _base(options: argparse.Namespace, target: Target, key: ExportKey | None) -> Base | None:
-    """Return the base that is named; None: none is.  Raises TargetRefused."""
-    if options.base:
-        try:
-            return open_base(Target(options.base), key)
-        except TargetRefused as error:
-            raise TargetRefused(
-                f"{BASE_OPTION} {options.base}: {error}.  Name another export, or leave the option"
-                " out: then all rows are read of the agents"
-            ) from error
-    if options.base_folder:
-        found = target.beside(options.base_folder)
-        try:
-            return open_base(found, key)
-        except TargetRefused as error:  # as when it was deleted meanwhile
-            return Base.unusable(found, str(error))
-    return None
-
-
 def _there(target: Target, run: str) -> Manifest | None:
     """Return the export of this name, as it is told without a key; None: there is none."""
     if target.read(MANIFEST) is None:
@@ -350,8 +344,14 @@ def _there(target: Target, run: str) -> Manifest | None:
     return manifest if manifest.run == run else None
 
 
-def _verify(options: argparse.Namespace, bar: _Bar, own: Manifest | None = None) -> int:
-    """Read an export back; `own`: the manifest that it is to have, after an export."""
+def _verify(
+    options: argparse.Namespace,
+    bar: _Bar,
+    own: Manifest | None = None,
+    base: Base | None = None,
+) -> int:
+    """Read an export back; `own`: the manifest that it is to have, after an export, `base`: what
+    that export had as one."""
     target = Target(options.target)
     read_manifest(target)  # without one, the exit code is 2
     key = _key(options)
@@ -381,7 +381,7 @@ def _verify(options: argparse.Namespace, bar: _Bar, own: Manifest | None = None)
         base=manifest.base,
         partitions_from_base=taken if whole or taken else None,
         partitions_read_whole=whole if whole or taken else None,
-        read_whole=reasons(manifest),
+        read_whole=reasons(manifest, base, READ_WHOLE_MAX),
     )
     _tell_result(options, result)
     if old := getattr(options, "delete", ()):
@@ -537,9 +537,8 @@ def _tell_manifest(options: argparse.Namespace, manifest: Manifest, sentence: st
         Text(f"{sentence}: {manifest.rows:,} rows, {manifest.bytes:,} bytes of keys and values."),
         soft_wrap=True,
     )
-    taken, whole = from_base(manifest)
-    if taken or whole:
-        console.print(Text(_of_base(manifest, taken, whole)), soft_wrap=True)
+    if said := told_of_base(manifest):
+        console.print(Text(said), soft_wrap=True)
     if manifest.encryption is not None:
         console.print(Text(f"encrypted with key {manifest.key_id}"), soft_wrap=True)
     console.print(Text(f"digest {manifest.digest}"), soft_wrap=True)
@@ -549,14 +548,6 @@ def _tell_manifest(options: argparse.Namespace, manifest: Manifest, sentence: st
         with_key = "" if file is None else f" {KEY_FILE_OPTION} {quote(str(file))}"
         command = f"  quorate import {quote(options.target)} ZONE{with_key}"
         console.print(Text(command), soft_wrap=True)
-
-
-def _of_base(manifest: Manifest, taken: int, whole: int) -> str:
-    """Return what was taken from the base, in words."""
-    base = f"the base {manifest.base}" if manifest.base else "the base"
-    text = f"{taken} of {taken + whole} partitions are made of {base} and of updates since"
-    verb = "was" if whole == 1 else "were"
-    return f"{text}; {whole} {verb} read whole: {reasons(manifest)}" if whole else text
 
 
 def _tell_imported(imported: Imported, target: str) -> None:

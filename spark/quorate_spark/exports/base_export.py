@@ -9,12 +9,15 @@ damaged, or of another history, gets into no export: the partition is read whole
 import enum
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from shlex import quote
 from typing import TYPE_CHECKING
 
+from quorate.facts.export_place import BASE_OPTION
 from quorate.protocol.messages.tools import AskUpdates, UpdatesTold
+from quorate.wire.jobs.export_result import made_of_base
 from quorate_spark.copies import CopySeen
 from quorate_spark.exports.encryption import Cipher
-from quorate_spark.exports.export_key import ExportKey
+from quorate_spark.exports.export_key import ExportKey, KeyRefused
 from quorate_spark.exports.manifest import (
     Manifest,
     PartTold,
@@ -40,6 +43,7 @@ class Whole(enum.StrEnum):
     """Why a partition was read whole although there is a base."""
 
     BASE_UNUSABLE = "BaseUnusable"
+    OTHER_KEY = "OtherKey"
     OTHER_ZONE = "OtherZone"
     OTHER_HISTORY = "OtherHistory"
     LOG_TOO_SHORT = "LogTooShort"
@@ -49,13 +53,18 @@ class Whole(enum.StrEnum):
 
 
 _SENTENCES = {
-    Whole.BASE_UNUSABLE: "the base could not be read, or is not as it was written",
-    Whole.OTHER_ZONE: "the base is of another zone, cluster or number of partitions",
+    Whole.BASE_UNUSABLE: (
+        "{base} could not be read, or is not as it was written: `quorate verify` of it tells"
+    ),
+    Whole.OTHER_KEY: "{base} has not the key of the new export",
+    Whole.OTHER_ZONE: "{base} is of another zone, cluster or number of partitions",
     Whole.OTHER_HISTORY: "the cut of the base is not in the history of the copies",
     Whole.LOG_TOO_SHORT: "the update log no longer reaches back to the base",
     Whole.LOG_UNREADABLE: "the update log could not be read",
     Whole.TOO_MANY_UPDATES: "the updates since the base take more memory than they may",
-    Whole.DIGEST_DIFFERS: "base and update log did not make up the rows that the copies have",
+    Whole.DIGEST_DIFFERS: (
+        "base, update log and internal rows of a copy did not make up the rows that the copies have"
+    ),
 }
 
 
@@ -70,11 +79,14 @@ class BaseRefused(Unreadable):
 class Base:
     """A base, and the partitions for which it is of no use.
 
-    `details`: the first message for each reason.
+    `name`: of its folder; `place`: it, as a shell takes it.  `details`: the first message for each
+    reason.
     """
 
     def __init__(self, target: Target, manifest: Manifest, cipher: Cipher | None) -> None:
         self.export_id = manifest.export_id
+        self.name = target.name
+        self.place = quote(target.text)
         self.details: dict[Whole, str] = {}
         self._target = target
         self._cipher = cipher
@@ -84,11 +96,15 @@ class Base:
         self._all_refused: Whole | None = None
 
     @classmethod
-    def unusable(cls, target: Target, message: str) -> "Base":
-        """Return a base that cannot be opened: all partitions are read whole."""
+    def unusable(cls, target: Target, folder: str, why: Whole, message: str) -> "Base":
+        """Return a base that cannot be opened: all partitions are read whole.
+
+        `folder`: its name; the new export is at `target`.
+        """
         nothing = Manifest(0, "", ZoneTold("", "", "", 0, {}), "", "", 0, 0, "", ())
         base = cls(target, nothing, None)
-        base._refuse_all(Whole.BASE_UNUSABLE, message)
+        base.name = folder
+        base._refuse_all(why, message)
         return base
 
     def check_zone(self, zone: ZoneTold) -> None:
@@ -134,20 +150,20 @@ class Base:
         try:
             for rows in part_columns(self._target, part, self._cipher):
                 if not rows.keys_rise or (last is not None and rows.key(0) <= last):
-                    raise BaseRefused(
-                        Whole.BASE_UNUSABLE,
-                        f"{self._target.text}: {part.file}: its keys do not rise",
-                    )
+                    raise self._damaged(f"{self._target.text}: {part.file}: its keys do not rise")
                 if rows.terms.max() > part.term or rows.counters.max() > part.counter:
-                    raise BaseRefused(
-                        Whole.BASE_UNUSABLE,
-                        f"{self._target.text}: {part.file}: a row has a term or counter above the"
-                        " cut",
-                    )
+                    why = "a row has a term or counter above the cut"
+                    raise self._damaged(f"{self._target.text}: {part.file}: {why}")
                 last = rows.key(-1)
                 yield rows
         except TargetRefused as error:
-            raise BaseRefused(Whole.BASE_UNUSABLE, str(error)) from error
+            raise self._damaged(str(error)) from error
+
+    def _damaged(self, message: str) -> BaseRefused:
+        return BaseRefused(
+            Whole.BASE_UNUSABLE,
+            f"{message}: `quorate verify {self.place}` tells whether it is damaged",
+        )
 
     def folded(self, part: PartTold, rows: Iterable["RowColumns"]) -> Iterator["RowColumns"]:
         """Yield rows that are made of those of the base.
@@ -159,10 +175,9 @@ class Base:
         try:
             yield from rows
         except (pa.ArrowException, ValueError) as error:
-            raise BaseRefused(
-                Whole.BASE_UNUSABLE,
+            raise self._damaged(
                 f"{self._target.text}: the rows of {part.file} cannot be folded with the updates:"
-                f" {first_line(error)}",
+                f" {first_line(error)}"
             ) from error
 
 
@@ -172,8 +187,42 @@ def open_base(target: Target, key: ExportKey | None) -> Base:
     Raises TargetRefused if there is no export, KeyRefused if it has another key than the new one,
     or only one of the two is encrypted.
     """
-    manifest = open_manifest(target, read_manifest(target), key)
+    told = read_manifest(target)
+    if told.key_id != (key.id if key is not None else ""):
+        raise KeyRefused(
+            f"base and export must have one key: {target.text} {_keyed(told.key_id)}, and the new"
+            f" export {_keyed(key.id if key is not None else '')}"
+        )
+    manifest = open_manifest(target, told, key)
     return Base(target, manifest, cipher_of(target, manifest, key))
+
+
+def _keyed(key_id: str) -> str:
+    return f"is encrypted with key {key_id}" if key_id else "is not encrypted"
+
+
+def named_base(place: str, folder: str, target: Target, key: ExportKey | None) -> Base | None:
+    """Return the base of the new export at `target`; None: none is named.
+
+    `place`: the base, which must be there; `folder`: the name of a folder beside the target, which
+    may have no export.  Raises TargetRefused.
+    """
+    if place:
+        try:
+            return open_base(Target(place), key)
+        except TargetRefused as error:
+            raise TargetRefused(
+                f"{BASE_OPTION} {place}: {error}.  Name another export, or leave the option out:"
+                " then all rows are read of the agents"
+            ) from error
+    if folder:
+        try:
+            return open_base(target.beside(folder), key)
+        except KeyRefused as error:
+            return Base.unusable(target, folder, Whole.OTHER_KEY, str(error))
+        except TargetRefused as error:  # as when it was deleted meanwhile
+            return Base.unusable(target, folder, Whole.BASE_UNUSABLE, str(error))
+    return None
 
 
 def base_copy(
@@ -235,9 +284,32 @@ def from_base(manifest: Manifest) -> tuple[int, int]:
     return sum(each.from_base for each in parts), sum(bool(each.read_whole) for each in parts)
 
 
-def reasons(manifest: Manifest) -> str:
-    """Return why partitions were read whole, in words; empty: none was."""
+def told_of_base(manifest: Manifest) -> str:
+    """Return what an export has of its base, in words; empty: there was none."""
+    taken, whole = from_base(manifest)
+    if not taken and not whole:
+        return ""
+    base = f"the base {manifest.base}" if manifest.base else "the base"
+    return made_of_base(base, taken, whole, reasons(manifest))
+
+
+def reasons(manifest: Manifest, base: Base | None = None, length_max: int = 0) -> str:
+    """Return why partitions were read whole, in words; empty: none was.
+
+    `base`: what it says of the first partition stands for a reason, unless the whole then has more
+    than `length_max` characters.
+    """
     found = Counter(each.read_whole for each in manifest.partitions if each.read_whole)
-    words = {each.value: sentence for each, sentence in _SENTENCES.items()}
-    told = ((words.get(why, "another reason"), count) for why, count in sorted(found.items()))
-    return "; ".join(f"{why} ({count})" for why, count in told)
+    sentences = {each.value: sentence for each, sentence in _SENTENCES.items()}
+    name = "the base" if base is None else f"the base {base.name}"
+    words = {why: sentences.get(why, "another reason").format(base=name) for why in sorted(found)}
+    details = {} if base is None else {why.value: text for why, text in base.details.items()}
+    for why in words:
+        longer = {**words, why: details.get(why, words[why])}
+        if len(_counted(longer, found)) <= length_max:
+            words = longer
+    return _counted(words, found)
+
+
+def _counted(words: dict[str, str], found: Counter[str]) -> str:
+    return "; ".join(f"{text} ({found[why]})" for why, text in words.items())

@@ -362,11 +362,12 @@ class _Export:
         if rows.digest != int.from_bytes(digest):
             self._rows_done = before
             counted = f"the rows that {agree} copies have at counter {told.counter}"
-            if is_from_base:
+            if self._base is not None and is_from_base:
                 raise BaseRefused(
                     Whole.DIGEST_DIFFERS,
-                    f"partition {partition}: the rows of the base with the updates of {node} are"
-                    f" not {counted}",
+                    f"partition {partition}: the rows of the base, with the updates and internal"
+                    f" rows of {node}, are not {counted}: see `quorate verify {self._base.place}`"
+                    f" and `quorate validate {self._copies.zone} --level rows`",
                 )
             raise Unreadable(
                 f"partition {partition}: the copy on {node} has not {counted}: see `quorate"

@@ -201,9 +201,7 @@ def _batches(
                 file, decryption_properties=decryption, page_checksum_verification=True
             )
             for group in range(opened.num_row_groups):
-                size = opened.metadata.row_group(group).total_byte_size
-                if group_bytes_max is not None and size > group_bytes_max:
-                    raise ValueError(f"row group {group} has {size} bytes, too many for an export")
+                _check_size(opened, group, group_bytes_max)
                 # The first column is read as well: damage in it is damage of the file.
                 names = _schema().names
                 for batch in opened.iter_batches(READ_ROWS, row_groups=[group], columns=names):
@@ -214,6 +212,13 @@ def _batches(
             raise TargetRefused(
                 f"{target.text}: {part.file} is damaged: {first_line(error)}"
             ) from error
+
+
+def _check_size(file: Any, group: int, bytes_max: int | None) -> None:
+    """Raise ValueError if a row group has more bytes than may be read."""
+    size = file.metadata.row_group(group).total_byte_size
+    if bytes_max is not None and size > bytes_max:
+        raise ValueError(f"row group {group} has {size} bytes, too many for an export")
 
 
 def _checked(batch: Any) -> Any:

@@ -49,6 +49,11 @@ class Target:
         self.text = text
         self._fs, self._path = _opened(text)
 
+    @property
+    def name(self) -> str:
+        """The last part of its path."""
+        return self.text.partition("?")[0].rstrip("/").rpartition("/")[2]
+
     def beside(self, name: str) -> "Target":
         """Return the folder of this name beside this one."""
         path, mark, options = self.text.partition("?")

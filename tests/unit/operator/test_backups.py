@@ -142,8 +142,8 @@ async def test_an_incremental_export_tells_what_was_read_whole(
         14,
         2,
     )
-    said = "14 of 16 partitions are made of an earlier export and updates, 2 were read whole: the"
-    assert f"{said} log is short (2)" in status["message"]
+    said = "14 of 16 partitions are made of an earlier export and of updates since; 2 were read"
+    assert f"{said} whole: the log is short (2)" in status["message"]
     assert said in told[0].message
 
 

@@ -21,6 +21,7 @@ from quorate_spark.exports import base_export, cut, part_file
 from quorate_spark.exports import export_zone as export_zone_module
 from quorate_spark.exports.base_export import Base, Whole, from_base, open_base, reasons
 from quorate_spark.exports.cut import ABOVE_RESERVED
+from quorate_spark.exports.export_key import read_key
 from quorate_spark.exports.export_zone import export_zone
 from quorate_spark.exports.manifest import MANIFEST, Manifest, PartTold, read_manifest
 from quorate_spark.exports.part_file import PartWriter, part_columns
@@ -463,6 +464,10 @@ def test_no_damage_of_the_base_gets_into_an_export(
     made = export(zone, tmp_path / "second", base)
 
     assert read_whole(made) == {2: why}
+    assert f"`quorate verify {tmp_path / 'base'}`" in base.details[why]
+    if why is Whole.DIGEST_DIFFERS:
+        assert "the updates and internal rows of agent-" in base.details[why]
+        assert "`quorate validate z --level rows`" in base.details[why]
     terms = pq.read_table(tmp_path / "second" / made.partitions[2].file)["term"].to_pylist()
     assert set(terms) == {3}
     assert list(base.details) == [why]
@@ -620,7 +625,8 @@ def test_the_command_tells_what_came_from_the_base(
     assert "read whole: partition 0: the log of" in about
     told = decode_export_result(message.read_text())
     assert (told.base, told.partitions_from_base, told.partitions_read_whole) == (base, 3, 1)
-    assert told.read_whole == "the update log no longer reaches back to the base (1)"
+    assert told.read_whole.startswith("partition 0: the log of agent-")
+    assert told.read_whole.endswith(" (1)")
 
 
 def test_a_base_that_cannot_be_opened_is_bad_input(
@@ -654,6 +660,48 @@ def test_a_folder_without_an_export_is_no_end(
     assert decode_export_result(message.read_text()).partitions_from_base == 4
 
 
+def test_the_folder_of_a_base_is_named_also_where_its_first_problem_has_no_room(
+    zone: LoggedZone, tmp_path: Path
+) -> None:
+    first = export(zone, tmp_path / "base")
+    changed(tmp_path / "base" / first.partitions[2].file, "order")
+    zone.log_from = zone.put(IN_0[0], b"changed")
+    base = base_of(tmp_path / "base")
+    made = export(zone, tmp_path / "second", base)
+    long, short = base.details[Whole.BASE_UNUSABLE], base.details[Whole.LOG_TOO_SHORT]
+
+    assert reasons(made, base, 10_000) == f"{long} (1); {short} (1)"
+    assert "`quorate verify" in long
+    for_both = "could not be read, or is not as it was written: `quorate verify` of it tells (1)"
+    limit = len(f"the base base {for_both}; {short} (1)")
+    assert reasons(made, base, limit) == f"the base base {for_both}; {short} (1)"
+    log = "the update log no longer reaches back to the base (1)"
+    assert reasons(made, base, 10) == f"the base base {for_both}; {log}"
+    assert reasons(made) == f"the base {for_both}; {log}"
+
+
+def test_a_folder_that_is_no_place_is_no_end(
+    zone: LoggedZone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def beside(target: Target, name: str) -> Target:
+        raise TargetRefused(f"{name}: write a folder")
+
+    monkeypatch.setattr(Target, "beside", beside)
+    message = tmp_path / "message"
+    more = ("--base-folder", "no:place", "--termination-message", str(message))
+
+    assert run(zone, tmp_path / "first", *more) == 0
+
+    assert decode_export_result(message.read_text()).read_whole == "no:place: write a folder (4)"
+
+
+def test_there_is_one_base(zone: LoggedZone, tmp_path: Path, capsys: Captured) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run(zone, tmp_path / "second", "--base", "a", "--base-folder", "b")
+    assert ended.value.code == 2
+    assert "not allowed with argument --base" in capsys.readouterr().err
+
+
 def test_base_and_export_have_one_key(zone: LoggedZone, tmp_path: Path, capsys: Captured) -> None:
     """A base in the clear is not authenticated: anybody may have made it up."""
     for name in ("mine", "other"):
@@ -666,10 +714,23 @@ def test_base_and_export_have_one_key(zone: LoggedZone, tmp_path: Path, capsys: 
 
     for base, key in (("clear", mine), ("sealed", other), ("sealed", ())):
         assert run(zone, tmp_path / "bad", "--base", str(tmp_path / base), *key) == 2
-        assert f"--base {tmp_path / base}: " in capsys.readouterr().err
+        said = capsys.readouterr().err
+        assert f"--base {tmp_path / base}: base and export must have one key: " in said
+        assert "give" not in said, "the one way out is another base"
         assert not (tmp_path / "bad").exists()
-    assert run(zone, tmp_path / "with", "--base-folder", "clear", *mine) == 0
-    assert "0 of 4 partitions are made" in capsys.readouterr().out
+    message = tmp_path / "message"
+    more = ("--base-folder", "clear", "--termination-message", str(message))
+    assert run(zone, tmp_path / "with", *more, *mine) == 0
+    said, about = capsys.readouterr()
+    assert "0 of 4 partitions are made" in said
+    assert f"{tmp_path / 'clear'} is not encrypted, and the new export is encrypted with" in about
+    told = decode_export_result(message.read_text())
+    assert told.partitions_read_whole == 4
+    assert told.read_whole.startswith(("base and export must have one key", "the base clear has"))
+    parts = verify(
+        Target(str(tmp_path / "with")), lambda done, total: None, read_key(Path(mine[1]))
+    )
+    assert set(read_whole(parts).values()) == {"OtherKey"}
     assert run(zone, tmp_path / "second", "--base", str(tmp_path / "sealed"), *mine) == 0
     assert "4 of 4 partitions are made" in capsys.readouterr().out
     assert partitions_asked(zone, AskUpdates) == {0}

@@ -58,6 +58,16 @@ class ExportResult(msgspec.Struct, frozen=True, omit_defaults=True):
     read_whole: str = ""
 
 
+def made_of_base(base: str, taken: int, whole: int, why: str) -> str:
+    """Return how many partitions have rows of a base, in words.
+
+    `base`: the base in words; `whole`: how many were read whole, `why`: why.
+    """
+    text = f"{taken} of {taken + whole} partitions are made of {base} and of updates since"
+    verb = "was" if whole == 1 else "were"
+    return f"{text}; {whole} {verb} read whole: {why}" if whole else text
+
+
 def encode_export_result(result: ExportResult) -> bytes:
     """Return the message, at most MESSAGE_BYTES_MAX bytes."""
     reason = _shortened(result.reason, REASON_MAX)

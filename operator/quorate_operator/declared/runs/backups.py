@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from quorate.protocol.messages.events import Reason
-from quorate.wire.jobs.export_result import ExportResult, RunOutcome
+from quorate.wire.jobs.export_result import ExportResult, RunOutcome, made_of_base
 from quorate.wire.jobs.job_run import RunPhase
 from quorate.wire.jobs.scheduled_zone_backup import ScheduledZoneBackup
 from quorate.wire.jobs.zone_backup import ZoneBackup, ZoneBackupStatus
@@ -219,6 +219,4 @@ def _of_base(result: ExportResult) -> str:
     taken, whole = result.partitions_from_base, result.partitions_read_whole
     if taken is None or whole is None:
         return ""
-    text = f"; {taken} of {taken + whole} partitions are made of an earlier export and updates"
-    verb = "was" if whole == 1 else "were"
-    return f"{text}, {whole} {verb} read whole: {result.read_whole}" if whole else text
+    return f"; {made_of_base('an earlier export', taken, whole, result.read_whole)}"
