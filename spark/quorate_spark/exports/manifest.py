@@ -45,7 +45,9 @@ class PartTold(msgspec.Struct, frozen=True):
     """One partition: its cut, and the file with its rows.
 
     - `counter`, `term`: the rows are the fold of its updates up to this one
-    - `node`: the agent whose copy was read; `copies_agree`: copies with its digest at that counter
+    - `node`: the agent whose copy was read; of a partition that has all its rows from the base,
+      nothing was read but perhaps internal rows
+    - `copies_agree`: copies with the digest of these rows at that counter
     - `bytes`: of keys and values; `file_bytes`: of the file
     - `digest`: see `Content`
     - `internal`: internal rows of the copy at the cut, which no export has; None: not known
