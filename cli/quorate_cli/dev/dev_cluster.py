@@ -252,14 +252,15 @@ class DevCluster:
             self._membership.check_declared(entry)
             deadline = time.monotonic() + seconds
             which = f"cluster={entry.cluster}"
-            # An interrupted command may already have removed the registration.
-            if self.state().node(name) is not None:
+            if self._check_is_known(entry, name):
                 try:
                     api.post(f"/nodes/{name}/drain?{which}")
                     self._wait_until_drained(name, deadline, progress)
                     self._stop([name])
+                    self._mark_forgotten(entry, name)
                     self._wait_until_forgotten(api, f"/nodes/{name}?{which}", name, deadline)
                 except BaseException:
+                    self.folder.write(entry)
                     with suppress(Problem):  # the first error is the one the user must know
                         api.post(f"/nodes/{name}/undrain?{which}")
                     raise
@@ -270,6 +271,36 @@ class DevCluster:
             self.folder.write(entry)
             self._membership.declare(entry)
             shutil.rmtree(self.folder.data(name).parent)
+
+    def _check_is_known(self, entry: ClusterEntry, name: str) -> bool:
+        """Return whether the agent is registered.
+
+        Raises Problem if it may have data that nobody would move away: the operator's database was
+        lost, or is older than the agent or a zone.
+        """
+        state = self.state()
+        kept = {each.name for each in self.folder.data(name).glob("zones/*")}
+        if unknown := kept - {zone.uid for zone in state.zones}:
+            raise Problem(
+                f"{name} has data of zones that the operator does not know"
+                f" ({', '.join(sorted(unknown))}), and may be the only one: if the operator's"
+                " database was lost, or an older copy put back, run `quorate dev recover` first"
+            )
+        if state.node(name) is not None:
+            return True
+        is_forgotten = any(agent.forgotten for agent in entry.agents if agent.name == name)
+        if kept and not is_forgotten:
+            raise Problem(
+                f"{name} is not registered, so nobody knows what only it has: start it with"
+                f" `quorate dev start {name}`, and remove it when `quorate status` shows it"
+            )
+        return False
+
+    def _mark_forgotten(self, entry: ClusterEntry, name: str) -> None:
+        agents = [
+            msgspec.structs.replace(agent, forgotten=agent.name == name) for agent in entry.agents
+        ]
+        self.folder.write(msgspec.structs.replace(entry, agents=tuple(agents)))
 
     def _wait_until_drained(
         self, name: str, deadline: float, progress: Callable[[int, int], None]

@@ -43,11 +43,13 @@ class AgentEntry(msgspec.Struct, frozen=True):
     """One agent of the cluster.
 
     `peer_port` is kept once known, so that a restarted node is found at its earlier port; 0 before
-    the first start.
+    the first start.  `forgotten`: it is being removed: its copies are elsewhere, and the operator
+    was told to forget it.
     """
 
     name: str
     peer_port: int = 0
+    forgotten: bool = False
 
 
 class ClusterEntry(msgspec.Struct, frozen=True):

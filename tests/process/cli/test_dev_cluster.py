@@ -16,7 +16,7 @@ from quorate_cli.dev.process_states import process_states
 from quorate_cli.objects import resources
 from quorate_cli.objects.operator_api import OperatorApi
 from quorate_cli.processes.cluster_folder import OPERATOR
-from quorate_cli.processes.process import kill
+from quorate_cli.processes.process import kill, python
 from quorate_cli.terminal.problem import Problem
 from quorate_cluster.background import Background
 from quorate_cluster.interrupts import Interrupted, interrupted_behind
@@ -469,3 +469,72 @@ def test_an_operator_whose_file_is_lost_says_so_and_is_rebuilt_from_the_agents(
     assert "already up" in quorate("dev", "up")
     assert "library" in quorate("get", "zones")
     assert "unchanged" in quorate("apply", "-f", str(EXAMPLE))
+
+
+def _fill_single_copies(quorate: Quorate, cluster: DevCluster, manifest: Path) -> None:
+    manifest.write_text(EXAMPLE.read_text().replace("replicas: 3", "replicas: 1"))
+    quorate("apply", "-f", str(manifest), "--wait", "60")
+    client = _client(cluster)
+    for number in range(50):
+        client.set(f"key-{number}", str(number))
+    client.close()
+
+
+def _check_all_is_there(cluster: DevCluster) -> None:
+    client = _client(cluster)
+    assert [client.get(f"key-{number}") for number in range(50)] == [*map(str, range(50))]
+    client.close()
+
+
+def test_an_agent_with_data_that_the_operator_does_not_know_is_not_removed(
+    quorate: Quorate, cluster: DevCluster, folder: Path, tmp_path: Path
+) -> None:
+    one_copy = tmp_path / "zone.yaml"
+    database = folder / OPERATOR
+    quorate("dev", "up")
+    quorate("dev", "stop", OPERATOR)
+    older = {file.name: file.read_bytes() for file in database.glob("metastore.sqlite*")}
+    quorate("dev", "start", OPERATOR)
+    _fill_single_copies(quorate, cluster, one_copy)
+
+    quorate("dev", "kill", OPERATOR)
+    for file in database.glob("metastore.sqlite*"):
+        file.unlink()
+    for name, content in older.items():
+        (database / name).write_bytes(content)
+    quorate("dev", "start", OPERATOR)
+    _wait_until_online(cluster, "agent-2")
+    said = " ".join(quorate("dev", "remove", "agent-2", code=1).split())
+    assert "agent-2 has data of zones that the operator does not know" in said
+    assert "`quorate dev recover`" in said
+
+    quorate("dev", "recover")
+    _check_all_is_there(cluster)
+
+
+def test_an_agent_that_is_away_and_not_registered_is_not_removed_with_its_data(
+    quorate: Quorate, cluster: DevCluster, folder: Path, tmp_path: Path
+) -> None:
+    one_copy = tmp_path / "zone.yaml"
+    quorate("dev", "up")
+    _fill_single_copies(quorate, cluster, one_copy)
+    quorate("dev", "kill", "agent-2")
+    quorate("dev", "kill", OPERATOR)
+    for file in (folder / OPERATOR).glob("metastore.sqlite*"):
+        file.unlink()
+    agents = [f"127.0.0.1:{each.peer_port}" for each in cluster.folder.read().agents]
+    command = python(
+        *("quorate_operator", "recover", "--data", str(folder / OPERATOR), "--cluster", "main"),
+        *("--secrets", str(cluster.folder.secrets), "--agents", ",".join(agents)),
+    )
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+    quorate("dev", "start", OPERATOR)
+    wait_until(lambda: bool(cluster.state().zones), "the zone is being rebuilt")
+
+    said = " ".join(quorate("dev", "remove", "agent-2", code=1).split())
+
+    assert "agent-2 is not registered" in said
+    assert "`quorate dev start agent-2`" in said
+    quorate("dev", "start", "agent-2")
+    quorate("apply", "-f", str(one_copy), "--wait", "60")
+    _check_all_is_there(cluster)
