@@ -59,7 +59,7 @@ ON_KUBERNETES = {
     "Requests to the API server",
 }
 """Panels about what an operator without Kubernetes has not; tests/integration has their data."""
-RUNS = ("validation", "backup", "restore")
+RUNS = ("runs", "validation", "backup", "restore")
 """Runs by objects on Kubernetes, in names of metrics; tests/unit/operator has their data."""
 OF_CUT_LOGS = {"Updates in the shortest log, by agent", "Bytes in the shortest log, by agent"}
 """Panels without data until a log is cut, which takes long; tests/unit/monitoring cuts one."""
