@@ -67,4 +67,5 @@ KEPT = {
     556363403: "a person's reset narrowed to a copy that was gone, and nobody decided again",
     556364986: "a silent owner was dropped before the row was written that says it owns nothing",
     940967403: "I-5 by a line that a reset had left, behind a cut, that began to serve after it",
+    1263183741207: "a rebuilt row has the reset before the last one, of which nobody had heard",
 }

@@ -71,6 +71,10 @@ class ResetChecks:
         if row.reset is None or row.reset.term == before:
             return False
         record, where = self._cluster.zones[uid], (uid, row.partition)
+        if row.reset.term < before:
+            # Rebuilt: of the last reset nobody had heard when the metastore was lost.
+            self._terms[where] = row.reset.term
+            return False
         is_high = record.mode is ConsistencyMode.HIGH_AVAILABILITY
         if not is_high and where not in self.decided:
             raise InvariantError(f"reset: zone {uid} is {record.mode}: {old}, {row}")
