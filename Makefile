@@ -1,7 +1,7 @@
 # What a person types.  Everything stays inside the project's folder, except programs that are built
 # for tests (control plane, judge of histories, client libraries): these are kept in $XDG_CACHE_HOME, or ~/.cache.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-units test-simulation soak canaries check crds metrics dashboards session chart helm control-plane history-judge client-libraries s3-server images nodes bench bench-mixed overload constraints clean
+.PHONY: help setup demo test test-fast test-units test-simulation soak canaries check crds metrics dashboards session chart helm control-plane history-judge client-libraries dashboard-types s3-server images nodes bench bench-mixed overload constraints clean
 
 VENV   := .venv
 PY     := $(VENV)/bin/python
@@ -97,6 +97,9 @@ nodes: setup ## build kubelet and what else nodes of a test need, beside package
 
 client-libraries: setup ## install the stock client libraries that tests try, pinned, into the cache (minutes)
 	PYTHONPATH=core:tests $(PY) -m quorate_clients
+
+dashboard-types: setup ## install Grafana's types of dashboards and a compiler for tests, pinned, into the cache
+	PYTHONPATH=core:tests $(PY) -m quorate_dashboard_types
 
 s3-server: setup ## install moto's server, which takes the part of S3 in tests, pinned, into the cache
 	PYTHONPATH=core:tests $(PY) -m quorate_s3

@@ -16,7 +16,7 @@ import urllib.request
 from collections import Counter
 from pathlib import Path
 
-from quorate.wire.resource import API_VERSION, GROUP
+from quorate.wire.schema.resource import API_VERSION, GROUP
 from quorate.wire.storage_cluster import external
 from quorate_cluster.processes import HOST, Agent, environment, python, secret_manifest
 from quorate_control_plane.binaries import find_binaries

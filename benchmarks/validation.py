@@ -31,7 +31,7 @@ from quorate_cluster.cluster import Cluster
 from quorate_spark.comparing.compare_counters import Settled
 from quorate_spark.comparing.compare_rows import Baseline
 from quorate_spark.passes.scan_rows import ScannedPartition, SparkRowScan
-from quorate_spark.passes.spark_session import local_spark
+from quorate_spark.passes.spark_session import own_spark
 from quorate_spark.reading.read_columns import read_columns
 from quorate_spark.reading.settle import ZoneCopies, settle
 from quorate_spark.settings import Settings
@@ -71,7 +71,7 @@ def main() -> None:
             return
         file = Path(folder) / "rows.parquet"
         rows = _write_rows(copies, file)
-        with local_spark(work) as session:
+        with own_spark(work) as session:
             _measure(session, copies, baselines, file, rows)
 
 
@@ -163,7 +163,7 @@ def _measure_clients(
     os.nice(10)  # elsewhere Spark has a machine of its own
     spans: dict[str, list[tuple[float, float]]] = {name: [] for name in sides}
     passes = dict.fromkeys(sides, 0.0)
-    with local_spark(work) as session:
+    with own_spark(work) as session:
         scans = {
             name: SparkRowScan(session, copies.zone, copies.agents, copies.cluster, settings)
             for name, settings in sides.items()

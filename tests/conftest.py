@@ -1,5 +1,6 @@
 """What tests of every level share."""
 
+import os
 import signal
 
 from hypothesis import settings
@@ -17,6 +18,10 @@ pytest_plugins = [
 # A machine that is busy must not fail a test by its speed, and a failure must come back.
 settings.register_profile("quorate", deadline=None, derandomize=True, database=None)
 settings.load_profile("quorate")
+
+# Thousands of processes start: none should have to compile, which takes as long as the rest of a
+# start together.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # In the background of a shell it is ignored, also by every process that a test starts and then

@@ -22,6 +22,7 @@ from quorate_clients.installed import is_installed
 from quorate_clients.libraries import LIBRARIES
 from quorate_cluster.names import may_have_names, may_have_networks
 from quorate_control_plane.binaries import BINARIES, OTHER_VERSIONS, find_binaries
+from quorate_dashboard_types.installed import is_installed as has_dashboard_types
 from quorate_helm.build import has_helm
 from quorate_images.storage import can_have_images
 from quorate_nodes.programs import WAY_OUT as WAY_OUT_NODES
@@ -96,6 +97,7 @@ PARTS = {
     ),
 }
 PARTS["s3-server"] = Part(has_s3_server, "make s3-server", everywhere=False)
+PARTS["dashboard-types"] = Part(has_dashboard_types, "make dashboard-types", everywhere=False)
 PARTS |= {
     library.part: Part(partial(is_installed, library), "make client-libraries", everywhere=False)
     for library in LIBRARIES

@@ -59,7 +59,7 @@ def fields(schema: Json, path: str = "") -> Iterator[tuple[str, Json, bool]]:
 def rules(schema: Json, path: str) -> Iterator[tuple[str, str]]:
     """Path and message of each rule that the API server checks besides the types."""
     for rule in schema.get("x-kubernetes-validations") or ():
-        yield path, rule["message"]
+        yield f"{path}{rule.get('fieldPath', '')}".removeprefix("."), rule["message"]
     for name, field in (schema.get("properties") or {}).items():
         yield from rules(field, f"{path}.{name}" if path else name)
         yield from rules(field.get("items") or {}, f"{path}.{name}[]")

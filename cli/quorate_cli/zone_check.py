@@ -9,6 +9,7 @@ import json
 import secrets
 import ssl
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,7 +26,18 @@ TIMEOUT_S = 10.0
 KEPT_S = 60
 """Seconds until the key expires, if this program ends before it has deleted it."""
 
+PATIENCE_S = 20.0
+"""Seconds after its start in which agents may be out of reach.
+
+A network plugin that enforces NetworkPolicies refuses what a new pod begins until every node knows
+the pod: seconds, on busy nodes."""
+_PAUSE_S = 0.5
+
 Json = dict[str, Any]
+
+
+class WrongReply(Problem):
+    """An agent was reached, and did not answer as it should."""
 
 
 class Account:
@@ -56,12 +68,26 @@ class Account:
             raise Problem(f"GET {address}: not answered by an API server: {error}") from error
 
 
-def check_zone(zone: Json) -> None:
-    """Write a key into the zone, read it and delete it.  Raises Problem if any of that fails."""
+def check_zone(zone: Json, reached_by: float = 0.0) -> None:
+    """Write a key into the zone, read it and delete it.  Raises Problem if any of that fails.
+
+    Agents out of reach are tried again until `reached_by` on the monotonic clock."""
     endpoints = (zone.get("status") or {}).get("endpoints") or []
     if not endpoints:
         where = f"--namespace {zone['metadata']['namespace']} zone {zone['metadata']['name']}"
         raise Problem(f"status.endpoints is empty: `kubectl describe {where}` shows the reason")
+    while True:
+        try:
+            return _write_and_read(endpoints)
+        except WrongReply:
+            raise
+        except Problem:
+            if time.monotonic() >= reached_by:
+                raise
+        time.sleep(_PAUSE_S)
+
+
+def _write_and_read(endpoints: Sequence[str]) -> None:
     key = f"quorate:helm-test:{secrets.token_hex(8)}".encode()
     value = secrets.token_hex(8).encode()
     client = _first_client(endpoints)
@@ -77,7 +103,7 @@ def check_zone(zone: Json) -> None:
                     reply.text.decode(errors="replace") if isinstance(reply, ErrorReply) else reply
                 )
                 name = command[0].decode()
-                raise Problem(f"{client.address}: {name} was answered by {said!r}")
+                raise WrongReply(f"{client.address}: {name} was answered by {said!r}")
     finally:
         client.close()
 
@@ -98,14 +124,14 @@ def _first_client(endpoints: Sequence[str]) -> PlainClient:
     raise problem
 
 
-def check_all(zones: Sequence[Json]) -> Iterator[tuple[str, str]]:
+def check_all(zones: Sequence[Json], reached_by: float = 0.0) -> Iterator[tuple[str, str]]:
     """Yield NAMESPACE/NAME of each zone, and the problem with it; empty if there is none."""
     for zone in zones:
         metadata = zone["metadata"]
         if metadata.get("deletionTimestamp"):
             continue
         try:
-            check_zone(zone)
+            check_zone(zone, reached_by)
             problem = ""
         except Problem as error:
             problem = str(error)
@@ -119,7 +145,11 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--all-namespaces", action="store_true")
     parser.add_argument("--account", type=Path, default=ACCOUNT, help="folder of token and ca.crt")
     parser.add_argument("--server", default=SERVER, help="the API server")
+    parser.add_argument(
+        "--patience", type=float, default=PATIENCE_S, help="seconds for agents to be reached"
+    )
     given = parser.parse_args(words)
+    reached_by = time.monotonic() + given.patience
     try:
         account = Account(given.account, given.server)
         places = [""] if given.all_namespaces else given.namespace or [account.namespace]
@@ -128,7 +158,7 @@ def main(words: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     is_well = True
-    for name, problem in check_all(zones):
+    for name, problem in check_all(zones, reached_by):
         is_well &= not problem
         print(f"zone {name}: {problem or 'a key was written, read and deleted'}", flush=True)
     if not zones:

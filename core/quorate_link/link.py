@@ -381,7 +381,9 @@ class Link(asyncio.Protocol):
         _set_up(transport, self._endpoint.settings.kernel_bytes)
         endpoint = self._endpoint
         if not endpoint.admit(self):
-            self.abort("this process is stopping")
+            # Not within this call: uvloop takes a dialed socket from its object only afterwards.
+            # Else both close the descriptor, the second when its number is another connection's.
+            endpoint.loop.call_soon(self.abort, "this process is stopping")
             return
         self._hello_timer = endpoint.loop.call_later(
             endpoint.settings.hello_timeout_ms / 1000, self._hello_is_late

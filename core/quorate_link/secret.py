@@ -52,6 +52,10 @@ class ClusterSecret:
         """Return the keys of `roles`, or of all roles if none is named, as agents need them."""
         return RoleKeys(self.cluster_id, {each: self._derive(each) for each in roles or ROLES})
 
+    def spark(self, application: str) -> str:
+        """Return the secret by which the pods of one Spark application know each other."""
+        return self._derive(f"spark {application}").hex()
+
     def texts(self) -> dict[str, str]:
         """Return the two values as they are written."""
         return {CLUSTER_ID: self.cluster_id, KEY: self.key.hex()}

@@ -1,6 +1,6 @@
 """All names that users and other programs see or match: conditions, reasons, labels, metrics."""
 
-from quorate.wire.resource import GROUP
+from quorate.wire.schema.resource import GROUP
 
 FINALIZER = f"{GROUP}/zone-data"
 ANNOTATION_RELEASE = f"{GROUP}/release"
@@ -24,6 +24,8 @@ ANNOTATION_ZONE_ID = f"{GROUP}/zone-id"
 ANNOTATION_RECOVERING = f"{GROUP}/recovering"
 """\"true\" on a MasterTerm: the metastore was lost, agents are asked which zones they have."""
 FIELD_MANAGER = "quorate-operator"
+DRIVER_ACCOUNT = "quorate-driver"
+"""The ServiceAccount of pods that lead executors."""
 LEASE = "quorate-operator"
 MASTER_TERM_OF_BEFORE = "quorate-master-term"
 """The ConfigMap in which earlier versions counted the masterships of a namespace."""
@@ -48,6 +50,7 @@ CONDITION_AGENTS_UPDATED = "AgentsUpdated"
 CONDITION_FAILURE_DOMAINS_KNOWN = "FailureDomainsKnown"
 CONDITION_VOLUMES_GROWN = "VolumesGrown"
 CONDITION_EXTERNALLY_REACHABLE = "ExternallyReachable"
+CONDITION_CLIENT_SERVICES_MADE = "ClientServicesMade"
 CONDITION_AGENTS_DRAINED = "AgentsDrained"
 CONDITION_EVICTIONS_ALLOWED = "EvictionsAllowed"
 

@@ -13,6 +13,8 @@ it is repaired, 1 if not, 2 if it could not begin.
 
 `… repair-run ZONE` is what the pod of a ZoneRepair does: see repair_run.
 
+`… executor` is what an executor's pod does: see passes.executor_process.
+
 `… export ZONE`, `… verify TARGET` and `… import ZONE`: see export_commands.
 """
 
@@ -39,6 +41,8 @@ from quorate_spark import export_commands, repair_run
 from quorate_spark.command_line import add_limit, print_json, settings_of
 from quorate_spark.pages.folder import Report, earlier_runs, report_of, store
 from quorate_spark.pages.page import page_of
+from quorate_spark.passes import executor_process
+from quorate_spark.passes.executors import led_executors
 from quorate_spark.progress import Progress
 from quorate_spark.reading.agent_link import parse_addresses, read_cluster
 from quorate_spark.repair import (
@@ -56,7 +60,7 @@ from quorate_spark.report import print_report, report_json, result_of
 from quorate_spark.settings import Settings
 from quorate_spark.tell_progress import progress_bar, progress_port
 from quorate_spark.validate import run_validation
-from quorate_spark.verdict import Level, Outcome, Verdict, could_not_tell, with_hashed_keys
+from quorate_spark.verdict import Level, Mode, Outcome, Verdict, could_not_tell, with_hashed_keys
 from quorate_spark.work_folder import quiet_work_folder
 
 
@@ -71,6 +75,8 @@ def main(arguments: list[str] | None = None) -> int:
         return _export(options)
     if options.command == "keep":
         return _keep(options)
+    if options.command == executor_process.NAME:
+        return _executor()
     level = Level(options.level)
     started_ms = time.time_ns() // 1_000_000
     report = report_of(options.report, options.zone, started_ms) if options.report else None
@@ -95,6 +101,7 @@ def main(arguments: list[str] | None = None) -> int:
         started_ms=started_ms,
         history=_history(),
         max_mib_per_second_per_agent=options.max_mib_per_second_per_agent,
+        mode=Mode(options.mode),
     )
     if options.keys == "hashed":
         verdict = with_hashed_keys(verdict)
@@ -116,6 +123,19 @@ def main(arguments: list[str] | None = None) -> int:
         if kept.page is not None:
             print(f"report: {kept.page}", file=sys.stderr if options.json else sys.stdout)
     return verdict.exit_code
+
+
+def _executor() -> int:
+    """Become an executor; return the exit code if that cannot be."""
+    try:
+        executor_process.become_executor()
+    except QuorateError as error:
+        print(f"this is no executor: {error}", file=sys.stderr)
+    except KeyError as error:
+        print(f"this is no executor: {error.args[0]} is not set: Spark starts it", file=sys.stderr)
+    except OSError as error:
+        print(f"this is no executor: {error.filename}: {error.strerror}", file=sys.stderr)
+    return Outcome.UNKNOWN.exit_code
 
 
 def _keep(options: argparse.Namespace) -> int:
@@ -318,6 +338,8 @@ def _validate(options: argparse.Namespace, level: Level) -> Verdict:
             replicas=options.replicas,
             settings=settings_of(options),
             progress=progress,
+            mode=Mode(options.mode),
+            led=led_executors(options.secret_file) if level is Level.ROWS else None,
         )
 
 
@@ -348,6 +370,12 @@ def _parser() -> argparse.ArgumentParser:
         choices=["escaped", "hashed"],
         default="escaped",
         help="how keys are named in the verdict",
+    )
+    validate.add_argument(
+        "--mode",
+        choices=list(Mode),
+        default=Mode.LIVE,
+        help="live: clients may write meanwhile; idle: nothing was written, or it cannot be told",
     )
     validate.add_argument(
         "--termination-message", type=Path, help="write the verdict in short, at most 4 KiB"
@@ -382,6 +410,7 @@ def _parser() -> argparse.ArgumentParser:
         settle_s, answer_s = Settings().settle_timeout_s, Settings().answer_timeout_s
         command.add_argument("--settle-seconds", type=float, default=settle_s)
         command.add_argument("--answer-seconds", type=float, default=answer_s)
+    commands.add_parser(executor_process.NAME, help="be an executor of Spark on Kubernetes")
     export_commands.add_commands(commands)
     repair_run.add_command(commands)
     return parser

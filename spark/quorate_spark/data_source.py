@@ -30,7 +30,8 @@ Deleted keys whose tombstone a copy still keeps are rows with a null value and `
 `expires_at` is in wall milliseconds, 0 never; expired rows are present until their removal arrives
 as an update.
 
-`spark.readStream.format("quorate")` reads updates as they are made (sources/update_stream.py).
+`spark.readStream.format("quorate")` reads updates as they are made (sources/update_stream.py).  It
+may have the column `told`, which is `row` in a batch read with the same options.
 `df.write.format("quorate")` writes rows through the primaries (sources/row_writer.py).
 """
 
@@ -42,13 +43,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 
 from quorate.facts.keyspace import key_slot
-from quorate_spark.comparing.compare_rows import digest
 from quorate_spark.copies import CopySeen
 from quorate_spark.reading.agent_link import Unreadable
 from quorate_spark.reading.read_columns import read_columns
 from quorate_spark.reading.read_copies import read_copies
 from quorate_spark.row_columns import RowColumns
-from quorate_spark.sources.columns import columns_of, has_problem_rows
+from quorate_spark.sources.columns import batch_of_rows, columns_of, has_problem_rows
 from quorate_spark.sources.narrowing import Ranges, wanted_of
 from quorate_spark.sources.options import Options, choice, source_of
 from quorate_spark.sources.row_writer import RowSink, RowWriter, StreamRowWriter
@@ -137,7 +137,7 @@ class CopyReader(DataSourceReader):
             for rows in read_columns(copy, zone, cluster, settings, ranges, values=values):
                 found = rows if slots is None else in_slots(rows, slots)
                 if len(found):
-                    yield self._batch(copy, found)
+                    yield batch_of_rows(self._columns, copy, found, digests=self._digests)
         except Unreadable as error:
             if not self._problems_as_rows:
                 raise
@@ -145,34 +145,6 @@ class CopyReader(DataSourceReader):
         else:
             if self._problems_as_rows:
                 yield self._last_row(copy, "")
-
-    def _batch(self, copy: CopySeen, rows: RowColumns) -> pa.RecordBatch:
-        values, count = rows.values, len(rows)
-        if self._digests and values is not None:
-            found = [None if value is None else digest(value) for value in values.to_pylist()]
-            values = pa.array(found, pa.binary())
-        state = copy.state
-        every = {
-            "key": rows.keys,
-            "value": values,
-            "counter": rows.counters,
-            "term": rows.terms,
-            "expires_at": rows.expiries,
-            "tombstone": rows.tombstones,
-        }
-        same = {
-            "replica_index": state.replica_index,
-            "node": copy.node,
-            "partition": state.partition,
-            "problem": None,
-        }
-        arrays = [
-            pa.repeat(pa.scalar(same[name], kind), count)
-            if name in same
-            else pa.array(every[name], kind)
-            for name, _, kind in self._columns
-        ]
-        return pa.RecordBatch.from_arrays(arrays, names=[name for name, _, _ in self._columns])
 
     def _last_row(self, copy: CopySeen, problem: str) -> pa.RecordBatch:
         state = copy.state
@@ -183,6 +155,7 @@ class CopyReader(DataSourceReader):
             "node": copy.node,
             "partition": state.partition,
             "tombstone": False,
+            "told": None,
             "problem": problem,
         }
         columns = self._columns

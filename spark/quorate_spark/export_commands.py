@@ -37,7 +37,7 @@ from quorate.facts.export_place import (
     KEY_FILE_OPTION,
     KEY_VARIABLE,
 )
-from quorate.wire.jobs.export_result import (
+from quorate.wire.exports.export_result import (
     READ_WHOLE_MAX,
     ExportResult,
     RunOutcome,
@@ -71,6 +71,8 @@ from quorate_spark.exports.old_exports import Deleted, delete_old, time_to_delet
 from quorate_spark.exports.target import Target, TargetRefused, TargetUnreadable
 from quorate_spark.exports.verify import verify
 from quorate_spark.exports.zone_identity import check_zone, unproved
+from quorate_spark.passes.executors import led_executors
+from quorate_spark.passes.export_tasks import led_export
 from quorate_spark.progress import Progress
 from quorate_spark.reading.agent_link import parse_addresses, read_cluster
 from quorate_spark.reading.settle import ZoneCopies
@@ -159,7 +161,6 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "export", parents=[of_zone, of_all], help="write a zone's rows to files"
     )
     exporting.add_argument("--zone-spec", default="{}", help="as declared, in JSON")
-    add_limit(exporting)
     exporting.add_argument("--verify", action="store_true", help="read the export back")
     bases = exporting.add_mutually_exclusive_group()
     bases.add_argument(
@@ -211,6 +212,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--into-non-empty", action="store_true", help="also if the zone has keys: these stay"
     )
     for each in (exporting, importing):
+        add_limit(each)
         each.add_argument(
             ENCRYPTED_OPTION, action="store_true", help="refuse to do it without a key"
         )
@@ -308,7 +310,11 @@ def _export(options: argparse.Namespace, bar: _Bar) -> int:
         except KeyRefused as error:
             raise TargetRefused(str(error)) from error  # nothing was exported
         base = named_base(options.base, options.base_folder, target, key)
-        with work_folder(options.work_dir, "export-") as folder:
+        led = led_executors(options.secret_file)
+        with (
+            work_folder(options.work_dir, "export-") as folder,
+            led_export(led, folder, options.encryption_key_file) as by_tasks,
+        ):
             manifest = export_zone(
                 target,
                 _copies(options),
@@ -321,6 +327,7 @@ def _export(options: argparse.Namespace, bar: _Bar) -> int:
                 options.series,
                 key,
                 base,
+                by_tasks,
             )
         for detail in base.details.values() if base is not None else ():
             print(f"read whole: {detail}", file=sys.stderr)

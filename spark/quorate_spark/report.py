@@ -6,13 +6,22 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from quorate.wire.jobs.validation_result import Outvoted, ValidationResult, ValidationVerdict
+from quorate.wire.jobs.validation_result import (
+    Outvoted,
+    ValidationMode,
+    ValidationResult,
+    ValidationVerdict,
+)
 from quorate_spark.verdict import (
+    CHANGE_HEADINGS,
     CopyRow,
     DigestFigures,
     KeyDifference,
+    Mode,
     Outcome,
     Verdict,
+    change_rows,
+    change_title,
     rate_text,
 )
 
@@ -22,6 +31,7 @@ _VERDICTS = {
     Outcome.DIFFER: ValidationVerdict.DIFFER,
     Outcome.UNKNOWN: ValidationVerdict.COULD_NOT_TELL,
 }
+_MODES = {Mode.LIVE: ValidationMode.LIVE, Mode.IDLE: ValidationMode.IDLE}
 KEY_COLUMNS_MAX = 60
 LISTED_MAX = 5
 COMMANDS_MAX = 50
@@ -47,6 +57,7 @@ def result_of(verdict: Verdict) -> ValidationResult:
         verdict.reasons,
         tuple(Outvoted(each.partition, each.node, each.suppliers) for each in verdict.outvoted),
         verdict.duration_ms,
+        _MODES[verdict.mode],
     )
 
 
@@ -61,6 +72,8 @@ def _report(verdict: Verdict) -> RenderableType:
     parts: list[RenderableType] = [_summary(verdict)]
     if verdict.counter_differences:
         parts.append(_counter_table(verdict))
+    if verdict.changes:
+        parts.append(_change_table(verdict))
     if verdict.digests is not None and verdict.digests.differing:
         parts.append(_digest_table(verdict.digests))
     if verdict.key_differences:
@@ -95,6 +108,7 @@ def _summary(verdict: Verdict) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_row("zone", escape(verdict.zone))
     table.add_row("level", verdict.level)
+    table.add_row("mode", verdict.mode)
     table.add_row("verdict", Text(verdict.outcome, STYLES[verdict.outcome]))
     table.add_row("nodes", escape(", ".join(verdict.nodes)))
     table.add_row("partitions", str(verdict.partitions))
@@ -105,7 +119,8 @@ def _summary(verdict: Verdict) -> Table:
         table.add_row("rows read", f"{verdict.digests.rows_read:,} (of all copies)")
     if verdict.settled_keys or verdict.unsettled_keys or verdict.differing_keys:
         table.add_row("keys settled", f"{verdict.settled_keys:,}")
-        table.add_row("keys unsettled", f"{verdict.unsettled_keys:,} (written meanwhile)")
+        if verdict.mode is Mode.LIVE:
+            table.add_row("keys unsettled", f"{verdict.unsettled_keys:,} (written meanwhile)")
         table.add_row(
             "keys differing",
             f"{verdict.differing_keys:,} ({verdict.confirmed_keys:,} read again and confirmed)",
@@ -139,6 +154,13 @@ def _counter_table(verdict: Verdict) -> Table:
                 ", ".join(f"holds {first} to {last}" for first, last in copy.above),
             )
         table.add_row("", "", Text(difference.detail), end_section=True)
+    return table
+
+
+def _change_table(verdict: Verdict) -> Table:
+    table = Table(*CHANGE_HEADINGS, title=change_title(verdict))
+    for cells in change_rows(verdict):
+        table.add_row(*map(Text, cells), end_section="after" in cells)
     return table
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from quorate.facts.keyspace import RESERVED
 from quorate.protocol.messages.tools import CopyColumns
 from quorate.protocol.storage import ROW_HEAD
 
@@ -168,6 +169,12 @@ class RowColumns:
         if len(self) < 2:
             return True
         return bool(pc.all(pc.less(self.keys[:-1], self.keys[1:])).as_py())
+
+
+def are_reserved(rows: RowColumns) -> Flags:
+    """Return which rows are internal ones."""
+    found: Flags = pc.starts_with(rows.keys, RESERVED).to_numpy(zero_copy_only=False)
+    return found
 
 
 def joined(parts: Sequence[RowColumns]) -> RowColumns:

@@ -23,7 +23,8 @@ class Settings:
     changed meanwhile.  `rechecks_max`: how many differing keys are read again to confirm them.
     `differences_max`: how many of them a report lists; the total is always given.
     `max_mib_per_second_per_agent`: how much is read of one agent at most, by all paced readers
-    together; None: no limit.
+    together; None: no limit.  `idle_s`: in mode idle, between the first reading of counters and the
+    last one at least.
     """
 
     connect_timeout_s: float = 5.0
@@ -35,6 +36,7 @@ class Settings:
     rechecks_max: int = 500
     differences_max: int = 100
     max_mib_per_second_per_agent: int | None = None
+    idle_s: float = 2.0
 
     @property
     def bytes_per_s(self) -> int | None:

@@ -8,34 +8,43 @@
    or process meanwhile was not read as one copy: its partition starts over, a few times.
 4. Read keys that differed again (`recheck`); those that differ in the same way are damaged.
 
+In mode idle (`comparing.idle`) nothing may change from the first reading to the last: there is one
+pass, whose step 3 looks for changes.  Step 4 is the same: a difference must be confirmed.
+
 Level digest is level rows with another step 2 (`digest_scan`): digests first, and rows only where
 these differ.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from quorate_spark.comparing.classes import count_classes
 from quorate_spark.comparing.client_times import client_times
-from quorate_spark.comparing.compare_counters import Judgement, Settled, Unsettled
+from quorate_spark.comparing.compare_counters import CounterWatch, Judgement, Settled, Unsettled
 from quorate_spark.comparing.compare_rows import Again, Baseline, PartitionTally
+from quorate_spark.comparing.idle import change_of, copy_being_filled, idle_watches
 from quorate_spark.comparing.outvoted import votes_by_rows
 from quorate_spark.copies import AgentTimes, CopySeen, Reading
 from quorate_spark.passes.digest_scan import DigestScan
+from quorate_spark.passes.executors import Led
+from quorate_spark.passes.executors_watch import ExecutorsWatch
 from quorate_spark.passes.scan_rows import RowScan, ScannedPartition, SparkRowScan
-from quorate_spark.passes.spark_session import SparkMissing, local_spark
+from quorate_spark.passes.spark_session import SparkMissing, own_spark
 from quorate_spark.progress import Progress
 from quorate_spark.reading.agent_link import Cluster, Unreadable, parse_addresses
+from quorate_spark.reading.open_transactions import open_transactions
 from quorate_spark.reading.recheck import recheck
 from quorate_spark.reading.settle import ZoneCopies, settle
 from quorate_spark.settings import Settings
 from quorate_spark.verdict import (
+    CopyChange,
     CounterDifference,
     KeyDifference,
     Level,
+    Mode,
     Outcome,
     Verdict,
     answer_rate,
@@ -56,42 +65,54 @@ def run_validation(
     replicas: int = 0,
     settings: Settings,
     progress: Progress | None = None,
+    mode: Mode = Mode.LIVE,
+    led: Led | None = None,
 ) -> Verdict:
     """Validate `zone` through the peer ports `agents`, with its own Spark for level rows.
 
     `work_dir` must exist and be used by this run only; the caller removes what Spark leaves there.
-    `partitions` and `replicas`: see ZoneCopies.  Outside conditions are never raised: a verdict
-    says what could not be read or started.
+    `partitions` and `replicas`: see ZoneCopies.  `led`: executors that read the rows.  Outside
+    conditions are never raised: a verdict says what could not be read or started.
     """
     cluster = cluster.counting()
     try:
         copies = ZoneCopies(zone, parse_addresses(",".join(agents)), cluster, partitions, replicas)
         if level is Level.COUNTERS:
-            return Validation(copies, settings, progress).run(None)
+            return Validation(copies, settings, progress, mode).run(None)
         if level is Level.DIGEST:
-            digests = DigestScan(copies, settings, progress)
-            return digests.figures_added(Validation(copies, settings).run(digests, level))
-        with local_spark(work_dir) as session:
-            scan = SparkRowScan(session, zone, copies.agents, cluster, settings, progress)
-            return Validation(copies, settings).run(scan)
+            digests = DigestScan(copies, settings, progress, mode)
+            validation = Validation(copies, settings, mode=mode)
+            return digests.figures_added(validation.run(digests, level))
+        with own_spark(work_dir, led) as session:
+            watch = None if led is None else ExecutorsWatch(led, work_dir)
+            scan = SparkRowScan(session, zone, copies.agents, cluster, settings, progress, watch)
+            return Validation(copies, settings, mode=mode).run(scan)
     except (Unreadable, SparkMissing) as error:
-        unknown = could_not_tell(zone, level, str(error))
-        return msgspec.structs.replace(unknown, copies_expected=partitions * replicas)
+        way_out = " (--level digest works without)" if isinstance(error, SparkMissing) else ""
+        unknown = could_not_tell(zone, level, f"{error}{way_out}")
+        return msgspec.structs.replace(unknown, copies_expected=partitions * replicas, mode=mode)
 
 
 class Validation:
     """One run; `run` is called once."""
 
     def __init__(
-        self, copies: ZoneCopies, settings: Settings, progress: Progress | None = None
+        self,
+        copies: ZoneCopies,
+        settings: Settings,
+        progress: Progress | None = None,
+        mode: Mode = Mode.LIVE,
     ) -> None:
         """`progress`: of level counters; with rows, it is the scan that tells it."""
+        self._is_idle = mode is Mode.IDLE
+        self._last_reading_from = 0.0
         self._progress = progress
         self._copies = copies
         self._settings = settings
         self._reading = Reading({}, (), ())
         self._first_times: Mapping[str, AgentTimes] = {}
         self._reasons: dict[int, str] = {}
+        self._changes: dict[int, tuple[CopyChange, ...]] = {}
         self._counter_differences: dict[int, CounterDifference] = {}
         self._findings: dict[int, Finding] = {}
 
@@ -101,10 +122,17 @@ class Validation:
         whole_reason = ""
         try:
             settled = self._settle(None)
-            self._first_times = self._reading.times
-            whole_reason = self._copies.absence(self._reading)
+            first = self._reading
+            self._first_times = first.times
+            whole_reason = self._copies.absence(first)
+            if self._is_idle:
+                settled = self._without_unfinished(settled)
             if scan_rows is not None:
                 self._compare_rows(settled, scan_rows)
+            elif self._is_idle:
+                self._settle(settled)
+            if self._is_idle and first.uids != self._reading.uids:
+                whole_reason = f"zone {self._copies.zone}: was created again while it ran"
         except Unreadable as error:
             whole_reason = str(error)
         if scan_rows is None:
@@ -113,7 +141,16 @@ class Validation:
 
     def _settle(self, before: Mapping[int, Settled] | None) -> dict[int, Settled]:
         """Return the settled partitions; keep the reason or the difference of the others."""
-        self._reading, judgements = settle(self._copies, self._settings, before, self._progress)
+        new_watch: Callable[[int], CounterWatch] = CounterWatch
+        if self._is_idle:
+            new_watch = idle_watches(self._copies.zone, before)
+            if before is not None:
+                time.sleep(max(self._last_reading_from - time.monotonic(), 0.0))
+        self._reading, judgements = settle(
+            self._copies, self._settings, before, self._progress, new_watch
+        )
+        if before is None:  # only now is the first reading over: agents may have been asked again
+            self._last_reading_from = time.monotonic() + self._settings.idle_s
         settled: dict[int, Settled] = {}
         for partition, judgement in sorted(judgements.items()):
             self._take_in(partition, judgement)
@@ -123,17 +160,35 @@ class Validation:
 
     def _take_in(self, partition: int, judgement: Judgement) -> None:
         self._reasons.pop(partition, None)
+        self._changes.pop(partition, None)
         match judgement:
-            case Unsettled(reason):
+            case Unsettled(reason, changes=changes):
                 self._reasons[partition] = reason
+                if changes:
+                    self._changes[partition] = changes
             case CounterDifference():
                 self._counter_differences[partition] = judgement
             case Settled():
                 pass
 
+    def _without_unfinished(self, settled: dict[int, Settled]) -> dict[int, Settled]:
+        """Return the partitions without an open transaction, of which no copy is being filled.
+
+        For mode idle.  The reasons of the others are kept.
+        """
+        zone, strays = self._copies.zone, self._reading.strays
+        primaries = {partition: each.copies[0] for partition, each in settled.items()}
+        unfinished = open_transactions(primaries, zone, self._copies.cluster, self._settings)
+        for partition in settled:
+            if being_filled := copy_being_filled(zone, partition, strays):
+                unfinished[partition] = being_filled
+        for partition, unsettled in unfinished.items():
+            self._take_in(partition, unsettled)
+        return {each: settled[each] for each in settled if each not in unfinished}
+
     def _compare_rows(self, settled: dict[int, Settled], scan_rows: RowScan) -> None:
         """Run steps 2 to 4, again for the partitions that could not be judged."""
-        for attempt in range(self._settings.passes_max):
+        for attempt in range(1 if self._is_idle else self._settings.passes_max):
             if attempt:
                 reasons = dict(self._reasons)
                 settled = self._settle(settled)
@@ -184,10 +239,16 @@ class Validation:
         if tally.highest is not None and tally.highest.winner[0] > now.target:
             # Above everything that any copy knows of now: it would never settle.
             candidates.insert(0, tally.highest)
-            finding.never_given_out = 1
+            # While nothing is written, all that are above what copies know of are such keys.
+            finding.never_given_out = tally.unsettled if self._is_idle else 1
         for candidate in candidates[:share]:
             copies = self._copies
             finding.count(recheck(candidate, now, copies.zone, copies.cluster, self._settings))
+        if self._is_idle and finding.gone and not finding.suspicion:
+            finding.suspicion = (
+                f"partition {tally.baseline.partition}: {finding.gone} keys differed when they were"
+                " first read and no more when they were read again, although no counter has changed"
+            )
         return finding
 
     def _keep_unmoved(
@@ -198,11 +259,21 @@ class Validation:
             self._reading = self._copies.read(self._settings)
         for partition, finding in findings.items():
             now = self._reading.owned.get(partition, ())
-            reason = _moved(partition, after[partition].copies, now) if finding.confirmed else ""
-            if reason:
-                self._reasons[partition] = reason
+            before = after[partition].copies
+            moved = self._moved(partition, before, now) if finding.confirmed else None
+            if moved is not None:
+                self._take_in(partition, moved)
             elif not finding.reason:
                 self._findings[partition] = finding
+
+    def _moved(
+        self, partition: int, before: tuple[CopySeen, ...], after: tuple[CopySeen, ...]
+    ) -> Unsettled | None:
+        """Return how the copies changed so that two readings are not of the same ones."""
+        if self._is_idle:
+            return change_of(self._copies.zone, partition, before, after)
+        reason = _moved(partition, before, after)
+        return Unsettled(reason) if reason else None
 
     def _verdict(self, level: Level, whole_reason: str, seconds: float) -> Verdict:
         findings = self._findings.values()
@@ -246,6 +317,9 @@ class Validation:
             rows_compared=sum(finding.rows for finding in findings),
             zone_uid=_uid(self._reading),
             answered=answer_rate(received.bytes_of, seconds) if received.is_whole else None,
+            mode=Mode.IDLE if self._is_idle else Mode.LIVE,
+            changes=_whole_partitions(self._changes, self._settings.differences_max),
+            changed_partitions=len(self._changes),
         )
 
     def _notes(self) -> tuple[str, ...]:
@@ -261,10 +335,15 @@ class Validation:
                 " left out (being filled, or about to be deleted)"
             )
         gone = sum(finding.gone for finding in self._findings.values())
-        if gone:
+        if gone and not self._is_idle:
             notes.append(
                 f"{gone} keys differed when they were first read and no more when they were read"
                 " again (deleted or overwritten meanwhile)"
+            )
+        if self._changes:
+            notes.append(
+                "updates are writes of clients, of imports and of repairs, the steps of"
+                " transactions, and the removal of keys that have expired"
             )
         return tuple(notes)
 
@@ -272,8 +351,9 @@ class Validation:
 class Finding:
     """The findings of one pass in one partition, after its differing keys were read again.
 
-    `suspicion`: see ScannedPartition.  `never_given_out`: 1 if the unsettled key with the highest
-    counter was read again too, because no copy knows of so high a counter.
+    `suspicion`: see ScannedPartition.  `never_given_out`: how many unsettled keys have counters
+    that no copy knows of, so that they differ; the one with the highest is read again.  In mode
+    live only that one is counted, the others may have been written meanwhile.
     """
 
     __slots__ = ("confirmed", "gone", "never_given_out", "other", "suspicion", "tally")
@@ -351,6 +431,18 @@ def _places(copies: tuple[CopySeen, ...]) -> str:
         )
         or "no copy"
     )
+
+
+def _whole_partitions(
+    changes: Mapping[int, tuple[CopyChange, ...]], most: int
+) -> tuple[CopyChange, ...]:
+    """Return the changes of the first partitions, at least of one, and of each all or none."""
+    listed: list[CopyChange] = []
+    for _, each in sorted(changes.items()):
+        if listed and len(listed) + len(each) > most:
+            break
+        listed += each
+    return tuple(listed)
 
 
 def _bounded(reasons: list[str]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ could be told.
 
 import enum
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -33,6 +33,16 @@ class Level(enum.StrEnum):
     COUNTERS = "counters"
     DIGEST = "digest"
     ROWS = "rows"
+
+
+class Mode(enum.StrEnum):
+    """Treatment of writes during the run.
+
+    LIVE: clients may write meanwhile.  IDLE: nothing was written, or the verdict is UNKNOWN.
+    """
+
+    LIVE = "live"
+    IDLE = "idle"
 
 
 class CopyCounters(msgspec.Struct, frozen=True):
@@ -63,6 +73,18 @@ class CounterDifference(msgspec.Struct, frozen=True):
     what: str
     detail: str
     copies: tuple[CopyCounters, ...]
+
+
+class CopyChange(msgspec.Struct, frozen=True):
+    """A copy that was not the same before and after a run in which nothing may be written.
+
+    None: there was, or is, no copy.  A copy whose agent's process is another one has changed, too.
+    """
+
+    partition: int
+    node: str
+    before: CopyCounters | None
+    after: CopyCounters | None
 
 
 class CopyRow(msgspec.Struct, frozen=True):
@@ -198,7 +220,8 @@ class Verdict(msgspec.Struct, frozen=True):
     `history`: the zone's recent past as the operator has told it; None: it has not.
     `max_mib_per_second_per_agent`: the limit of the run; None: none.
     `zone_uid`: of the zone, as its agents tell it; empty: they do not, they tell of two zones, or
-    an earlier version made the record.  `answered`: None: nothing was read, a Spark job failed, so
+    an earlier version made the record.  `changes`: what kept mode idle from being told, of
+    `changed_partitions`.  `answered`: None: nothing was read, a Spark job failed, so
     that it is not known, or an earlier version made the record.
     """
 
@@ -232,11 +255,39 @@ class Verdict(msgspec.Struct, frozen=True):
     max_mib_per_second_per_agent: int | None = None
     answered: AnswerRate | None = None
     zone_uid: str = ""
+    mode: Mode = Mode.LIVE
+    changes: tuple[CopyChange, ...] = ()
+    changed_partitions: int = 0
 
     @property
     def exit_code(self) -> int:
         """The exit code: 0 agree, 1 differ, 2 could not tell."""
         return self.outcome.exit_code
+
+
+CHANGE_HEADINGS = ("partition", "node", "", "replica index", "version", "term", "LWM", "HWM")
+
+
+def change_title(verdict: Verdict) -> str:
+    """Return how many partitions changed, and how many of them are listed."""
+    count, listed = verdict.changed_partitions, len({each.partition for each in verdict.changes})
+    more = f", {listed:,} listed" if listed < count else ""
+    return f"{count:,} partition{'' if count == 1 else 's'} changed meanwhile{more}"
+
+
+def change_rows(verdict: Verdict) -> Iterator[tuple[str, ...]]:
+    """Yield the cells under CHANGE_HEADINGS: two rows for each copy that changed."""
+    for change in verdict.changes:
+        place = (str(change.partition), change.node)
+        yield (*place, "before", *_change_cells(change.before))
+        yield (*place, "after", *_change_cells(change.after))
+
+
+def _change_cells(copy: CopyCounters | None) -> tuple[str, ...]:
+    if copy is None:
+        return ("no copy", "-", "-", "-", "-")
+    index = str(copy.replica_index)
+    return (index, str(copy.version), str(copy.term), str(copy.lwm), str(copy.hwm))
 
 
 def rate_text(rate: AnswerRate, level: Level) -> str:

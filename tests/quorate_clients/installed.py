@@ -61,11 +61,7 @@ def _command_python(library: Library, folder: Path) -> tuple[list[str], dict[str
 
 
 def _install_node(library: Library, folder: Path) -> None:
-    for name in ("package.json", "package-lock.json"):
-        (folder / name).write_bytes((library.pinned_by / name).read_bytes())
-    node = node_toolchain.node()
-    install = [*node.npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-    run_checked(install, folder, node.environment())
+    node_toolchain.install_pinned(library.pinned_by, folder)
 
 
 def _command_node(library: Library, folder: Path) -> tuple[list[str], dict[str, str]]:

@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from kept_builds import BuildError, cache_folder, fetch_package
+from kept_builds import BuildError, cache_folder, fetch_package, run_checked
 
 _PINS = Path(__file__).parents[2] / "constraints-node.txt"
 _MAJOR_MIN = 20  # what the newest of the libraries ask for
@@ -54,8 +54,18 @@ def node() -> Node:
     """As `find_node`, but BuildError where there is none."""
     found = find_node()
     if found is None:
-        raise BuildError("no Node 20 or later on PATH or in the cache: make client-libraries")
+        raise BuildError("no Node 20 or later on PATH or in the cache: make dashboard-types")
     return found
+
+
+def install_pinned(pins: Path, folder: Path) -> None:
+    """Make `folder`, with a `node_modules` as package.json and package-lock.json in `pins` say."""
+    folder.mkdir(exist_ok=True)
+    for name in ("package.json", "package-lock.json"):
+        (folder / name).write_bytes((pins / name).read_bytes())
+    found = node()
+    install = [*found.npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+    run_checked(install, folder, found.environment())
 
 
 def _cached() -> Path:

@@ -41,9 +41,21 @@ def interrupted_behind(monkeypatch: pytest.MonkeyPatch, owner: object, name: str
 def running_children() -> list[str]:
     """The command lines of this process's children, those that ended and were not waited for among
     them."""
-    pids = [
-        pid
-        for children in Path("/proc/self/task").glob("*/children")
-        for pid in children.read_text().split()
-    ]
-    return [Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ") for pid in pids]
+    pids = [pid for thread in Path("/proc/self/task").iterdir() for pid in _children(thread)]
+    return [_command_line(pid) for pid in pids]
+
+
+def _command_line(pid: str) -> str:
+    """Of a process; empty if it has been waited for."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def _children(thread: Path) -> list[str]:
+    """The pids of what the thread started; a thread that ends leaves its own to another one."""
+    try:
+        return (thread / "children").read_text().split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []

@@ -6,7 +6,7 @@ A test starts the program of each pod as the Job has it, and tells how it ended.
 import json
 import subprocess
 from base64 import b64decode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,8 +14,11 @@ from quorate_cluster.kubelet_arguments import expanded
 from quorate_cluster.processes import environment, python, secret_file
 from quorate_cluster.road import QUIET, Json, Road
 from quorate_cluster.waiting import wait_until
+from quorate_operator.jobs.job import WORK
 
 IMAGE = ("--validation-image", "quorate-spark:1")
+NO_LONG_WAIT = ("--settle-seconds=2",)
+"""For a validation beside an agent that stays away: by default it waits for it for 15 s."""
 
 
 @contextmanager
@@ -33,8 +36,7 @@ def zone_with_keys(road: Road, *agent_options: str) -> Iterator[Road]:
 
 def pods(road: Road, label: str, name: str) -> list[Json]:
     """Return the pods that have an object's name in this label."""
-    chosen = f"--selector={label}={name}"
-    return list(json.loads(road.kubectl("get", "pods", chosen, "--output=json"))["items"])
+    return road.items("pods", f"{label}={name}")
 
 
 def waiting_pod(road: Road, label: str, name: str) -> Json:
@@ -50,16 +52,21 @@ def waiting_pod(road: Road, label: str, name: str) -> Json:
 
 
 def run_pod(
-    road: Road, pod: Json, folder: Path, volumes: Mapping[str, Path] | None = None
+    road: Road,
+    pod: Json,
+    folder: Path,
+    volumes: Mapping[str, Path] | None = None,
+    options: Sequence[str] = (),
 ) -> tuple[int, str]:
     """Run the program as the pod has it; return its exit code and its termination message.
 
     Its log is `folder/log`.  Nothing that comes from a Secret may be in either.
 
-    `volumes`: folders of this machine by where the pod mounts them.
+    `volumes`: folders of this machine by where the pod mounts them.  `options`: more than the pod
+    has.
     """
     (container,) = pod["spec"]["containers"]
-    with start_pod(road, pod, folder, volumes) as process:
+    with start_pod(road, pod, folder, volumes, options) as process:
         try:
             code = process.wait(120)
         finally:
@@ -73,7 +80,11 @@ def run_pod(
 
 
 def start_pod(
-    road: Road, pod: Json, folder: Path, volumes: Mapping[str, Path] | None = None
+    road: Road,
+    pod: Json,
+    folder: Path,
+    volumes: Mapping[str, Path] | None = None,
+    options: Sequence[str] = (),
 ) -> subprocess.Popen[bytes]:
     """Start the program as the pod has it, as run_pod does.  The caller ends it."""
     (container,) = pod["spec"]["containers"]
@@ -82,7 +93,7 @@ def start_pod(
     message.touch()
     outside = {
         "/secret": secret_file(road.kept.path, "main"),
-        "/work": folder / "work",
+        WORK: folder / "work",
         container["terminationMessagePath"]: message,
         **(volumes or {}),
     }
@@ -90,7 +101,7 @@ def start_pod(
     told = {each["name"]: _value(road, each) for each in container.get("env", ())}
     own = {name: text for name, text in told.items() if text is not None}
     arguments = expanded(container["args"], own)
-    command = python("quorate_spark", *(as_here(each, outside) for each in arguments))
+    command = python("quorate_spark", *(as_here(each, outside) for each in arguments), *options)
     env = {**environment(), **own}
     with (folder / "log").open("wb") as printed:
         return subprocess.Popen(command, env=env, stdout=printed, stderr=subprocess.STDOUT)

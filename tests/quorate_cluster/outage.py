@@ -75,7 +75,11 @@ class Pulses(Background):
 
     def __enter__(self) -> Self:
         super().__enter__()
-        self.wait_all_written_since(time.monotonic())
+        try:
+            self.wait_all_written_since(time.monotonic())
+        except BaseException as error:
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
         return self
 
     def wait_all_written_since(self, moment: float, timeout_s: float = 60) -> None:
@@ -84,7 +88,10 @@ class Pulses(Background):
             lambda: all(len(self._since(key, moment)) > 1 for key in self.keys),
             "write to every key",
             timeout_s,
-            lambda: [key for key in self.keys if not self._since(key, moment)],
+            lambda: (
+                [key for key in self.keys if not self._since(key, moment)],
+                [said for _, _, said in self.failed[-3:]],
+            ),
         )
 
     def longest_gaps_s(self, since: float) -> list[float]:

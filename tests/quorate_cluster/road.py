@@ -9,7 +9,7 @@ from typing import Any
 
 from redis.cluster import ClusterNode, RedisCluster
 
-from quorate.wire.resource import API_VERSION
+from quorate.wire.schema.resource import API_VERSION
 from quorate.wire.storage_cluster import external
 from quorate_cluster.processes import HOST, Agent, asked, environment, python, secret_manifest
 from quorate_cluster.waiting import wait_until
@@ -122,20 +122,23 @@ class Road:
         self.apply("Zone", "sessions", **{**whole, **spec})
 
     def get(self, kind: str, name: str) -> Json | None:
-        found = self.kubectl("get", kind, name, "--output=json", "--ignore-not-found")
-        return dict(json.loads(found)) if found else None
+        return self._control_plane.objects.get(kind, name, self.namespace)
 
     def status(self, kind: str, name: str) -> Json:
         return dict((self.get(kind, name) or {}).get("status") or {})
 
-    def items(self, kinds: str) -> list[Json]:
-        return list(json.loads(self.kubectl("get", kinds, "--output=json"))["items"])
+    def items(self, kinds: str, selector: str = "", fields: str = "") -> list[Json]:
+        """All objects of these kinds, separated by commas."""
+        return self._control_plane.objects.items(kinds, self.namespace, selector, fields)
+
+    def names(self, kinds: str, selector: str = "") -> list[str]:
+        """The same as `KIND/NAME`."""
+        return self._control_plane.objects.names(kinds, self.namespace, selector)
 
     def told_of_zones(self) -> set[str]:
         """Reasons of the Events on zones, as docs/events.md says to ask for them."""
-        of_zones = "--field-selector=involvedObject.kind=Zone"
-        found = json.loads(self.kubectl("get", "events", of_zones, "--output=json"))
-        return {each["reason"] for each in found["items"]}
+        found = self.items("events", fields="involvedObject.kind=Zone")
+        return {each["reason"] for each in found}
 
     def conditions(self, kind: str = "zone", name: str = "sessions") -> Json:
         conditions = self.status(kind, name).get("conditions", [])

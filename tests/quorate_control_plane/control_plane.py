@@ -19,6 +19,7 @@ from quorate_control_plane.audit import POLICY, AuditLog
 from quorate_control_plane.certificates import Authority, KeyPair
 from quorate_control_plane.components import Component
 from quorate_control_plane.kept_folder import KeptFolder
+from quorate_control_plane.objects import Objects
 from quorate_control_plane.ports import free_ports
 
 _NAMES = (
@@ -88,6 +89,11 @@ class ControlPlane:
     def audit_log(self) -> AuditLog:
         """The requests of all users of the group `AUDITED`, and of service accounts."""
         return AuditLog(self.folder)
+
+    @property
+    def objects(self) -> Objects:
+        """All objects, as an administrator reads them.  Cheaper than kubectl, above all to wait."""
+        return self._objects
 
     @property
     def etcd(self) -> Component:
@@ -194,6 +200,7 @@ class ControlPlane:
         admin = self._authority.issue("admin", "/O=system:masters/CN=admin", "DNS:admin")
         self.kubeconfig = self._authority.kubeconfig("admin", admin, self.server)
         self._web = _web_client(self._authority.pair, admin)
+        self._objects = Objects(self.server, self._web)
         self._add("etcd", self._etcd_flags(etcd_url, peer_url))
         self._add("kube-apiserver", self._api_server_flags(etcd_url, api_port))
         self._add("kube-controller-manager", self._controller_manager_flags(next(ports)))

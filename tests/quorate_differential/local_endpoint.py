@@ -3,14 +3,15 @@
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
-from quorate.facts.keyspace import key_partition, key_slot
+from quorate.facts.keyspace import key_partition
 from quorate_agent.resp.cluster_view import ClusterNode, ClusterView
 from quorate_agent.resp.command import Scope, command_slot
 from quorate_agent.resp.reading.parser import CommandParser
 from quorate_agent.resp.replies import CROSSSLOT, OK, bulks, integer
-from quorate_agent.resp.scan import ScanPositions
+from quorate_agent.resp.scan import ScanChunk, ScanPositions
 from quorate_agent.resp.session import Connection, KeysRequest, Session
 from quorate_agent.resp.slow_log import SlowLog
+from quorate_agent.resp.stepped import Stepped
 from quorate_agent.resp.tables.table import resolve
 from quorate_agent.resp.transaction import Call
 from quorate_differential.dict_view import DictView
@@ -61,6 +62,9 @@ class LocalEndpoint:
         if isinstance(reply, KeysRequest):
             matches = reply.matches
             return bulks(key for key in self._live() if matches is None or matches(key))
+        while isinstance(reply, Stepped):
+            if said := reply.step(1_000):
+                return said
         if command.scope is Scope.FLUSH:
             self.view.rows.clear()
             return OK
@@ -104,9 +108,6 @@ class LocalEndpoint:
     def expiring(self) -> tuple[int, int]:
         return 0, 0
 
-    def slot_key_count(self, slot: int) -> int:
-        return sum(key_slot(key) == slot for key in self._live())
-
     def info(self) -> Mapping[str, Mapping[str, str | int]]:
         return {}
 
@@ -119,6 +120,9 @@ class LocalEndpoint:
     def partition_count(self) -> int:
         return PARTITIONS
 
+    def is_primary(self, partition: int) -> bool:
+        return True
+
     def is_here(self, partition: int) -> bool:
         return True
 
@@ -129,15 +133,21 @@ class LocalEndpoint:
         return time.monotonic_ns() // 10**9
 
     def scan(
-        self, partition: int, after: bytes | None, rows_max: int
-    ) -> tuple[list[bytes], bytes | None]:
+        self,
+        partition: int,
+        after: bytes | None,
+        rows_max: int,
+        bytes_max: int,
+        *,
+        with_expired: bool = False,
+    ) -> ScanChunk:
         keys = sorted(
             key
             for key in self._live()
             if key_partition(key, PARTITIONS) == partition and (after is None or key > after)
         )
         page = keys[:rows_max]
-        return page, page[-1] if len(keys) > rows_max else None
+        return ScanChunk(page, page, page[-1] if len(keys) > rows_max else None, 0)
 
     def value(self, key: bytes) -> bytes | None:
         row = self.view.get(key)

@@ -12,9 +12,9 @@ import msgspec
 from quorate.facts.errors import InvariantError
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.zone import ConsistencyMode
-from quorate.protocol.copies.outbox import MASTER
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
 from quorate.protocol.messages.master import AskInventory, Inventory, Members, RowsStored
+from quorate.protocol.messages.outbox import MASTER
 from quorate.protocol.metastore import Key, ShardKey, Value
 from quorate_exhaustive.invariants import Held, check_recoverable, check_trusted, held_on
 from quorate_exhaustive.processes import (

@@ -18,7 +18,6 @@ from quorate.facts.zone import ConsistencyMode, ZoneRecord
 from quorate.protocol.agent.agent import AgentCore
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.leases import Leases
-from quorate.protocol.copies.outbox import MASTER
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.role_state import Stage
 from quorate.protocol.copies.shared_leases import SharedLeases
@@ -33,6 +32,7 @@ from quorate.protocol.messages.master import (
     ZoneReady,
 )
 from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.outbox import MASTER
 from quorate.protocol.messages.replication import Heartbeat, HeartbeatAck
 from quorate.protocol.metastore import Key, Value
 from quorate.protocol.settings import ProtocolSettings

@@ -24,9 +24,15 @@ def run_helm(
     return subprocess.run([str(helm), *arguments], env=environment, capture_output=True, text=True)
 
 
-def render(helm: Path, *options: str, release: str = "quorate", namespace: str = "storage") -> str:
+def render(
+    helm: Path,
+    *options: str,
+    release: str = "quorate",
+    namespace: str = "storage",
+    chart: Path = CHART,
+) -> str:
     """Render the chart as YAML; AssertionError with the text of helm when it refuses."""
-    command = ["template", release, str(CHART), "--namespace", namespace]
+    command = ["template", release, str(chart), "--namespace", namespace]
     done = run_helm(helm, *command, "--kube-version", KUBERNETES_VERSION, *options)
     assert done.returncode == 0, done.stderr
     return done.stdout

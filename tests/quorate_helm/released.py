@@ -115,8 +115,7 @@ class Released:
         ]
 
     def names(self, kind: str, cluster: str) -> list[str]:
-        chosen = f"--selector=quorate.io/cluster={cluster}"
-        found = self.road.kubectl("get", kind, chosen, "--output=name").split()
+        found = self.road.names(kind, f"quorate.io/cluster={cluster}")
         return [each.rpartition("/")[2] for each in found]
 
     def wait(self, what: str, ask: Any, timeout_s: float = WAIT_S) -> None:

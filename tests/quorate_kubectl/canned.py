@@ -18,7 +18,7 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import StorageKind, ZoneRecord
 from quorate.wire.partition_table import accepted_zone, stored_row
-from quorate.wire.resource import API_VERSION
+from quorate.wire.schema.resource import API_VERSION
 from quorate.wire.storage_node import node_spec
 from quorate_cli.kubectl.app import app
 from quorate_cli.terminal.problem import Problem

@@ -51,7 +51,8 @@ class LoneMaster:
     a node refuses the prepared row; `mute`: whether it leaves that unanswered; `serves`: whether a
     primary says that it serves; `stores`: whether a node says that it has the rows it was sent;
     `knows`: whether it tells the rows of a zone that it is asked for.  `rebuilds`: see Master; its
-    agents then tell the rows that they were told.  `same_processes`: agents that connect are those
+    agents then tell the rows that they were told.  `keeps`: the zones of which a node tells that it
+    has anything stored (otherwise).  `same_processes`: agents that connect are those
     of before, after a break of their links.  `client_ports`: the
     ranges of agents that take their zones' client ports from the master; `external`: the external
     hosts of agents that have an external listener, empty where the operator says them;
@@ -94,6 +95,7 @@ class LoneMaster:
         self.formats: dict[str, int] = {}  # node -> the frame format of an earlier version
         self.same_processes = False
         self.knows: Callable[[str, str], bool] = lambda node, uid: True
+        self.keeps: Callable[[str], tuple[str, ...]] = lambda node: ()
         self._told: dict[str, dict[str, dict[int, PartitionRow]]] = {}  # node -> uid -> rows
         self._incarnations: dict[str, int] = {}
         self._rows: dict[tuple[str, int], PartitionRow] = {}
@@ -187,7 +189,7 @@ class LoneMaster:
                 if node in r.voter_nodes
             )
             self.master.receive(node, Inventory(uid, told, last=False), self.now)
-        self.master.receive(node, Inventory("", ()), self.now)
+        self.master.receive(node, Inventory("", (), kept=self.keeps(node)), self.now)
 
     def kill(self, *nodes: str) -> None:
         for node in nodes:
@@ -219,8 +221,8 @@ class LoneMaster:
                 self.master.written(key, value, self.now)
             for node, message in outputs.sends:
                 self._answer(node, message)
-            if self.master.told_newer:  # as the shell does
-                self.master.looked_again(dict(self.master.told_newer), dict(self.stored))
+            if self.master.has_doubts:  # as the shell does
+                self.master.looked_again(self.master.told_newer(), dict(self.stored))
             if not outputs.writes and not outputs.sends:
                 break
         for key in refused:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import Any, cast
 
-from quorate_operator.kube.api import ApiRefused, KubeApi
+from quorate_operator.kube.api import ApiRefused, KubeApi, OtherObject
 from quorate_operator.kube.shared_watch import Change, SharedWatches
 from quorate_operator.kube.watch import Revisions
 
@@ -36,7 +36,7 @@ class MemoryApi:
             raise ApiRefused(404, "NotFound", f"GET {path}: 404")
         return self.objects[path]
 
-    async def list(self, path: str, selector: str = "") -> AsyncIterator[Json]:
+    async def list(self, path: str, selector: str = "", name: str = "") -> AsyncIterator[Json]:
         self._asked("GET", path)
         label, _, wanted = selector.partition("=")
         place, _, plural = path.rpartition("/")
@@ -47,8 +47,20 @@ class MemoryApi:
                 at.startswith(f"{place}/")
                 and at.split("/")[-2] == plural
                 and (not selector or labels.get(label) == wanted)
+                and name in ("", item["metadata"]["name"])
             ):
                 yield item
+
+    async def pages(
+        self,
+        path: str,
+        selector: str = "",
+        accept: str = "application/json",
+        timeout_s: float = 5.0,
+        name: str = "",
+    ) -> AsyncIterator[Json]:
+        items = [item async for item in self.list(path, selector, name)]
+        yield {"metadata": {"resourceVersion": str(self.revision)}, "items": items}
 
     async def create(self, path: str, body: Json, timeout_s: float = 5.0) -> Json:
         self._asked("POST", path)
@@ -76,10 +88,12 @@ class MemoryApi:
         same = {**whole, "metadata": {**whole["metadata"], "resourceVersion": revision}}
         return known if same == known else self.put(path, whole)
 
-    async def set_status(self, path: str, status: Json, revision: str = "") -> Json:
+    async def set_status(self, path: str, status: Json, revision: str = "", uid: str = "") -> Json:
         self._asked("PATCH", path)
         if path not in self.objects:
             raise ApiRefused(404, "NotFound", f"PATCH {path}: 404")
+        if uid not in ("", self.objects[path]["metadata"]["uid"]):
+            raise OtherObject(f"PATCH {path}: the object has not the uid {uid}")
         if revision:
             return self._put(path, {**self.objects[path], "status": status}, revision)
         return self.put(path, {**self.objects[path], "status": status})

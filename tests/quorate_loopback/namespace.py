@@ -7,11 +7,12 @@ from typing import Any
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.settings import DEFAULTS
 from quorate.wire.crds import KINDS
-from quorate.wire.resource import API_VERSION
+from quorate.wire.schema.resource import API_VERSION
 from quorate_loopback.memory_api import MemoryApi, NoWatches
 from quorate_loopback.runner_world import World
 from quorate_loopback.sides import SECRET
 from quorate_loopback.waiting import until
+from quorate_operator import names
 from quorate_operator.declared.controller import Controller
 from quorate_operator.declared.kinds import Kind
 from quorate_operator.kube.api import path_of
@@ -102,10 +103,15 @@ class Namespace:
         self.declare("Zone", name, annotations, uid=uid, **whole)
 
     def deleting(self, name: str, kind: str = "Zone") -> Json:
-        """The object as the watch shows it once its deletion was asked for."""
-        body = self.api.objects[self.path(kind, name)]
-        metadata = {**body["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
-        return {**body, "metadata": metadata}
+        """Ask for its deletion; return the object as the watch then shows it."""
+        path = self.path(kind, name)
+        body = self.api.objects[path]
+        metadata = {
+            **body["metadata"],
+            "deletionTimestamp": "2026-01-01T00:00:00Z",
+            "finalizers": [names.FINALIZER],
+        }
+        return self.api.put(path, {**body, "metadata": metadata})
 
     async def delete(self, name: str, kind: str = "Zone") -> None:
         """Ask for it, and wait until the object is gone."""

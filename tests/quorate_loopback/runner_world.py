@@ -45,6 +45,8 @@ class ScriptedAgent(BaseHandler):
         )
         self.told: list[Message] = []
         self.copies: tuple[CopyReport, ...] = ()
+        self.kept: tuple[str, ...] = ()
+        """The zones of which it says that it has anything stored."""
         self.members: tuple[str, ...] = ()
         self.rows: dict[int, PartitionRow] = {}
         self.zone: ZoneRecord | None = None
@@ -91,7 +93,7 @@ class ScriptedAgent(BaseHandler):
             case AskInventory():
                 if self.copies:
                     link.send(Inventory(ZONE.uid, self.copies, last=False))
-                link.send(Inventory("", ()))
+                link.send(Inventory("", (), kept=self.kept))
             case MasterPing(sequence=sequence):
                 link.send(AgentReport(sequence))
             case ZoneTable(zone=zone, rows=rows):

@@ -8,13 +8,15 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from quorate_cluster.background import Background
 from quorate_network_policies.seen import Address, parse_table
 
 _POLL_S = 0.25
 _LISTENS = "0A"
+_GOES_ON = {"01", "02", "03"}
+"""States of TCP in which neither side has closed."""
 
 
 class Connection(NamedTuple):
@@ -30,7 +32,7 @@ class Connection(NamedTuple):
 class PodConnections(Background):
     """Watches from `with` to its end the pods whose processes are in control groups of this name.
 
-    `seen`: what was seen until now."""
+    `seen`: what was seen until now.  What had ended before is left out."""
 
     def __init__(self, group: str, proc: Path = Path("/proc")) -> None:
         super().__init__()
@@ -39,18 +41,32 @@ class PodConnections(Background):
         self._group = f"/{group}-"
         self._pods: dict[int, str] = {}
         self._listening: dict[str, set[int]] = {}
+        self._ended_before: set[tuple[str, Address, Address]] = set()
         self.add_road(self._watch)
+
+    def __enter__(self) -> Self:
+        for pod, table in self._tables():
+            self._ended_before |= {
+                (pod, local, remote)
+                for local, remote, state in parse_table(table)
+                if state != _LISTENS and state not in _GOES_ON
+            }
+        return super().__enter__()
 
     def look(self) -> None:
         """Look once at the present connections of each pod."""
-        looked: set[str] = set()
+        for pod, table in self._tables():
+            self._take(pod, table)
+
+    def _tables(self) -> Iterator[tuple[str, str]]:
+        """The kernel's table of each pod."""
+        read: set[str] = set()
         for process, pod in self._processes():
-            if pod in looked:
-                continue
-            with contextlib.suppress(OSError):  # it has ended
-                table = (self._proc / f"{process}/net/tcp").read_text()
-                looked.add(pod)
-                self._take(pod, table)
+            if pod not in read:
+                with contextlib.suppress(OSError):  # it has ended
+                    table = (self._proc / f"{process}/net/tcp").read_text()
+                    read.add(pod)
+                    yield pod, table
 
     def _watch(self) -> None:
         while not self.stop.is_set():
@@ -62,7 +78,8 @@ class PodConnections(Background):
         ports = self._listening.setdefault(pod, set())
         ports |= {local[1] for local, _, state in rows if state == _LISTENS}
         for local, remote, state in rows:
-            if state != _LISTENS and not _is_loopback(remote):
+            ended_before = (pod, local, remote) in self._ended_before
+            if state != _LISTENS and not ended_before and not _is_loopback(remote):
                 was_made_to_it = local[1] in ports
                 port = local[1] if was_made_to_it else remote[1]
                 self.seen.add(Connection(pod, not was_made_to_it, remote[0], port))

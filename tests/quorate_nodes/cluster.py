@@ -83,8 +83,19 @@ class NodeCluster:
         return self.plane.kubectl(*arguments, stdin=stdin, check=check).stdout
 
     def get(self, *what: str) -> Json:
-        """`kubectl get WHAT` as JSON."""
-        return dict(json.loads(self.kubectl("get", *what, "--output=json")))
+        """`kubectl get WHAT`, one kind and options to choose by, as JSON."""
+        kind, *names = (word for word in what if not word.startswith("--"))
+        told = dict(word[2:].split("=", 1) for word in what if word.startswith("--"))
+        namespace = told.pop("namespace", "")
+        if not names:
+            selector, fields = told.pop("selector", ""), told.pop("field-selector", "")
+            assert not told, told
+            return {"items": self.plane.objects.items(kind, namespace, selector, fields)}
+        (name,) = names
+        found = self.plane.objects.get(kind, name, namespace)
+        if found is None:
+            raise RuntimeError(f"{kind} {name} not found")
+        return found
 
     def items(self, *what: str) -> list[Json]:
         """The same of a list."""
@@ -100,6 +111,13 @@ class NodeCluster:
         path = self._kept.path / name
         path.mkdir()
         return path
+
+    def component(self, name: str, command: list[str], environment: Mapping[str, str]) -> Component:
+        """One more program, not started yet, that ends with the cluster at the latest."""
+        assert self._kept is not None
+        made = Component(name, self._kept.path, command, environment)
+        self._components.append(made)
+        return made
 
     def load_image(self, storage_name: str, name: str) -> None:
         """Put an image of the storage of buildah on every node, as `name`."""

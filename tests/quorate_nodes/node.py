@@ -65,7 +65,7 @@ class Node:
         told = self._folder / "inside.json"
         told.write_text(json.dumps(self._told(others, plane, proxy_kubeconfig, programs)))
         kept.undo_at_end(sys.executable, "-I", cgroups.__file__, self._cgroup)
-        self.process = Component(self.name, kept.path, self._command(told), _environment())
+        self.process = Component(self.name, kept.path, self._command(told), system_environment())
 
     @property
     def address(self) -> str:
@@ -98,15 +98,23 @@ class Node:
 
     def run(self, *command: str, stdin: Path | None = None) -> str:
         """Run a command in the node; RuntimeError with what it said when it fails."""
-        first = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
-        enter = ["nsenter", "--target", first.split()[0], "--mount", "--net", "--pid", "--uts"]
+        enter = self.enter("mount", "net", "pid", "uts")
         with (stdin or Path(os.devnull)).open("rb") as given:
             done = subprocess.run(
-                [*enter, *command], stdin=given, capture_output=True, text=True, env=_environment()
+                [*enter, *command],
+                stdin=given,
+                capture_output=True,
+                text=True,
+                env=system_environment(),
             )
         if done.returncode != 0:
             raise RuntimeError(f"{self.name}: {' '.join(command)}: {done.stderr}")
         return done.stdout
+
+    def enter(self, *namespaces: str) -> list[str]:
+        """The words before a command that runs in these namespaces of the node."""
+        first = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        return ["nsenter", "--target", first.split()[0], *(f"--{each}" for each in namespaces)]
 
     def load_image(self, archive: Path) -> None:
         """Take the images of a docker-archive into containerd."""
@@ -214,5 +222,6 @@ class Node:
         return path
 
 
-def _environment() -> dict[str, str]:
+def system_environment() -> dict[str, str]:
+    """That of this process, with the system's programs."""
     return {**os.environ, "PATH": SYSTEM_PATH}

@@ -1,8 +1,8 @@
 """Which programs nodes need, where they are, and how those that Debian lacks are built.
 
 The programs of Kubernetes come from their Go modules, a few minutes each on two cores where Go's
-caches are warm from the control plane.  The cluster's DNS and the container that holds a pod's
-namespaces are small programs of ours beside this file.
+caches are warm from the control plane.  The cluster's DNS, the container that holds a pod's
+namespaces and what enforces NetworkPolicies are small programs of ours beside this file.
 """
 
 import os
@@ -17,7 +17,7 @@ from quorate_control_plane.build import Say, build_kubernetes
 from quorate_control_plane.go_toolchain import fetch_go
 
 BUILT = ("kubelet", "kube-proxy", "kube-scheduler")
-_OWN = ("dns", "pause")
+_OWN = ("dns", "pause", "firewall")
 _PACKAGES = {
     "containerd": ("containerd", "containerd-shim-runc-v2", "ctr"),
     "runc": ("runc",),
@@ -25,6 +25,7 @@ _PACKAGES = {
     "nftables": ("nft",),
     "iptables": ("iptables",),
     "conntrack": ("conntrack",),
+    "ipset": ("ipset",),
 }
 CNI_PLUGINS = Path("/usr/lib/cni")
 _CNI_NAMES = ("bridge", "host-local", "loopback", "portmap")
@@ -64,11 +65,11 @@ def find_programs() -> dict[str, Path] | None:
 
 def build_programs(say: Say) -> None:
     """Build what is not there yet; BuildError says which step failed."""
+    build_kubernetes(BUILT, _built_folder(), say)
     for name in _OWN:
         if not _own_program(name).exists():
             say(f"cluster's {name}")
             keep(_own_program(name), partial(build_go, fetch_go(), _sources(name)))
-    build_kubernetes(BUILT, _built_folder(), say)
 
 
 def _built_folder() -> Path:

@@ -1,6 +1,9 @@
 """The nodes' local volumes, as whoever runs the nodes sees them: whose they are, and made empty."""
 
+import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from quorate_nodes.cluster import Json
 from quorate_nodes.release.installed import CLUSTER, Installed
@@ -32,3 +35,22 @@ def clean(installed: Installed, volume: str) -> None:
         shutil.rmtree(each) if each.is_dir() else each.unlink()
     installed.nodes.kubectl("patch", "pv", volume, '--patch={"spec":{"claimRef":null}}')
     installed.wait(lambda: phase_of(installed, volume) == "Available", f"{volume} available")
+
+
+@contextmanager
+def claimed(installed: Installed, name: str) -> Iterator[None]:
+    """A claim for exports; in the end its volume is free again."""
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    installed.kubectl("apply", "--filename=-", stdin=json.dumps(claim))
+    try:
+        yield
+    finally:
+        volume = installed.get("pvc", name)["spec"].get("volumeName", "")
+        installed.kubectl("delete", "pvc", name)
+        if volume:
+            clean(installed, volume)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from quorate.planning.absence.disruption import AgentDisruption, Disruption
-from quorate.wire.resource import API_VERSION
+from quorate.wire.schema.resource import API_VERSION
 from quorate.wire.storage_cluster import StorageCluster
 
 Json = dict[str, Any]

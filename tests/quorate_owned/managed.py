@@ -16,6 +16,7 @@ from quorate.protocol.status import ClusterStatus
 from quorate_lone_master.world import LoneMaster
 from quorate_loopback.memory_api import MemoryApi, MemoryWatches
 from quorate_operator.mastership.runner import Runner
+from quorate_operator.owned.client_services import DeclaredNames
 from quorate_operator.owned.owned_objects import ManagedView, OwnedObjects
 from quorate_owned.facts import managed_cluster
 from quorate_owned.kubelet import Kubelet
@@ -79,6 +80,7 @@ class Managed:
             self.api.as_api,
             "shop",
             MemoryWatches(self.api.as_api),
+            DeclaredNames({}, {}),
             lambda name: None,
             self.failures.append,
         )

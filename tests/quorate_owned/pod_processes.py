@@ -162,9 +162,8 @@ class PodProcesses:
                 del self._ending[name]
 
     def _objects(self) -> list[Json]:
-        chosen = "--selector=app.kubernetes.io/component=agent"
-        found = self._road.kubectl("get", "pods,persistentvolumeclaims", chosen, "--output=json")
-        return list(json.loads(found)["items"])
+        chosen = "app.kubernetes.io/component=agent"
+        return self._road.items("pods,persistentvolumeclaims", chosen)
 
     def _name(self, pod: Json) -> str:
         cluster = pod["metadata"]["labels"]["quorate.io/cluster"]

@@ -16,7 +16,7 @@ from quorate_owned.pod_processes import PodProcesses
 Json = dict[str, Any]
 PARTITIONS = 32
 ZONE = "sessions"
-OF_AGENTS = "--selector=app.kubernetes.io/component=agent"
+OF_AGENTS = "app.kubernetes.io/component=agent"
 
 
 class Sized:
@@ -79,7 +79,7 @@ class Sized:
         wait_until(lambda: bool(ask()), what, timeout_s, facts)
 
     def names(self, kind: str) -> list[str]:
-        found = self.road.kubectl("get", kind, OF_AGENTS, "--output=name").split()
+        found = self.road.names(kind, OF_AGENTS)
         return sorted(each.rpartition("/")[2] for each in found)
 
     def claims(self) -> dict[str, str]:

@@ -12,13 +12,13 @@ from quorate.protocol.agent.agent import AgentCore, ZoneOpened
 from quorate.protocol.agent.masterships import why_not_obeyed
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.agent.turn import Turn
-from quorate.protocol.copies.outbox import MASTER
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.waiters import Waiter
 from quorate.protocol.members.membership import is_namesake
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
 from quorate.protocol.messages.master import Greet
 from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.outbox import MASTER
 from quorate.protocol.transactions.coordinator import Ended, Outcome
 from quorate.protocol.transactions.parts import Telling
 from quorate_sim.disk import Disk, SimAgentStore

@@ -70,7 +70,7 @@ class Checks:
         self._present: dict[tuple[str, str, str, int], bool] = {}
         self._obeyed: dict[str, tuple[int, str]] = {}
         self._prepared: dict[tuple[str, int, int], PartitionRow] = {}
-        self._oldest_tombstone: dict[tuple[str, str, str, int, int], int] = {}
+        self._oldest_tombstone: dict[tuple[str, str, str, int, int], tuple[int, bytes]] = {}
         self._newest: dict[str, NodeRecord] = {}
         self._rows_stored: dict[Store, dict[int, int]] = defaultdict(dict)
         self._written: dict[Where, dict[int, PartitionRow]] = {}
@@ -180,13 +180,15 @@ class Checks:
     def _check_tombstones(self, agent: AgentProcess, uid: str, copy: Copy) -> None:
         """A tombstone goes only when every copy of its term is past it."""
         key = (agent.label, agent.disk.store, uid, copy.partition, copy.generation)
-        before = self._oldest_tombstone.pop(key, 0)
-        oldest = copy.tombstones[0][0] if copy.tombstones else 0
-        if oldest:
+        before, of = self._oldest_tombstone.pop(key, (0, b""))
+        oldest = copy.tombstones[0] if copy.tombstones else (0, b"")
+        if oldest[0]:
             self._oldest_tombstone[key] = oldest
         interval = self.cluster.zones[uid].sync_writes is SyncWrites.INTERVAL
-        if not before or before == oldest or interval or not copy.adopted:
+        if not before or (before, of) == oldest or interval or not copy.adopted:
             return
+        if copy.get(of) is not None or copy.lwm < before:
+            return  # it is there, or was written over or undone
         row = self.cluster.committed_row(uid, copy.partition)
         if row is None or is_left(row, copy.last_term):
             return
@@ -576,13 +578,13 @@ def _members(row: PartitionRow) -> tuple[Voter, ...]:
 def _kept_for_ever(role: Primary) -> list[bytes]:
     """Keys that expire, and tombstones, in none of the queues by which they are removed."""
     copy = role.copy
-    queued = {*copy.tombstones, *copy.expiring}
-    return [
-        key
-        for key, row in copy.space.scan(None, 1 << 30, 1 << 30)
-        if (row.value is None or row.expires_at)
-        and (row.counter if row.value is None else row.expires_at, key) not in queued
-    ]
+    times = {(at_ms, key) for key, at_ms in copy.expiring.due.items()}
+    queued = times.intersection(copy.expiring.heap)
+    deleted = {key: counter for counter, key in sorted(copy.tombstones)}
+    rows = copy.space.scan(None, 1 << 30, 1 << 30)
+    found = [key for key, row in rows if row.value is None and row.counter > deleted.get(key, 0)]
+    live = [(row.expires_at, key) for key, row in rows if row.value is not None and row.expires_at]
+    return found + [key for at_ms, key in live if (at_ms, key) not in queued]
 
 
 def _live(copy: Copy) -> list[tuple[bytes, Row]]:

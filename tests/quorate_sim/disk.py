@@ -10,9 +10,11 @@ from quorate.protocol.storage import (
     COUNTER_MAX,
     PackedRows,
     Row,
+    ScannedKeys,
     StorageFull,
     ZoneRefused,
     pack_rows,
+    scanned_keys,
 )
 
 K = TypeVar("K")
@@ -118,6 +120,12 @@ class SimSpace:
             found.append((key, row))
             size += len(key) + len(row.value or b"")
         return found
+
+    def scan_keys(self, after: bytes | None, rows_max: int, bytes_max: int) -> ScannedKeys:
+        """Keys of as many rows, values counted."""
+        found = self.scan(after, rows_max, bytes_max)
+        last = found[-1][0] if found else after
+        return scanned_keys(found, whole=not self.scan(last, 1, 1))
 
     def scan_packed(
         self,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.master.master import Master
+from quorate.protocol.master.older_metastore import ToldNewer
 from quorate.protocol.members.membership import left
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
 from quorate.protocol.messages.master import Greet, PreparedRow
@@ -88,7 +89,7 @@ class MasterProcess:
 
     def _look(self) -> None:
         assert self.master is not None
-        told = dict(self.master.told_newer)
+        told = self.master.told_newer()
 
         def seen(stored: dict[Key, Stored]) -> None:
             self._seen(told, stored)
@@ -97,9 +98,7 @@ class MasterProcess:
         self._second_look.begin()
         self.cluster.metastore.load(self.name, lambda stored: self.run(lambda: seen(stored)))
 
-    def _seen(
-        self, told: dict[tuple[str, int], tuple[int, str]], stored: dict[Key, Stored]
-    ) -> None:
+    def _seen(self, told: ToldNewer, stored: dict[Key, Stored]) -> None:
         assert self.master is not None
         for key, each in self._second_look.unread(stored, self.revisions):
             value = each.value if each is not None else None
@@ -112,9 +111,9 @@ class MasterProcess:
         self.master.looked_again(told, {key: each.value for key, each in stored.items()})
 
     def _look_for_newer(self) -> None:
-        """Agents know newer rows than were read: look before the next regular look."""
+        """Agents know newer rows or zones than were read: look before the next regular look."""
         assert self.master is not None
-        told = dict(self.master.told_newer)
+        told = self.master.told_newer()
         self._looking_for_newer = True
 
         def seen(stored: dict[Key, Stored]) -> None:
@@ -244,7 +243,7 @@ class MasterProcess:
             self.world.trace(self.name, f"must not lead: {master.outdated}")
             self.die()
             return
-        if master.told_newer and not self._looking_for_newer:
+        if master.has_doubts and not self._looking_for_newer:
             self._look_for_newer()
         self.cluster.checks.resets.told(events, writes)
         for key, value in writes:

@@ -15,11 +15,11 @@ from quorate.protocol.agent.turn import Turn
 from quorate.protocol.copies import supply
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.fill import Fill
-from quorate.protocol.copies.outbox import Outbox
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.record import KeptRows
 from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.outbox import Outbox
 from quorate.protocol.messages.replication import FenceAck, Update
 from quorate.protocol.storage import Row
 from quorate_sim.changed import changed

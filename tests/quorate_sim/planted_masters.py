@@ -10,6 +10,7 @@ from quorate.facts.partition_row import MigrationKind, PartitionRow, committed_r
 from quorate.facts.topology import Holder, Voter
 from quorate.protocol.agent import agent
 from quorate.protocol.agent.agent import AgentCore
+from quorate.protocol.master.older_metastore import OlderMetastore
 from quorate.protocol.members.newer_rows import NewerRows
 from quorate.protocol.messages.handshake import Hello
 from quorate.protocol.messages.master import Trouble
@@ -90,6 +91,15 @@ def newer_rows_passed_over() -> AbstractContextManager[None]:
         return
 
     return changed(NewerRows, "note", note)
+
+
+def unrecorded_zones_passed_over() -> AbstractContextManager[None]:
+    """A master does not look whether agents have data of zones without a record."""
+
+    def is_known(self: OlderMetastore, uid: str) -> bool:
+        return True
+
+    return changed(OlderMetastore, "_is_known", is_known)
 
 
 def changes_of_voters_unheard_of() -> AbstractContextManager[None]:

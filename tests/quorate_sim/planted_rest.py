@@ -8,6 +8,7 @@ from quorate.protocol.agent import next_look as next_look_module
 from quorate.protocol.agent import replicas as replicas_module
 from quorate.protocol.agent.agent_reports import AgentReports
 from quorate.protocol.agent.next_look import next_look_ms
+from quorate.protocol.copies.expiries import Expiries
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.shared_leases import SharedLeases
 from quorate.protocol.copies.zone_copies import ZoneCopies
@@ -33,7 +34,7 @@ def keys_that_expire_forgotten() -> AbstractContextManager[None]:
     def without_expiry(zone: ZoneCopies, *rest: Any) -> int:
         kept = {role: role.copy.expiring for role in zone.roles.values()}
         for role in kept:
-            role.copy.expiring = []
+            role.copy.expiring = Expiries()
         found = next_look_ms(zone, *rest)
         for role, expiring in kept.items():
             role.copy.expiring = expiring

@@ -77,7 +77,7 @@ def _copy(copy: Copy) -> tuple[object, ...]:
         copy.last_term,
         copy.promise_term,
         len(copy.tombstones),
-        len(copy.expiring),
+        len(copy.expiring.heap),
     )
 
 

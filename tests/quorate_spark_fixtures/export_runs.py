@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from quorate.wire.jobs.export_result import ExportResult, decode_export_result
+from quorate.wire.exports.export_result import ExportResult, decode_export_result
 from quorate_spark import __main__ as command
 from quorate_spark_fixtures.logged_zone import LoggedZone
 

@@ -52,11 +52,11 @@ class LoggedZone(ScriptedZone):
         return self.put_all([(key, value, expires_at)], key_partition(key, self.partitions))
 
     def put_all(self, rows: list[tuple[bytes, bytes | None, int]], partition: int) -> int:
-        """One update of keys of one partition."""
+        """One update of keys of one partition, in the term that the primary has."""
         with self._lock:
             counter = self._next[partition]
             self._next[partition] += 1
-            self.logs[partition].append(Update(counter, 3, tuple(rows)))
+            self.logs[partition].append(Update(counter, self.copy(0, partition).term, tuple(rows)))
             for agent in range(len(self.agents)):
                 copy = self.copy(agent, partition)
                 for key, value, expires_at in rows:

@@ -3,13 +3,19 @@
 import copy
 import re
 
+import msgspec
 import pytest
 
 from quorate.facts.errors import InvariantError
 from quorate_operator.metastores.memory import MemoryMetastore
 from quorate_sim.master_process import MasterProcess
-from quorate_sim.planted_masters import newer_rows_passed_over, words_passed_over
+from quorate_sim.planted_masters import (
+    newer_rows_passed_over,
+    unrecorded_zones_passed_over,
+    words_passed_over,
+)
 from quorate_sim.scenario import Scenario
+from quorate_sim.swarm import zone_record
 
 pytestmark = pytest.mark.simulation
 
@@ -108,6 +114,90 @@ def test_an_older_copy_of_the_same_mastership_is_known_by_newer_rows() -> None:
 def test_newer_rows_passed_over_are_noticed() -> None:
     with newer_rows_passed_over(), pytest.raises((AssertionError, InvariantError)):
         test_an_older_copy_of_the_same_mastership_is_known_by_newer_rows()
+
+
+def _declare_later(story: Scenario) -> None:
+    """The user declares another zone; it is placed and served."""
+    cluster = story.cluster
+    record = cluster.zones["later"] = zone_record("later", 2, 3)
+    cluster.masters[-1].run(lambda: cluster.masters[-1].declare(record))
+    story.wait(lambda: _is_placed(story), "the other zone is placed")
+    story.wait(lambda: not cluster.rest(), "the other zone serves")
+
+
+def _is_placed(story: Scenario) -> bool:
+    return any(getattr(key, "uid", "") == "later" for key in story.cluster.metastore.stored())
+
+
+@pytest.mark.parametrize("away", [(), ("a1", "a2")])
+def test_an_older_copy_that_lacks_a_zone_is_known_by_one_agent_that_has_it(
+    away: tuple[str, ...],
+) -> None:
+    story = Scenario()
+    older = _take_copy(story)
+    _declare_later(story)
+    for name in away:
+        story.crash(name)
+    del story.cluster.zones["later"]  # with the metastore what was declared goes back
+
+    for _ in range(2):  # a user starts it again
+        master = _put_back(story, older)
+        story.run(5_000)
+
+        assert not master.alive
+        assert master.master is not None
+        assert "has data of zone later" in master.master.outdated
+    for agent in story.cluster.living():
+        assert "later" in agent.core.zones, "it goes on with the zone"
+
+
+def test_zones_without_a_record_passed_over_are_noticed() -> None:
+    with unrecorded_zones_passed_over(), pytest.raises(AssertionError):
+        test_an_older_copy_that_lacks_a_zone_is_known_by_one_agent_that_has_it(())
+
+
+def test_the_newest_put_back_leads_after_a_copy_without_its_zone_was_led_from() -> None:
+    story = Scenario()
+    older = _take_copy(story)
+    _declare_later(story)
+    record = story.cluster.zones.pop("later")
+    newest = _take_copy(story)
+    assert not _has_led(story, older)
+
+    story.cluster.zones["later"] = record
+    for _ in range(3):  # agents know the number of the one before by another word
+        if _has_led(story, newest):
+            break
+    assert story.cluster.masters[-1].alive
+    story.come_to_rest()
+
+
+def _has_led(story: Scenario, store: MemoryMetastore) -> bool:
+    """Whether a master over this metastore is there after a while."""
+    master = _put_back(story, store)
+    story.run(5_000)
+    return master.alive
+
+
+def test_an_agent_that_was_away_while_a_zone_was_deleted_ends_no_master() -> None:
+    story = Scenario()
+    _declare_later(story)
+    away = story.primary
+    story.crash(away)
+    story.wait_for_primary(away)
+    record = story.cluster.zones["later"]
+    gone = story.cluster.zones["later"] = msgspec.structs.replace(record, deleting=True)
+    story.cluster.masters[-1].run(lambda: story.cluster.masters[-1].declare(gone))
+    story.run(3_000)
+
+    story.start(away)
+    master = _another_master(story)
+    story.run(5_000)
+
+    assert master.alive
+    assert "later" not in story.agent(away).core.zones
+    assert "later" not in story.cluster.disks[away].kept
+    assert _another_master(story).alive
 
 
 def test_rows_that_the_master_before_stored_late_are_read_and_no_reason_to_end() -> None:

@@ -164,10 +164,13 @@ def moving() -> tuple[Scenario, str, PartitionRow]:
 
 
 def judge_without_it(story: Scenario, name: str, version: int) -> None:
-    """The agent says that it has stored the row of this version; its disk has nothing of it."""
+    """The agent says that it has stored the row of this version; its disk has its promises only."""
     checks, agent = story.cluster.checks, story.agent(name)
     checks.sent(agent, RowsStored("zone", ((0, version),)))
-    story.zone(name).copies[0] = Copy(0, SimStorage(Image()))
+    before = story.copy(name)
+    story.zone(name).copies[0] = copy = Copy(0, SimStorage(Image()))
+    if before.promise_holder is not None:
+        assert copy.promise(before.promise_term, before.promise_holder)
     checks.agent_step(agent)
 
 

@@ -1,6 +1,7 @@
 """The traps of a repository with a folder called `operator`, and what the entry points refuse."""
 
 import operator
+import re
 import subprocess
 import sys
 import sysconfig
@@ -51,3 +52,20 @@ def test_entry_points_refuse_to_start_without_assertions(package: str) -> None:
     assert refused.returncode != 0
     assert "-O" in refused.stderr
     assert "Traceback" not in refused.stderr
+
+
+def test_the_page_about_the_architecture_names_every_folder() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    named: set[Path] = set()
+    parents: list[str] = []
+    for line in page.split("```")[1].splitlines():
+        if (found := re.match(r"( *)([\w/]+)/ ", line)) is not None:
+            parents = [*parents[: len(found[1]) // 2], found[2]]
+            named.add(ROOT.joinpath(*parents))
+
+    packages = {
+        file.parent
+        for component in COMPONENTS
+        for file in (ROOT / component).glob("quorate*/**/__init__.py")
+    }
+    assert named == packages

@@ -14,6 +14,7 @@ from grafana_foundation_sdk.builders import prometheus, stat, statetimeline, tab
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import common, dashboard
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
+from grafana_foundation_sdk.models.table import Options as TableOptions
 
 TAG = "quorate"
 DATASOURCE = dashboard.DataSourceRef("prometheus", "${datasource}")
@@ -173,7 +174,7 @@ class Page:
             panel = panel.stacking(stacking)
         if steps:
             drawn = common_builders.GraphThresholdsStyleConfig()
-            panel = panel.thresholds_style(drawn.mode(common.GraphTresholdsStyleMode.DASHED))
+            panel = panel.thresholds_style(drawn.mode(common.GraphThresholdsStyleMode.DASHED))
         for number, query in enumerate(queries):
             panel.with_target(_target(number, query.expr).range().legend_format(query.legend))
         self._page.with_panel(panel)
@@ -230,7 +231,9 @@ class Page:
 
     def text(self) -> str:
         """The JSON, as a file has it."""
-        return json.dumps(self._page.build(), cls=JSONEncoder, indent=1, sort_keys=True) + "\n"
+        page = self._page.build()
+        _drop_unknown(page)
+        return json.dumps(page, cls=JSONEncoder, indent=1, sort_keys=True) + "\n"
 
     def _described(
         self,
@@ -257,6 +260,16 @@ class Page:
                 .steps([dashboard.Threshold(None, "green"), *_thresholds(steps)])
             )
         )
+
+
+def _drop_unknown(page: dashboard.Dashboard) -> None:
+    """Drop what the builders always set although the types of Grafana 10 or 12 do not have it."""
+    if page.templating is not None:
+        for variable in page.templating.list_val or ():
+            variable.auto = variable.auto_count = variable.auto_min = None  # of intervals only
+    for panel in page.panels or ():
+        if isinstance(panel, dashboard.Panel) and isinstance(panel.options, TableOptions):
+            panel.options.footer = None  # Grafana 12 has it elsewhere
 
 
 def _target(number: int, expr: str) -> prometheus.Dataquery:

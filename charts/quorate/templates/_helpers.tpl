@@ -1,3 +1,6 @@
+{{- /* A release that is upgraded with --reuse-values lacks the values that later versions of the chart
+have. So those are read as (.Values.GROUP).NAME, and with the default of values.yaml where that is
+neither false nor empty. */}}
 {{- define "quorate.name" -}}
 {{- $own := printf "%s-operator" .Release.Name -}}
 {{- if contains "quorate" .Release.Name -}}{{- $own | trunc 63 -}}
@@ -30,6 +33,13 @@ matchExpressions:
   - {key: app.kubernetes.io/component, operator: In, values: [validation, backup, restore, repair]}
 {{- end -}}
 
+{{- /* Pods that Spark makes for them. */}}
+{{- define "quorate.executorSelector" -}}
+matchLabels:
+  app.kubernetes.io/name: quorate
+  app.kubernetes.io/component: executor
+{{- end -}}
+
 {{- /* What the operator's pods are known by: it never changes, for a Deployment's selector cannot. */}}
 {{- define "quorate.selector" -}}
 app.kubernetes.io/name: quorate
@@ -45,7 +55,7 @@ app.kubernetes.io/component: test
 {{- end -}}
 
 {{- define "quorate.scrapeAnnotations" -}}
-{{- if .Values.monitoring.scrapeAnnotations -}}
+{{- if (.Values.monitoring).scrapeAnnotations -}}
 prometheus.io/scrape: "true"
 prometheus.io/port: "8080"
 prometheus.io/path: /metrics

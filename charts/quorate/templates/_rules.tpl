@@ -1,9 +1,9 @@
 {{- /* Whether other namespaces than the release's are served. */}}
 {{- define "quorate.elsewhere" -}}
-{{- if and .Values.scope.allNamespaces .Values.scope.namespaces -}}
+{{- if and (.Values.scope).allNamespaces (.Values.scope).namespaces -}}
 {{- fail "scope: write allNamespaces or namespaces, not both" -}}
 {{- end -}}
-{{- if or .Values.scope.allNamespaces .Values.scope.namespaces -}}true{{- end -}}
+{{- if or (.Values.scope).allNamespaces (.Values.scope).namespaces -}}true{{- end -}}
 {{- end -}}
 
 {{- define "quorate.subjects" -}}

@@ -6,6 +6,8 @@ whole.  It stays when the import is interrupted, and allows the same import to g
 imports at once the one that began last removes it.
 """
 
+from __future__ import annotations
+
 import os
 import secrets
 import sys
@@ -14,14 +16,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
 from tempfile import TemporaryFile
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlencode
 
 import msgspec
 import typer
 
 from quorate.facts.export_place import BASE_OPTION, KEY_FILE_OPTION, KEY_VARIABLE
-from quorate.wire.zone import RESTORING, RUN_WORD_LENGTH, Restoring, Zone
+from quorate.wire.restoring import RESTORING, RUN_WORD_LENGTH, Restoring
 from quorate_cli.commands.objects import ServerOption
 from quorate_cli.copies.validation import check_place, run_validation, tool_command
 from quorate_cli.dev.commands import FolderOption, dev_cluster
@@ -32,6 +34,9 @@ from quorate_cli.processes.cluster_folder import DEFAULT_FOLDER, ClusterFolder
 from quorate_cli.processes.process import python
 from quorate_cli.terminal.options import JsonOption, LimitOption, ZoneArgument, limit_words
 from quorate_cli.terminal.problem import Problem
+
+if TYPE_CHECKING:
+    from quorate.wire.zone import Zone
 
 TargetArgument = Annotated[
     str, typer.Argument(metavar="TARGET", help="Folder, or URI: s3://bucket/prefix")
@@ -109,6 +114,7 @@ def import_zone(
         bool,
         typer.Option("--into-non-empty", help="Also if the zone has keys: these stay as they are."),
     ] = False,
+    limit: LimitOption = None,
     key_file: KeyFileOption = None,
     server: ServerOption = None,
     folder: FolderOption = DEFAULT_FOLDER,
@@ -127,7 +133,7 @@ def import_zone(
         api = _api(server, folder)
         found = resources.zone(resources.fetch(api, ZONE, zone))
         begun, uid = _begun(found, place), found.metadata.uid
-        options = ["--zone-uid", uid, *_key_options(key_file)]
+        options = ["--zone-uid", uid, *_key_options(key_file), *limit_words(limit)]
         if begun is not None:
             into_non_empty = into_non_empty or begun.into_non_empty
             options += ["--continue", "--export-id", begun.export_id]

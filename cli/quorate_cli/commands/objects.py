@@ -43,7 +43,9 @@ from quorate_cli.terminal.options import (
     KindArgument,
     LevelOption,
     LimitOption,
+    ModeOption,
     ValidationLevel,
+    ValidationMode,
     WatchOption,
     ZoneArgument,
     limit_words,
@@ -225,6 +227,7 @@ def status(
 def validate(
     zone: ZoneArgument,
     level: LevelOption = ValidationLevel.ROWS,
+    mode: ModeOption = ValidationMode.LIVE,
     report: Annotated[
         str | None,
         typer.Option(
@@ -240,6 +243,8 @@ def validate(
 ) -> None:
     """Check that all copies of a zone agree.
 
+    In mode idle nothing may be written meanwhile; if anything is, that is told, and nothing proven.
+
     The exit code is 0 if they agree, 1 if they differ, 2 if that could not be determined.
     """
     try:
@@ -247,7 +252,7 @@ def validate(
             check_all_run(ClusterFolder(folder))
         api = _api(server, folder)
         command, history = zone_validation(api, zone, level.value, folder, report)
-        command += ["--keys", keys.value, *limit_words(limit)]
+        command += ["--mode", mode.value, "--keys", keys.value, *limit_words(limit)]
         if as_json:
             command.append("--json")
         elif console.is_terminal and level is ValidationLevel.ROWS:

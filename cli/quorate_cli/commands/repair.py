@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from quorate.wire.jobs.zone_repair import RepairStrategy
+from quorate.wire.jobs.repair_result import RepairStrategy
 from quorate_cli.commands.objects import ServerOption, check_all_run
 from quorate_cli.copies.validation import run_validation, tool_command
 from quorate_cli.dev.commands import FolderOption, dev_cluster

@@ -24,7 +24,7 @@ SHOWN_CHARACTERS = 100
 
 
 class Found(NamedTuple):
-    """What one agent has set aside of one copy."""
+    """The rows that one agent has set aside of one copy."""
 
     zone: str
     agent: Asked
@@ -41,7 +41,7 @@ class Found(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What is to be shown of the rows that are set aside.  `agent`, `key` None: of all."""
+    """The rows that are set aside and to be shown.  `agent`, `key` None: of all."""
 
     zone: str
     partition: int

@@ -9,7 +9,7 @@ from functools import partial
 
 import msgspec
 
-from quorate.wire.resource import is_short_name
+from quorate.wire.schema.names import is_short_name
 from quorate_cli.dev.membership import HOST, POLL_S, START_S, Membership
 from quorate_cli.dev.ports import (
     CLIENT_PORT,
@@ -260,7 +260,7 @@ class DevCluster:
                     self._mark_forgotten(entry, name)
                     self._wait_until_forgotten(api, f"/nodes/{name}?{which}", name, deadline)
                 except BaseException:
-                    self.folder.write(entry)
+                    self._write(entry)
                     with suppress(Problem):  # the first error is the one the user must know
                         api.post(f"/nodes/{name}/undrain?{which}")
                     raise

@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from quorate.wire.resource import API_VERSION
-from quorate.wire.storage_cluster import EARLIER, external
+from quorate.wire.schema.names import API_VERSION
 from quorate_cli.objects.cluster_state import ClusterState
 from quorate_cli.objects.operator_api import NotReady, NotThere, OperatorApi, object_path
 from quorate_cli.objects.resources import STORAGE_CLUSTER, Whole
@@ -45,6 +44,9 @@ class Membership:
 
     def declare(self, entry: ClusterEntry) -> None:
         """Tell the operator which agents the cluster has; do nothing if it knows."""
+        # Imported here: only this needs the models, which take long to import.
+        from quorate.wire.storage_cluster import EARLIER, external
+
         api = self._cluster.api()
         addresses = [f"{HOST}:{agent.peer_port}" for agent in entry.agents if agent.peer_port]
         path = object_path(STORAGE_CLUSTER.plural, entry.cluster)
@@ -87,8 +89,9 @@ class Membership:
                     )
             if time.monotonic() > deadline:
                 raise Problem(
-                    f"{', '.join(missing)} did not join within {START_S:g} s: see"
-                    f" `quorate describe storageclusters` and {folder.log(OPERATOR)}"
+                    f"{', '.join(missing)} did not join within {START_S:g} s:"
+                    f" {self._why_unled()}see `quorate describe storageclusters` and"
+                    f" {folder.log(OPERATOR)}"
                 )
             time.sleep(POLL_S)
 
@@ -115,6 +118,14 @@ class Membership:
             return [*names]  # the operator has only just heard of the cluster
         online = [node.name for node in state.nodes if node.online]
         return [name for name in names if name not in online]
+
+    def _why_unled(self) -> str:
+        """Return why nobody leads the cluster, with a semicolon; empty if somebody does."""
+        try:
+            state = self._cluster.state()
+        except NotReady as problem:
+            return f"{problem}; "
+        return f"cluster {state.cluster} is not led: {state.problem}; " if state.problem else ""
 
     def take_drains_back(self, entry: ClusterEntry) -> None:
         """End all drains: an interrupted removal could not do so if the operator ended too."""

@@ -3,16 +3,21 @@
 Folders are put back only if no agent has the data any more.
 """
 
+from __future__ import annotations
+
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from quorate.facts.partition_row import quorum
 from quorate.facts.zone import StorageKind
 from quorate.protocol.status import ZoneStatus
-from quorate.wire.zone import Zone
 from quorate_cli.objects.cluster_state import ClusterState
 from quorate_cli.terminal.problem import Problem
+
+if TYPE_CHECKING:
+    from quorate.wire.zone import Zone
 
 SECONDS = 60.0
 """Seconds until it must be done: folders are renamed, nothing is copied."""

@@ -14,7 +14,7 @@ from quorate.facts.addresses import join_address
 from quorate.facts.topology import NodeRecord
 from quorate.protocol.status import MigrationStatus, NodeStatus, TimerStatus, ZoneStatus
 from quorate.wire.jobs.known_history import history_of
-from quorate.wire.resource import Condition
+from quorate.wire.schema.resource import Condition
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import Zone
 from quorate_cli.kubectl.objects import StoredRows

@@ -7,7 +7,7 @@ and reports progress in the condition AgentsDrained.
 import time
 from collections.abc import Callable
 
-from quorate.wire.resource import Condition
+from quorate.wire.schema.resource import Condition
 from quorate.wire.storage_cluster import StorageCluster
 from quorate_cli.kubectl.kube_api import Conflict, KubeApi, objects_path
 from quorate_cli.kubectl.objects import fetch, registrations

@@ -18,7 +18,7 @@ from kubernetes.client.configuration import Configuration
 from kubernetes.config import kube_config
 from kubernetes.config.config_exception import ConfigException
 
-from quorate.wire.resource import API_VERSION, GROUP
+from quorate.wire.schema.resource import API_VERSION, GROUP
 from quorate_cli.objects.operator_api import NotThere
 from quorate_cli.objects.resources import Whole
 from quorate_cli.terminal.problem import Problem, words

@@ -7,9 +7,9 @@ from quorate.facts.errors import WireError
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
-from quorate.wire.jobs.scheduled_zone_backup import ScheduledZoneBackup, backed_up
+from quorate.wire.exports.scheduled_zone_backup import ScheduledZoneBackup, backed_up
 from quorate.wire.partition_table import PartitionTable, partition_row, zone_record
-from quorate.wire.resource import API_VERSION, GROUP, Resource
+from quorate.wire.schema.resource import API_VERSION, GROUP, Resource
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.storage_node import StorageNode, node_record
 from quorate.wire.zone import Zone

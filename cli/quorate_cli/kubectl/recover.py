@@ -11,7 +11,7 @@ import typer
 
 from quorate.facts.errors import WireError
 from quorate.protocol.recovery import PartitionAnswer, Recovery, RecoveryAction, RecoveryAnswer
-from quorate.wire.resource import API_VERSION
+from quorate.wire.schema.resource import API_VERSION
 from quorate.wire.zone_recovery import RecoveryPhase, ZoneRecovery
 from quorate_cli.commands import recover as embedded
 from quorate_cli.commands.recover import (

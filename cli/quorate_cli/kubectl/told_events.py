@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from quorate.protocol.messages.events import STATE, ToldEvent, ZoneState
-from quorate.wire.resource import API_VERSION
+from quorate.wire.schema.resource import API_VERSION
 from quorate.wire.zone import Zone
 from quorate_cli.commands.events import print_line
 from quorate_cli.kubectl.declared_state import sentence

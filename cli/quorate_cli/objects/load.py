@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
-from prometheus_client.parser import text_string_to_metric_families
 
 from quorate.facts.quantile import quantile
 
@@ -87,6 +86,9 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse(text: str) -> Samples:
     """Return the samples of a process's metrics."""
+    # Imported here: it takes long, and few commands read metrics.
+    from prometheus_client.parser import text_string_to_metric_families
+
     found: defaultdict[str, dict[Labels, float]] = defaultdict(dict)
     for family in text_string_to_metric_families(text):
         for sample in family.samples:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import yaml
 
-from quorate.wire.resource import API_VERSION
+from quorate.wire.schema.names import API_VERSION
 from quorate_cli.objects.resources import KINDS, Kind, Whole
 from quorate_cli.terminal.problem import Problem, words
 

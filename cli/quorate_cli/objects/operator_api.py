@@ -10,7 +10,7 @@ from urllib.parse import quote
 import msgspec
 
 from quorate.facts.addresses import NotAnAddress, join_address, read_address
-from quorate.wire.resource import API_VERSION
+from quorate.wire.schema.names import API_VERSION
 from quorate_cli.processes.cluster_folder import ClusterFolder
 from quorate_cli.terminal.problem import Problem, words
 

@@ -1,33 +1,44 @@
 """The kinds of objects that a user declares (StorageCluster, Zone), and reading such objects.
 
 An object is kept as the JSON it came as, so that no field is lost on its way to the user; `cluster`
-and `zone` parse it by the models of the custom resources.
+and `zone` parse it by the models of the custom resources.  These take longer to import than all the
+rest of `quorate`, so functions import them: many commands, such as `quorate status`, need none.
 """
 
-from typing import NamedTuple, TypeVar
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
-import pydantic
 
-from quorate.wire.resource import Resource
-from quorate.wire.storage_cluster import StorageCluster
-from quorate.wire.unknown_fields import without_unknown
-from quorate.wire.zone import Zone
-from quorate.wire.zone_recovery import ZoneRecovery
 from quorate_cli.objects.operator_api import NotThere, OperatorApi, object_path
 from quorate_cli.terminal.problem import Problem
+
+if TYPE_CHECKING:
+    from quorate.wire.schema.resource import Resource
+    from quorate.wire.storage_cluster import StorageCluster
+    from quorate.wire.zone import Zone
+    from quorate.wire.zone_recovery import ZoneRecovery
 
 Whole = dict[str, object]
 """An object as JSON, with all its fields."""
 
 
 class Kind(NamedTuple):
-    """A kind: all its names, and the model that checks its manifests."""
+    """A kind, by all its names."""
 
     name: str
     plural: str
     short: str
-    model: type[Resource]
+
+    @property
+    def model(self) -> type[Resource]:
+        """The model that checks its manifests."""
+        from quorate.wire.storage_cluster import StorageCluster
+        from quorate.wire.zone import Zone
+
+        models: tuple[type[Resource], ...] = (StorageCluster, Zone)
+        return next(model for model in models if model.kind_name() == self.name)
 
     @property
     def singular(self) -> str:
@@ -35,12 +46,8 @@ class Kind(NamedTuple):
         return self.name.lower()
 
 
-def _kind(model: type[Resource]) -> Kind:
-    return Kind(model.kind_name(), model.plural, model.short_name, model)
-
-
-STORAGE_CLUSTER = _kind(StorageCluster)
-ZONE = _kind(Zone)
+STORAGE_CLUSTER = Kind("StorageCluster", "storageclusters", "stc")
+ZONE = Kind("Zone", "zones", "zn")
 KINDS = (STORAGE_CLUSTER, ZONE)
 
 
@@ -80,24 +87,34 @@ def fetch_all(api: OperatorApi, kind: Kind) -> list[Whole]:
 
 def cluster(whole: Whole) -> StorageCluster:
     """Parse a StorageCluster as the operator answers it."""
+    from quorate.wire.storage_cluster import StorageCluster
+
     return parsed(StorageCluster, whole)
 
 
 def zone(whole: Whole) -> Zone:
     """Parse a Zone as the operator answers it."""
+    from quorate.wire.zone import Zone
+
     return parsed(Zone, whole)
 
 
 def recovery(whole: Whole) -> ZoneRecovery:
     """Parse a ZoneRecovery with its result."""
+    from quorate.wire.zone_recovery import ZoneRecovery
+
     return parsed(ZoneRecovery, whole)
 
 
-M = TypeVar("M", bound=Resource)
+M = TypeVar("M", bound="Resource")
 
 
 def parsed(model: type[M], whole: Whole) -> M:
     """Parse an object of this kind.  Raises Problem if it has what this version does not know."""
+    import pydantic
+
+    from quorate.wire.schema.unknown_fields import without_unknown
+
     body = {key: value for key, value in whole.items() if key not in ("apiVersion", "kind")}
     try:
         return model.model_validate(without_unknown(model, body).body)

@@ -2,8 +2,6 @@
 
 import http.client
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from quorate_cli.terminal.problem import Problem, words
 
 TIMEOUT_S = 5.0
@@ -12,6 +10,9 @@ PARKED = "quorate_command_parked_seconds"
 
 def parked_by_duration(host: str, port: int) -> dict[float, int]:
     """Return upper bound in seconds -> how many commands waited for a primary at most that long."""
+    # Imported here: it takes long, and few commands read metrics.
+    from prometheus_client.parser import text_string_to_metric_families
+
     text = fetch_metrics(host, port)
     for family in text_string_to_metric_families(text):
         if family.name == PARKED:

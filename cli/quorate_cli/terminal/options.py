@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from quorate.facts.read_limit import MAX_MIB_PER_SECOND_PER_AGENT, MIB_PER_SECOND_MAX
+from quorate.wire.jobs.executors import EXECUTORS_MAX
 
 
 class ValidationLevel(enum.StrEnum):
@@ -14,6 +15,13 @@ class ValidationLevel(enum.StrEnum):
     COUNTERS = "counters"
     DIGEST = "digest"
     ROWS = "rows"
+
+
+class ValidationMode(enum.StrEnum):
+    """Treatment of writes during the run."""
+
+    LIVE = "live"
+    IDLE = "idle"
 
 
 class KeyNames(enum.StrEnum):
@@ -32,6 +40,10 @@ KindArgument = Annotated[
     str, typer.Argument(metavar="KIND", help="zones (zn) or storageclusters (stc).")
 ]
 LevelOption = Annotated[ValidationLevel, typer.Option(help="How deeply copies are compared.")]
+ModeOption = Annotated[
+    ValidationMode,
+    typer.Option(help="Clients may write meanwhile, or nothing may be written."),
+]
 KeyNamesOption = Annotated[
     KeyNames, typer.Option("--keys", help="Name keys as they are, or by a hash.")
 ]
@@ -42,6 +54,12 @@ LimitOption = Annotated[
         min=1,
         max=MIB_PER_SECOND_MAX,
         help="MiB per second that are read of each agent at most. Default: no limit.",
+    ),
+]
+ExecutorsOption = Annotated[
+    int,
+    typer.Option(
+        min=0, max=EXECUTORS_MAX, help="Pods beside the Job's own that read rows. 0: it reads all."
     ),
 ]
 JsonOption = Annotated[
@@ -79,3 +97,8 @@ def limit_words(limit: int | None) -> list[str]:
 def limit_field(limit: int | None) -> dict[str, object]:
     """Return the field of an object whose pod reads copies; empty: no limit."""
     return {} if limit is None else {"maxMiBPerSecondPerAgent": limit}
+
+
+def executors_field(executors: int) -> dict[str, object]:
+    """Return the field of an object whose pods read rows; empty: one pod reads all."""
+    return {"executors": executors} if executors else {}

@@ -78,6 +78,9 @@ class NodeRecord(msgspec.Struct, frozen=True, array_like=True):
       kinds of storage that it offers. `pod`: what the operator told of its pod, which both include.
     - `frame_format`: the frame format that it speaks with the master; 3: unknown.
     - `ended`: it is proven that the process of this incarnation has ended.
+    - `unrecorded`: uids of zones of which the store may have data without a record: those that had
+      none when its data was first compared with the records, once this store was registered (None:
+      that is still to be done), and the last ones that were deleted since.
     """
 
     name: str
@@ -99,6 +102,7 @@ class NodeRecord(msgspec.Struct, frozen=True, array_like=True):
     pod: PodFacts | None = None
     frame_format: int = 3
     ended: bool = False
+    unrecorded: tuple[str, ...] | None = None
 
     def as_told(self) -> "NodeRecord":
         """Return the registration as agents are told it: they choose no data nodes."""
@@ -109,6 +113,7 @@ class NodeRecord(msgspec.Struct, frozen=True, array_like=True):
             storage_profiles=STORAGE_PROFILES,
             pod=None,
             frame_format=3,
+            unrecorded=None,
         )
 
     def zone_store(self, persistent: bool) -> str:

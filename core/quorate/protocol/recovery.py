@@ -20,6 +20,12 @@ class RecoveryAction(enum.StrEnum):
     """Have one copy promise and catch up anew, or drop it and make it anew."""
 
 
+def commands_of(action: RecoveryAction) -> str:
+    """Return the commands by which a person takes this decision, for sentences of a status."""
+    word = action.value.lower()
+    return f"`quorate recover {word}`, on Kubernetes `kubectl quorate recover {word}`"
+
+
 class Recovery(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """One decision about partitions of a zone: it is done for all of them, or for none.
 

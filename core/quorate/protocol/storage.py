@@ -60,6 +60,34 @@ class PackedRows(NamedTuple):
     whole: bool
 
 
+class ScannedKeys(NamedTuple):
+    """Keys of rows in key order, without the values.
+
+    - `expiries`: of each key when its row expires, in wall ms; 0: never; GONE: it is a tombstone
+    - `read_bytes`: how much was read for this
+    - `whole`: there are no more rows
+    """
+
+    keys: list[bytes]
+    expiries: list[int]
+    read_bytes: int
+    whole: bool
+
+
+GONE: Final = -1
+
+
+def scanned_keys(rows: Sequence[tuple[bytes, Row]], *, whole: bool) -> ScannedKeys:
+    """Return the keys of these rows, whose values need no reading."""
+    keys = [key for key, _ in rows]
+    return ScannedKeys(
+        keys,
+        [GONE if row.value is None else row.expires_at for _, row in rows],
+        sum(map(len, keys)) + ROW_HEAD.size * len(keys),
+        whole,
+    )
+
+
 def pack_rows(rows: Sequence[tuple[bytes, Row]], *, whole: bool, values: bool = True) -> PackedRows:
     """Return these rows as columns."""
     pack = ROW_HEAD.pack
@@ -100,6 +128,12 @@ class Space(Protocol):
 
     def scan(self, after: bytes | None, rows_max: int, bytes_max: int) -> list[tuple[bytes, Row]]:
         """Return rows in key order with key > after; at least one if there is one."""
+
+    def scan_keys(self, after: bytes | None, rows_max: int, bytes_max: int) -> ScannedKeys:
+        """Return the keys of rows as `scan` does, and read no values that are stored apart.
+
+        `bytes_max` bounds what is read, so values stored beside their keys count.
+        """
 
     def scan_packed(
         self,

@@ -7,15 +7,15 @@ references resolved, no null types, no `additionalProperties: false`.
 from collections.abc import Callable
 from typing import Any
 
+from quorate.wire.exports.scheduled_zone_backup import ScheduledZoneBackup
+from quorate.wire.exports.zone_backup import ZoneBackup
+from quorate.wire.exports.zone_restore import ZoneRestore
 from quorate.wire.jobs.data_validation import DataValidation
 from quorate.wire.jobs.scheduled_data_validation import ScheduledDataValidation
-from quorate.wire.jobs.scheduled_zone_backup import ScheduledZoneBackup
-from quorate.wire.jobs.zone_backup import ZoneBackup
 from quorate.wire.jobs.zone_repair import ZoneRepair
-from quorate.wire.jobs.zone_restore import ZoneRestore
 from quorate.wire.master_term import MasterTerm
 from quorate.wire.partition_table import PartitionTable
-from quorate.wire.resource import GROUP, VERSION, Resource
+from quorate.wire.schema.resource import GROUP, VERSION, Resource
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.storage_node import StorageNode
 from quorate.wire.zone import Zone

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from quorate.wire.resource import Integer, Part, Rule, Text
+from quorate.wire.schema.resource import Integer, Part, Rule, Text
 from quorate.wire.zone import memory_bytes
 
 AGENTS_MAX = 1000
@@ -16,19 +16,31 @@ COPIED_LABELS = (ZONE_LABEL, "topology.kubernetes.io/region")
 SIZE_MIN = 1 << 30
 _LABEL = r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
 _DOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
-_QUANTITY = r"^[1-9][0-9]*(Ki|Mi|Gi|Ti|k|M|G|T)?$"
+QUANTITY = r"^[1-9][0-9]*(Ki|Mi|Gi|Ti|k|M|G|T)?$"
 
 FreeForm = Annotated[
     dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})
 ]
 """A piece of the pod's own schema: it is handed on as it is, and the API server judges the pod."""
+EnvVariable = Annotated[
+    dict[str, Any],
+    Field(
+        json_schema_extra={
+            "x-kubernetes-preserve-unknown-fields": True,
+            "properties": {
+                "name": {"type": "string", "maxLength": 253, "description": "Its name."}
+            },
+        }
+    ),
+]
+"""The same, whose name rules can be about."""
 Labels = dict[str, Text]
 
 
 class AgentStorage(Part):
     """The volume for each agent's data."""
 
-    size: Annotated[Text, Field(pattern=_QUANTITY, max_length=20)]
+    size: Annotated[Text, Field(pattern=QUANTITY, max_length=20)]
     """Its size, such as 10Gi.  It may grow later where the class allows, and never shrinks."""
 
     class_name: Annotated[Text, Field(min_length=1, max_length=253)] | None = None
@@ -51,7 +63,7 @@ class PodAdditions(Part):
     """Labels of the pods, besides the operator's."""
     annotations: Labels = Field(default_factory=dict)
     """Annotations of the pods."""
-    env: list[FreeForm] = Field(default_factory=list, max_length=100)
+    env: list[EnvVariable] = Field(default_factory=list, max_length=100)
     """Environment variables of the container, as in a pod."""
     image_pull_secrets: list[FreeForm] = Field(default_factory=list, max_length=20)
     """Secrets by which nodes may pull the image, as in a pod."""

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from quorate.wire.resource import Integer, Part, Resource, Rule
+from quorate.wire.schema.resource import Integer, Part, Resource, Rule
 from quorate.wire.zone import ObjectName
 
 

@@ -32,7 +32,7 @@ from quorate.facts.zone import (
     ZoneRecord,
 )
 from quorate.protocol.metastore import SHARD_PARTITIONS
-from quorate.wire.resource import Integer, Part, Resource, Rule, Text, immutable
+from quorate.wire.schema.resource import Integer, Part, Resource, Rule, Text, immutable
 from quorate.wire.zone import ObjectName
 
 Name = Annotated[Text, Field(max_length=253)]

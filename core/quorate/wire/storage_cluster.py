@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field
 
 from quorate.facts.addresses import WAY_OUT
 from quorate.wire.managed_agents import ManagedAgents
-from quorate.wire.resource import (
+from quorate.wire.schema.resource import (
     Conditions,
     DeletionPolicy,
     Integer,
@@ -144,7 +144,7 @@ class ClusterMember(Part):
     external_host: Text = ""
     """The host that clients of the external listener are told.  Empty: they cannot reach it."""
     state: Text
-    """Online, Offline or Draining."""
+    """Online, Offline, Draining, Leaving or Cordoned."""
     primaries: Integer = 0
     """Partitions whose primary it is, in all zones."""
     owners: Integer = 0

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from quorate.facts.topology import STORAGE_PROFILES, Happening, NodeRecord, PodFacts
-from quorate.wire.resource import Integer, Part, Resource, Rule, Text, immutable
+from quorate.wire.schema.resource import Integer, Part, Resource, Rule, Text, immutable
 from quorate.wire.zone import ObjectName
 
 Name = Annotated[Text, Field(min_length=1, max_length=253)]

@@ -3,7 +3,7 @@
 import enum
 import re
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, NamedTuple, Self
+from typing import Annotated, ClassVar
 
 from pydantic import BeforeValidator, Field
 
@@ -22,9 +22,9 @@ from quorate.facts.zone import (
 )
 from quorate.planning.target.data_nodes import TimerKind
 from quorate.planning.target.label_selector import FILTER_LENGTH_MAX, SELECTOR
-from quorate.wire.resource import (
+from quorate.wire.restoring import RESTORING, Restoring
+from quorate.wire.schema.resource import (
     API_VERSION,
-    GROUP,
     Conditions,
     DeletionPolicy,
     Integer,
@@ -120,49 +120,6 @@ def timer_ms(value: int | str) -> int:
 def timer_value(ms: int) -> int | str:
     """Return the timer as a manifest has it."""
     return NEVER if ms >= NEVER_MS else ms // 1000
-
-
-RESTORING = f"{GROUP}/restoring"
-"""The annotation of a Zone into which rows of an export are being imported.
-
-Until it is removed the zone may have a part of the rows, and is not Available.
-"""
-_NON_EMPTY = ".into-non-empty"
-RUN_WORD_LENGTH = 8
-"""Characters of the random word of `quorate import`."""
-
-
-class Restoring(NamedTuple):
-    """The content of the annotation: `PLACE#EXPORT_ID.RUN`, and whether the zone may have had keys.
-
-    `run` is a random word of the command that wrote it last, or the uid of a ZoneRestore.
-    """
-
-    place: str
-    export_id: str = ""
-    run: str = ""
-    into_non_empty: bool = False
-
-    @classmethod
-    def parse(cls, text: str) -> Self | None:
-        """Return what an annotation says; None if it is empty."""
-        if not text:
-            return None
-        place, found, rest = text.rpartition("#")
-        if not found:
-            return cls(text)
-        export_id, _, run = rest.removesuffix(_NON_EMPTY).partition(".")
-        return cls(place, export_id, run, rest.endswith(_NON_EMPTY))
-
-    @property
-    def is_of_restore(self) -> bool:
-        """Whether a ZoneRestore wrote it last: its uid is longer than the word of a command."""
-        return len(self.run) > RUN_WORD_LENGTH
-
-    @property
-    def text(self) -> str:
-        """The annotation's value."""
-        return f"{self.place}#{self.export_id}.{self.run}{_NON_EMPTY * self.into_non_empty}"
 
 
 def import_in_record(importing: str) -> Restoring | None:
@@ -418,6 +375,22 @@ class ZoneExport(Part):
     """The place of the export: CLAIM:FOLDER, or an s3:// URL."""
 
 
+class ZoneComparison(Part):
+    """The last DataValidation of one level that has proven that copies agree, or that they differ.
+
+    A difference counts until one of that level, or a deeper one, finds that all copies agree.
+    """
+
+    level: Text
+    """How deeply copies were compared: Counters, Digest or Rows."""
+    verdict: Text
+    """Agree or Differ."""
+    time: Text
+    """When it ended, RFC 3339."""
+    run: Text = ""
+    """The name of the object, which may be gone; empty: not known."""
+
+
 class ZoneStatus(Part):
     """What the operator observes.  Ownership itself is in the PartitionTables, never here."""
 
@@ -452,6 +425,8 @@ class ZoneStatus(Part):
     """The last ZoneBackup whose export was read back."""
     last_restore: ZoneExport | None = None
     """The last ZoneRestore that was complete and compared."""
+    comparisons: list[ZoneComparison] | None = None
+    """The last result of each level by which a DataValidation has proven something."""
     last_day: ZoneDay | None = None
     """Failovers and missing copies of the last 24 hours.  It is written together with other changes
     of the status, and every five minutes while copies are missing or partitions are not served, so

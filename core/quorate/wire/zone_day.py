@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from quorate.facts.time import HOURS
-from quorate.wire.resource import Integer, Part, Text
+from quorate.wire.schema.resource import Integer, Part, Text
 
 
 class ZoneHour(Part):

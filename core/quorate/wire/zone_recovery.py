@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, Field
 
 from quorate.protocol.recovery import Recovery, RecoveryAction, RecoveryAnswer
-from quorate.wire.resource import Integer, Part, Resource, Rule, Text, name_rule
+from quorate.wire.schema.resource import Integer, Part, Resource, Rule, Text, name_rule
 from quorate.wire.zone import ObjectName
 
 PARTITIONS_MAX = 1024

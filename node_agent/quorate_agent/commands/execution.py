@@ -37,6 +37,7 @@ from quorate_agent.resp.command import (
 from quorate_agent.resp.commands.agent.cluster import TABLES
 from quorate_agent.resp.commands.session.pubsub import refused_while_subscribed
 from quorate_agent.resp.session import KeysRequest, WaitRequest
+from quorate_agent.resp.stepped import Stepped
 from quorate_agent.resp.tables.table import DISPATCH, resolve
 from quorate_agent.resp.transaction import Call
 from quorate_agent.resp.view import View
@@ -355,7 +356,7 @@ class CommandExecution:
             self._waits.add(slot, now)
             self._turn()
             return args
-        if isinstance(answer, KeysRequest):
+        if isinstance(answer, KeysRequest | Stepped):
             self._key_lists.add(slot, answer)
             self._turn()
             return None  # it has only begun

@@ -22,12 +22,12 @@ from quorate.protocol.agent.agent import (
 )
 from quorate.protocol.agent.masterships import why_not_believed, why_not_obeyed
 from quorate.protocol.agent.turn import Turn
-from quorate.protocol.copies.outbox import MASTER
 from quorate.protocol.members.membership import is_namesake
 from quorate.protocol.messages.clients import Forward, Forwarded
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, RefusalCode, Refused
 from quorate.protocol.messages.master import EventsTold, FromMaster, Greet, ZoneTable
 from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.outbox import MASTER
 from quorate.protocol.messages.replication import Append, Heartbeat, HeartbeatAck
 from quorate.protocol.messages.transfer import is_bulk
 from quorate.protocol.settings import ProtocolSettings

@@ -19,7 +19,7 @@ class Scope(enum.IntEnum):
 
     KEYED = 1  # handler(KeyView, args) -> bytes
     CONNECTION = 2  # handler(Session, args) -> bytes
-    SCAN = 3  # handler(Session, args) -> bytes; reads rows
+    SCAN = 3  # handler(Session, args) -> bytes, Call or Stepped; reads rows
     WAIT = 4  # handler(Session, args) -> WaitRequest, or bytes: an error
     MADE = 6  # handler(Session, args) -> Call of a keyed command made for it, or bytes
     FLUSH = 5  # handler(Session, args) -> None: delete every key, or bytes: an error

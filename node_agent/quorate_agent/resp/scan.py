@@ -18,8 +18,6 @@ from hashlib import blake2b
 from typing import NamedTuple
 from zlib import crc32
 
-ScanRows = Callable[[int, bytes | None, int], tuple[list[bytes], bytes | None]]
-
 PLACE_BITS = 48
 ORIGIN_BITS = 42
 TOKEN_BITS = 34
@@ -32,12 +30,32 @@ STAMPS = (1 << ORIGIN_BITS - TOKEN_BITS) - 1
 OVERLAP_S = 600
 # Scans whose place is certainly remembered.  With more at a time all still end, but keys repeat.
 POSITIONS_MAX = 10_000
-# Limits of one call's work, whatever COUNT says: rows looked at, and partitions (mostly empty in a
-# small zone).  An empty page need not be the last.
+# Limits of one call's work, whatever COUNT says: rows looked at, live or not, bytes read for them,
+# and partitions (mostly empty in a small zone).  An empty page need not be the last.
 ROWS_MAX = 10_000
+BYTES_MAX = 4 * 1024 * 1024
 PARTITIONS_MAX = 256
 # How far to look for a forgotten position.
 SEARCH_ROWS_MAX = 10_000
+
+
+class ScanChunk(NamedTuple):
+    """Some rows of a partition, in key order.
+
+    - `live`: the keys that clients may see
+    - `looked_at`: the keys of all these rows
+    - `last`: the last of those; None: there are no more rows
+    - `read_bytes`: how much was read for this
+    """
+
+    live: list[bytes]
+    looked_at: list[bytes]
+    last: bytes | None
+    read_bytes: int
+
+
+ScanRows = Callable[[int, bytes | None, int, int], ScanChunk]
+"""Looks at rows of a partition after a key: at most so many, and of about so many bytes."""
 
 
 class Place(NamedTuple):
@@ -115,7 +133,8 @@ class ScanPositions:
             if coming <= 1:
                 self._keys.move_to_end((place.partition, place.token), last=False)
             return key
-        keys, _ = rows(place.partition, None, SEARCH_ROWS_MAX)
+        # Pages end behind rows that are not live, too.
+        keys = rows(place.partition, None, SEARCH_ROWS_MAX, BYTES_MAX).looked_at
         return next((key for key in keys if _token(key) == place.token), None)
 
 
@@ -127,12 +146,12 @@ def scan_page(
     positions: ScanPositions,
     is_here: Callable[[int], bool] = lambda partition: True,
 ) -> tuple[Place | None, list[bytes]]:
-    """Return where to go on (None: the scan is over) and the keys of about `count` rows from
+    """Return where to go on (None: the scan is over) and the live keys of at most `count` rows from
     `place` on.
 
     `partitions` is ascending; the page ends at one that is not here.
     """
-    left = min(count, ROWS_MAX)
+    left, left_bytes = min(count, ROWS_MAX), BYTES_MAX
     found: list[bytes] = []
     ahead = [partition for partition in partitions if partition >= place.partition]
     for visited, partition in enumerate(ahead):
@@ -141,19 +160,18 @@ def scan_page(
             return at, found
         after = positions.key(at, rows)
         while True:
-            if left <= 0:
+            if left <= 0 or left_bytes <= 0:
                 if after is None:
                     return place.start_of(partition), found
                 token = positions.token(partition, after)
                 return place._replace(partition=partition, token=token), found
-            keys, last = rows(partition, after, left)
-            found += keys
-            left -= len(keys)
-            after = last
-            if last is None:
+            chunk = rows(partition, after, left, left_bytes)
+            found += chunk.live
+            left -= len(chunk.looked_at)
+            left_bytes -= chunk.read_bytes
+            after = chunk.last
+            if after is None:
                 break
-            # Rows that are not live cost as much, but their number is not reported.
-            left -= not keys
     return None, found
 
 

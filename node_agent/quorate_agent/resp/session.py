@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from quorate_agent.resp.cluster_view import ClusterView
-from quorate_agent.resp.scan import ScanPositions
+from quorate_agent.resp.scan import ScanChunk, ScanPositions
 from quorate_agent.resp.slow_log import SlowLog
 from quorate_agent.resp.tracking_mode import TrackingMode
 from quorate_agent.resp.transaction import Seen, Transaction
@@ -104,9 +104,6 @@ class AgentServices(Protocol):
     def expiring(self) -> tuple[int, int]:
         """Return how many of them will expire, and after how many ms on average; an estimate."""
 
-    def slot_key_count(self, slot: int) -> int:
-        """Return the number of live keys in `slot`; 0 if this agent is not its primary."""
-
     def info(self) -> Mapping[str, Mapping[str, str | int]]:
         """Return lines for INFO by section title ("Server"); they override the defaults."""
 
@@ -119,6 +116,9 @@ class AgentServices(Protocol):
     def partition_count(self) -> int:
         """Return how many partitions the zone has."""
 
+    def is_primary(self, partition: int) -> bool:
+        """Return whether this agent is primary of the partition, serving or not."""
+
     def is_here(self, partition: int) -> bool:
         """Return whether this agent serves the partition now and is not about to hand it over."""
 
@@ -130,11 +130,17 @@ class AgentServices(Protocol):
         """Return seconds on a clock that never goes back."""
 
     def scan(
-        self, partition: int, after: bytes | None, rows_max: int
-    ) -> tuple[list[bytes], bytes | None]:
-        """Return live keys > `after` in key order, and the last key looked at, live or not.
+        self,
+        partition: int,
+        after: bytes | None,
+        rows_max: int,
+        bytes_max: int,
+        *,
+        with_expired: bool = False,
+    ) -> ScanChunk:
+        """Look at the rows of keys > `after`: at 1 to `rows_max`, until `bytes_max` are read.
 
-        That key is None at the end of the partition.  Looks at 1 to `rows_max` rows."""
+        `with_expired`: keys that have expired and are not removed yet are live ones."""
 
     def value(self, key: bytes) -> bytes | None:
         """Return the row's value of a live key of a partition this agent is primary of."""

@@ -15,8 +15,10 @@ from quorate_agent.resp.view import KeyView, is_live
 
 QUEUED = b"+QUEUED\r\n"
 BYTES_MAX = 64 * 1024 * 1024
-"""Bytes of the words of one transaction, and of what it writes: an update fits into one frame
+"""Bytes that one transaction takes until EXEC, and of what it writes: an update fits into one frame
 between agents."""
+COMMAND_BYTES, WORD_BYTES = 120, 50
+"""Bytes of each queued command, and of each of its words, beside their text."""
 
 TOO_LARGE = error(b"ERR transaction of more than %d bytes: use smaller ones" % BYTES_MAX)
 NOT_INSIDE = error(b"ERR Command not allowed inside a transaction")
@@ -43,11 +45,11 @@ class Transaction:
         self.slot = slot  # of the first key that is watched or queued; -1: none yet
         self.commands: list[tuple[Command, list[bytes]]] = []
         self.refused = False  # a command was wrong, so EXEC runs nothing
-        self.bytes = 0  # of the queued words
+        self.bytes = 0  # of the queued commands
 
     def queue(self, command: Command, args: list[bytes]) -> bytes:
         """Keep a command for EXEC; return the reply to it."""
-        self.bytes += sum(map(len, args))
+        self.bytes += COMMAND_BYTES + WORD_BYTES * len(args) + sum(map(len, args))
         if self.bytes > BYTES_MAX:
             return self.refuse(TOO_LARGE)
         if not command.in_transactions:

@@ -6,7 +6,7 @@ from typing import Final
 
 _ADDED_MAX: Final = 1024
 _INSERTED_MAX: Final = 64
-"""So many keys are inserted one by one; of more, the list is sorted again."""
+"""Up to this number, keys are inserted one by one; of more, the list is sorted again."""
 
 
 class KeyOrder:

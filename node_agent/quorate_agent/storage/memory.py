@@ -17,8 +17,10 @@ from quorate.protocol.storage import (
     ROW_OVERHEAD_BYTES,
     PackedRows,
     Row,
+    ScannedKeys,
     StorageFull,
     pack_rows,
+    scanned_keys,
 )
 from quorate_agent.storage.key_order import KeyOrder
 
@@ -87,6 +89,12 @@ class MemorySpace:
         """Return rows in key order with key > after; stops once `bytes_max` is reached."""
         first = b"" if after is None else after + b"\0"
         return self._scan(first, None, rows_max, bytes_max)[0]
+
+    def scan_keys(self, after: bytes | None, rows_max: int, bytes_max: int) -> ScannedKeys:
+        """Return keys in order, whose rows need no reading."""
+        first = b"" if after is None else after + b"\0"
+        found, whole = self._scan(first, None, rows_max, bytes_max, values=False)
+        return scanned_keys(found, whole=whole)
 
     def scan_packed(
         self,

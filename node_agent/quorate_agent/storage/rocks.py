@@ -24,11 +24,11 @@ from rocksdict import WriteBatch
 from quorate.protocol.copies.totals import DIGEST_BYTES, Totals
 from quorate.protocol.storage import (
     COUNTER_MAX,
-    LIVE,
     ROW_HEAD,
     TOMBSTONE,
     PackedRows,
     Row,
+    ScannedKeys,
     StorageFull,
     pack_rows,
 )
@@ -36,36 +36,28 @@ from quorate_agent.folder.disk_room import DiskRoom
 from quorate_agent.storage.database import TABLES_OPEN, Database
 from quorate_agent.storage.long_values import LONG_BYTES, LongValues
 from quorate_agent.storage.rocks_log import RocksLog
+from quorate_agent.storage.stored_rows import (
+    HEAD_BYTES,
+    IN_FILE,
+    KIND_AT,
+    KINDS_TOLD,
+    PLAIN_KINDS,
+    keys_of,
+    pack_reference,
+    pack_row,
+)
 
-_ROW_BYTES: Final = ROW_HEAD.size
 _SPACE: Final = Struct(">cHI")
 _TOTALS: Final = Struct(">QQ16s")
-_IN_PIECES: Final = 2
-_IN_FILE: Final = 4
-_PLAIN: Final = bytes((LIVE, TOMBSTONE))
-"""The kinds of rows whose value, if there is one, follows the head."""
-_KINDS_TOLD: Final = bytes(kind & TOMBSTONE for kind in range(256))
-_KIND_AT: Final = _ROW_BYTES - 1
 
 RECENT_ROWS_MAX: Final = 65_536
 """A zone caches up to twice as many unpacked rows: some 40 MB of small ones."""
 RECENT_ROW_BYTES_MAX: Final = 512
 """Bytes of key and value of a cached row."""
-_RECENT_DATA_MAX: Final = _ROW_BYTES + RECENT_ROW_BYTES_MAX
+_RECENT_DATA_MAX: Final = HEAD_BYTES + RECENT_ROW_BYTES_MAX
 
 
 Touched = TypeVar("Touched", "RocksSpace", RocksLog)
-
-
-def _pack(row: Row) -> bytes:
-    value = row.value
-    if value is None:
-        return ROW_HEAD.pack(row.counter, row.term, row.expires_at, TOMBSTONE)
-    return ROW_HEAD.pack(row.counter, row.term, row.expires_at, LIVE) + value
-
-
-def _pack_reference(row: Row, reference: bytes) -> bytes:
-    return ROW_HEAD.pack(row.counter, row.term, row.expires_at, _IN_FILE) + reference
 
 
 def _size(row: Row) -> int:
@@ -173,11 +165,18 @@ class RocksSpace:
         for key, row in self._merged(first):
             if before is not None and key >= before:
                 break
+            if isinstance(row, bytes):
+                row = self._unpack(row)
             found.append((key, row))
             size += len(key) + _size(row)
             if len(found) >= rows_max or size >= bytes_max:
                 return found, False
         return found, True
+
+    def scan_keys(self, after: bytes | None, rows_max: int, bytes_max: int) -> ScannedKeys:
+        """Return keys in order; values in files are not read."""
+        first = b"" if after is None else after + b"\0"
+        return keys_of(self._merged(first), rows_max, bytes_max)
 
     def scan_packed(
         self,
@@ -200,24 +199,24 @@ class RocksSpace:
         for full_key, data in self._database.items(prefix + first, end):
             full_keys.append(full_key)
             stored.append(data)
-            size += len(full_key) + (len(data) if values else _ROW_BYTES)
+            size += len(full_key) + (len(data) if values else HEAD_BYTES)
             if size >= bytes_max or len(stored) >= rows_max:
                 whole = False
                 break
-        heads = b"".join([data[:_ROW_BYTES] for data in stored])
-        kinds = heads[_KIND_AT::_ROW_BYTES]
-        if kinds.translate(None, _PLAIN):
+        heads = b"".join([data[:HEAD_BYTES] for data in stored])
+        kinds = heads[KIND_AT::HEAD_BYTES]
+        if kinds.translate(None, PLAIN_KINDS):
             if values:  # they are longer than what is stored here
                 found, whole = self._scan(first, before, rows_max, bytes_max)
                 return pack_rows(found, whole=whole)
             told = bytearray(heads)
-            told[_KIND_AT::_ROW_BYTES] = kinds.translate(_KINDS_TOLD)
+            told[KIND_AT::HEAD_BYTES] = kinds.translate(KINDS_TOLD)
             heads = bytes(told)
         skip = len(prefix)
         return PackedRows(
             [full_key[skip:] for full_key in full_keys],
             heads,
-            [data[_ROW_BYTES:] for data in stored] if values else [],
+            [data[HEAD_BYTES:] for data in stored] if values else [],
             whole,
         )
 
@@ -263,11 +262,11 @@ class RocksSpace:
                 batch.delete(prefix + key)
                 continue
             if very_long and row.value is not None and very_long.get(key) is row.value:
-                data = _pack_reference(row, self._long_values.refer(prefix + key, batch))
+                data = pack_reference(row, self._long_values.refer(prefix + key, batch))
                 put(prefix + key, data)
                 self._long.append(key)
                 continue
-            data = _pack(row)
+            data = pack_row(row)
             put(prefix + key, data)
             if len(data) + len(key) > _RECENT_DATA_MAX:
                 self._long.append(key)
@@ -313,12 +312,12 @@ class RocksSpace:
     def _unpack(self, data: bytes) -> Row:
         counter, term, expires_at, flags = ROW_HEAD.unpack_from(data)
         if not flags:
-            return Row(counter, term, expires_at, data[_ROW_BYTES:])
+            return Row(counter, term, expires_at, data[HEAD_BYTES:])
         if flags & TOMBSTONE:
             return Row(counter, term, expires_at, None)
         values = self._long_values
-        read = values.read if flags & _IN_FILE else values.read_pieces
-        return Row(counter, term, expires_at, read(data[_ROW_BYTES:]))
+        read = values.read if flags & IN_FILE else values.read_pieces
+        return Row(counter, term, expires_at, read(data[HEAD_BYTES:]))
 
     def _take_long(self, key: bytes, row: Row, value: bytes) -> None:
         self._very_long[key] = value
@@ -334,7 +333,8 @@ class RocksSpace:
             gone = [full_key for key in self.overlay if (full_key := prefix + key) in owned]
         self._long_values.remove(gone, owned, batch)
 
-    def _merged(self, first: bytes) -> Iterator[tuple[bytes, Row]]:
+    def _merged(self, first: bytes) -> Iterator[tuple[bytes, Row | bytes]]:
+        """Yield the turn's rows, and between them those of the database as they are stored."""
         overlay = self.overlay
         fresh = sorted(key for key in overlay if key >= first)
         at = 0
@@ -349,7 +349,7 @@ class RocksSpace:
                         yield fresh[at], row
                     at += 1
                 if key not in overlay:
-                    yield key, self._unpack(data)
+                    yield key, data
         for key in fresh[at:]:
             row = overlay[key]
             if row is not None:

@@ -22,29 +22,35 @@ from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus
 from quorate.wire.jobs.zone_history import ZoneHistory
 from quorate.wire.storage_cluster import StorageCluster
-from quorate.wire.zone import Zone, ZoneStatus
-from quorate_operator import names
-from quorate_operator.declared.acceptance import Acceptance, accept
+from quorate.wire.zone import Zone
 from quorate_operator.declared.declared_zone import DeclaredZone, declared
-from quorate_operator.declared.deletion import ambiguous, chosen_id, kept_ids, zone_id
+from quorate_operator.declared.deleting.release import Release
+from quorate_operator.declared.deleting.reread import Reread, Rereads
 from quorate_operator.declared.kinds import Key, Kind
+from quorate_operator.declared.lead_again import LeadAgain
 from quorate_operator.declared.led_cluster import LedClusters
-from quorate_operator.declared.object_status import Seen, refused_zone_status, zone_status
+from quorate_operator.declared.led_zone import declare_zone, led_zone
 from quorate_operator.declared.pause import pause_of
-from quorate_operator.declared.release import Release
 from quorate_operator.declared.runs.last_exports import ExportTimes
-from quorate_operator.declared.runs.recoveries import LedZone, NoZone
+from quorate_operator.declared.runs.recoveries import LedZone
 from quorate_operator.declared.runs.runs import Runs
 from quorate_operator.declared.runs.validations import ZoneVerdict
 from quorate_operator.declared.watched_cluster import WatchedCluster, known_status
-from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, MandateLost, path_of
+from quorate_operator.kube.api import (
+    ApiRefused,
+    ApiUnclear,
+    KubeApi,
+    MandateLost,
+    OtherObject,
+    path_of,
+)
 from quorate_operator.kube.secret import cluster_secret
 from quorate_operator.kube.shared_watch import SharedWatches
 from quorate_operator.mastership.decisions import About, Decisions, tell_all
 from quorate_operator.mastership.runner import Runner
 from quorate_operator.metastores.kubernetes import KubernetesMetastore
+from quorate_operator.owned.client_services import DeclaredNames
 from quorate_operator.owned.owned_objects import OwnedObjects
-from quorate_operator.process.clock import rfc3339
 from quorate_operator.process.defects import in_words, report_defect
 from quorate_operator.process.keyed_queue import KeyedQueue
 from quorate_operator.process.mandate import Mandate
@@ -57,14 +63,6 @@ WORKERS = 8
 """Number of objects processed at a time; workers mostly wait for the API server."""
 RELEASE_S = 0.5
 """Seconds between looks at an object that is being deleted."""
-OVERTAKEN_PAUSE_S = 0.5
-"""Seconds until a cluster whose agents know a later mastership is led again; doubled each time."""
-OVERTAKEN_PAUSE_MAX_S = 60.0
-FAILED_PAUSE_S = 2.0
-"""Seconds until a cluster whose master ended by a defect is led again; doubled each time."""
-FAILED_PAUSE_MAX_S = 120.0
-FAILED_FORGOTTEN_S = 600.0
-"""A defect this many seconds after the previous one counts as the first."""
 ANEW_S = 300.0
 """Seconds between comparisons of all objects with the status written: a user may have edited it."""
 
@@ -91,8 +89,7 @@ class Controller:
         validation_image: str = "",
     ) -> None:
         """`objects_api`: for everything but ownership.  `watches`: of the metastores' objects.
-        `owned_watches`: of the objects of managed agents.  `owned_api`: for these, `objects_api` by
-        default.
+        `owned_watches`: of managed agents' objects.  `owned_api`: for these; default `objects_api`.
 
         `on_failed`: called with a sentence if a task that all clusters need has ended by a defect,
         or the mandate is lost; this process must then end.  `on_master_failed`: called if a defect
@@ -113,10 +110,7 @@ class Controller:
         self._abouts: dict[str, About] = {}
         self._releasing: dict[str, asyncio.Event] = {}
         """By uid of a StorageCluster that is being deleted; set when the object may go."""
-        self._overtaken: dict[str, int] = {}
-        """Cluster -> how often its agents knew a later mastership."""
-        self._failed: dict[str, tuple[int, float]] = {}
-        """Cluster -> how often a defect ended its master, and when last (loop time, seconds)."""
+        self._pauses = LeadAgain(self._lead_again)
         self._to_lead_again: set[str] = set()
         self._refused: dict[Key, str] = {}
         """Object -> why work at it failed last: a refusal by the API server, or a defect."""
@@ -125,11 +119,24 @@ class Controller:
             owned_api or objects_api,
             namespace,
             owned_watches,
+            DeclaredNames(self._clusters, self._zones),
             lambda name: self._queue.add(Key(Kind.CLUSTER, name)),
             on_failed,
         )
+        kinds = {
+            Kind.CLUSTER: Reread(
+                StorageCluster, self._clusters.get, self.cluster_seen, self.cluster_gone
+            ),
+            Kind.ZONE: Reread(Zone, self._zone_body, self.zone_seen, self.zone_gone),
+        }
+        self._rereads = Rereads(objects_api, namespace, kinds)
         self._release = Release(
-            ownership_api, objects_api, namespace, self._led, self._owned.own_claims
+            ownership_api,
+            objects_api,
+            namespace,
+            self._led,
+            self._owned.own_claims,
+            self._rereads.is_unchanged,
         )
         self._runs = Runs(
             objects_api,
@@ -209,23 +216,33 @@ class Controller:
     def cluster_seen(self, body: Body) -> None:
         """Handle a StorageCluster that is new or changed."""
         name = body["metadata"]["name"]
-        before, self._clusters[name] = self._clusters.get(name), body
+        before = self._clusters.get(name)
+        if before is not None and _uid(before) != _uid(body):
+            self._doubt(Key(Kind.CLUSTER, name))
+            return
+        self._clusters[name] = body
         if before is None or declared(before) != declared(body):
             self._queue.add(Key(Kind.CLUSTER, name))
 
-    def cluster_gone(self, name: str) -> None:
-        """Handle the deletion of a StorageCluster."""
-        gone = self._clusters.pop(name, None)
-        if gone is not None:
-            self._releasing.pop(_uid(gone), None)
-        self._note_emptiness()
-        self._queue.add(Key(Kind.CLUSTER, name))
+    def cluster_gone(self, name: str, uid: str) -> None:
+        """Handle the deletion of a StorageCluster; a later one of that name stays."""
+        if (waiting := self._releasing.pop(uid, None)) is not None:
+            waiting.set()
+        self._rereads.forget(uid)
+        known = self._clusters.get(name)
+        if known is not None and _uid(known) == uid:
+            del self._clusters[name]
+            self._note_emptiness()
+            self._queue.add(Key(Kind.CLUSTER, name))
 
     def zone_seen(self, body: Body) -> None:
         """Handle a Zone that is new or changed."""
         name, uid = body["metadata"]["name"], body["metadata"]["uid"]
         known = self._zones.get(name)
-        if known is None or known.uid != uid:
+        if known is not None and known.uid != uid:
+            self._doubt(Key(Kind.ZONE, name))
+            return
+        if known is None:
             known = self._zones[name] = DeclaredZone(body)
             self._note_about(uid, known)
             self._queue.add(Key(Kind.ZONE, name))
@@ -235,11 +252,15 @@ class Controller:
 
     def zone_gone(self, name: str, uid: str) -> None:
         """Handle the deletion of a Zone."""
-        known = self._zones.get(name)
+        known, key = self._zones.get(name), Key(Kind.ZONE, name)
+        self._rereads.forget(uid)
         if known is not None and known.uid == uid:
             del self._zones[name]
+            known.released.set()
             self._runs.counts.zone_gone(name)
-            self._forget(Key(Kind.ZONE, name))
+            self._forget(key)
+            if self._rereads.is_doubted(key):
+                self._queue.add(key)
             self._note_emptiness()
         self._abouts = {each: about for each, about in self._abouts.items() if about.uid != uid}
         for cluster in self._led:
@@ -250,8 +271,10 @@ class Controller:
         if self._runs.seen(kind, body):
             self._queue.add_in_turn(Key(kind, body["metadata"]["name"]))
 
-    def run_gone(self, kind: Kind, name: str) -> None:
-        """Handle the deletion of such an object."""
+    def run_gone(self, kind: Kind, name: str, uid: str) -> None:
+        """Handle the deletion of such an object; a later one of that name stays."""
+        if self._runs.is_another(kind, name, uid):
+            return
         is_left = self._runs.gone(kind, name)
         self._forget(Key(kind, name))
         if is_left:
@@ -260,6 +283,15 @@ class Controller:
     def _forget(self, key: Key) -> None:
         self._queue.forget(key)
         self._refused.pop(key, None)
+
+    def _doubt(self, key: Key) -> None:
+        """Ask the API server which object has this name."""
+        self._rereads.doubt(key)
+        self._queue.add(key)
+
+    def _zone_body(self, name: str) -> Body | None:
+        known = self._zones.get(name)
+        return known.body if known is not None else None
 
     def _note_emptiness(self) -> None:
         if not (self._clusters or self._zones):
@@ -272,19 +304,31 @@ class Controller:
             self._abouts[zone_id] = about
             self._queue.add(Key(Kind.CLUSTER, declared_zone.cluster))
 
+    def _is_waiting(self, cluster: str) -> bool:
+        body = self._clusters.get(cluster)
+        released = self._releasing.get(_uid(body)) if body is not None else None
+        return released is not None and not released.is_set()
+
     async def cluster_released(self, body: Body) -> None:
-        """Wait until a StorageCluster that is being deleted may go."""
-        released = self._releasing.setdefault(_uid(body), asyncio.Event())
+        """Wait until a StorageCluster that is being deleted may go, or is gone."""
+        name, uid = body["metadata"]["name"], _uid(body)
         self.cluster_seen(body)
-        self._queue.add(Key(Kind.CLUSTER, body["metadata"]["name"]))
-        await released.wait()
+        await self._rereads.settled(Key(Kind.CLUSTER, name))
+        known = self._clusters.get(name)
+        if known is not None and _uid(known) == uid:
+            released = self._releasing.setdefault(uid, asyncio.Event())
+            self._queue.add(Key(Kind.CLUSTER, name))
+            await released.wait()
 
     async def zone_released(self, body: Body) -> None:
-        """Wait until a Zone that is being deleted may go."""
+        """Wait until a Zone that is being deleted may go, or is gone."""
+        name, uid = body["metadata"]["name"], _uid(body)
         self.zone_seen(body)
-        name = body["metadata"]["name"]
-        self._queue.add(Key(Kind.ZONE, name))
-        await self._zones[name].released.wait()
+        await self._rereads.settled(Key(Kind.ZONE, name))
+        known = self._zones.get(name)
+        if known is not None and known.uid == uid:
+            self._queue.add(Key(Kind.ZONE, name))
+            await known.released.wait()
 
     # --- looks -----------------------------------------------------------------------------------
 
@@ -348,7 +392,7 @@ class Controller:
             await self._work_at(await self._queue.take())
 
     async def _work_at(self, key: Key) -> None:
-        result = "done"
+        result, about = "done", f"{key.kind} {self._namespace}/{key.name}"
         try:
             match key.kind:
                 case Kind.CLUSTER:
@@ -367,13 +411,11 @@ class Controller:
                 self._refused[key] = str(error)
                 self._release.note(error)
             again_s = self._queue.failed(key)
-            about = f"{key.kind} {self._namespace}/{key.name}"
             _log.warning("%s: %s; retrying in %.1f s", about, error, again_s)
         except Exception as error:  # one object's defect must not stop all others
             result = "failed"
             self._refused[key] = f"a defect: {in_words(error)}; see the log"
             again_s = self._queue.failed(key)
-            about = f"{key.kind} {self._namespace}/{key.name}"
             _log.exception("%s: a defect; retrying in %.1f s", about, again_s)
         else:
             self._refused.pop(key, None)
@@ -389,6 +431,7 @@ class Controller:
     # --- clusters --------------------------------------------------------------------------------
 
     async def _reconcile_cluster(self, name: str) -> None:
+        await self._rereads.look(Key(Kind.CLUSTER, name), self._is_waiting(name))
         body, led = self._clusters.get(name), self._led.get(name)
         is_other = led is not None and body is not None and led.cluster.metadata.uid != _uid(body)
         if body is None or is_other or name in self._to_lead_again:
@@ -449,7 +492,7 @@ class Controller:
             on_event=decisions.add,
             on_failed=self._on_failed,
             on_defect=lambda why: self._failed_in(name, why),
-            on_overtaken=lambda why: self._overtaken_in(name),
+            on_overtaken=lambda why: self._pauses.overtaken(name),
             recovering=lambda: metastore.recovering,
             rebuilds=True,
             changes=partial(metastore.changes, self._watches),
@@ -462,27 +505,8 @@ class Controller:
         self._add_zones_of(name)
         return led
 
-    def _overtaken_in(self, name: str) -> None:
-        """Lead the cluster again in a new mastership, counted above those its agents know.
-
-        The pause doubles each time: two operators that lead it would overtake each other for ever.
-        """
-        times = self._overtaken[name] = self._overtaken.get(name, 0) + 1
-        pause_s = min(OVERTAKEN_PAUSE_S * 2.0 ** min(times - 1, 20), OVERTAKEN_PAUSE_MAX_S)
-        asyncio.get_running_loop().call_later(pause_s, self._lead_again, name)
-
     def _failed_in(self, name: str, why: str) -> None:
-        """Lead the cluster again after a defect ended its master; the pause doubles each time.
-
-        The new mastership knows only what is stored.
-        """
-        now_s = asyncio.get_running_loop().time()
-        times, last_s = self._failed.get(name, (0, now_s))
-        times = times + 1 if now_s - last_s < FAILED_FORGOTTEN_S else 1
-        self._failed[name] = times, now_s
-        pause_s = min(FAILED_PAUSE_S * 2.0 ** min(times - 1, 20), FAILED_PAUSE_MAX_S)
-        _log.error("%s; led again in %g s", why, pause_s)
-        asyncio.get_running_loop().call_later(pause_s, self._lead_again, name)
+        self._pauses.failed(name, why)
         self._on_master_failed(why)
 
     def _lead_again(self, name: str) -> None:
@@ -493,8 +517,13 @@ class Controller:
         status = led.status(led.cluster, self._identity, led.retained(self._abouts))
         fresh = status.model_dump(mode="json", by_alias=True, exclude_none=True)
         if fresh != (led.told if led.told is not None else body.get("status")):
-            path = path_of(self._namespace, StorageCluster.plural, led.cluster.metadata.name)
-            await self._api.set_status(path, fresh)
+            metadata = led.cluster.metadata
+            path = path_of(self._namespace, StorageCluster.plural, metadata.name)
+            try:
+                await self._api.set_status(path, fresh, uid=metadata.uid)
+            except OtherObject:
+                self._doubt(Key(Kind.CLUSTER, metadata.name))
+                return
         led.told = fresh
         led.cluster = led.cluster.model_copy(update={"status": status})
 
@@ -512,6 +541,9 @@ class Controller:
     async def _reconcile_zone(self, name: str) -> None:
         """Make the led zone equal to its declaration; write its status if that has changed."""
         declared_zone = self._zones.get(name)
+        is_waiting = declared_zone is not None and declared_zone.is_waiting
+        await self._rereads.look(Key(Kind.ZONE, name), is_waiting)
+        declared_zone = self._zones.get(name)
         if declared_zone is None or declared_zone.released.is_set():
             return
         led = self._led.get(declared_zone.cluster)
@@ -521,7 +553,7 @@ class Controller:
                 declared_zone.released.set()
                 return
             self._queue.add_later(Key(Kind.ZONE, name), RELEASE_S)
-        status = self._led_status(declared_zone, led, pause)
+        status = declare_zone(declared_zone, led, pause, self._note_about)
         status = self._runs.completed(declared_zone, status)
         if led is not None and not led.is_seen:
             return  # until the first look the previous status stays
@@ -530,43 +562,17 @@ class Controller:
             self._queue.add_later(Key(Kind.ZONE, name), wait_s)
             return
         if not declared_zone.is_told:
-            fresh = declared_zone.fresh
+            fresh, path = declared_zone.fresh, path_of(self._namespace, Zone.plural, name)
             try:
-                await self._api.set_status(path_of(self._namespace, Zone.plural, name), fresh)
+                await self._api.set_status(path, fresh, uid=declared_zone.uid)
+            except OtherObject:
+                self._doubt(Key(Kind.ZONE, name))
+                return
             except ApiRefused as refused:
                 if refused.status != 404:
                     raise
                 return  # the watch will report the deletion
             declared_zone.was_told(fresh)
-
-    def _led_status(
-        self, declared_zone: DeclaredZone, led: WatchedCluster | None, pause: str
-    ) -> ZoneStatus:
-        """Declare the zone to its cluster's master; return its current status."""
-        zone, uid, known = declared_zone.zone, declared_zone.uid, declared_zone.known_status
-        if zone is None:
-            generation = declared_zone.body["metadata"]["generation"]
-            return refused_zone_status(generation, declared_zone.problem, rfc3339(), known)
-        zone = zone.model_copy(update={"status": known})
-        if led is None:
-            return zone_status(zone, accept(zone, False, None), None, Seen(), rfc3339())
-        # Where the metastore has lost it, the object still says which data it has.
-        name, zones = zone.metadata.name, led.runner.known_zones()
-        own = known.zone_id or uid
-        if own not in zones and chosen_id(declared_zone.body) in zones:
-            own = chosen_id(declared_zone.body)
-        if own not in zones and led.runner.is_recovering:  # until all agents have told
-            return led.zone_status(zone, own, accept(zone, True, None), pause)
-        kept = kept_ids(own, name, zones)
-        if len(kept) > 1:
-            why = ambiguous(name, {each: led.runner.keepers(each) for each in kept})
-            acceptance = Acceptance(None, names.REASON_DATA_AMBIGUOUS, why)
-            return led.zone_status(zone, own, acceptance, pause)
-        uid = zone_id(own, name, zones)
-        acceptance = led.declare_zone(zone, uid, pause)
-        if led.has_data(zone, acceptance):
-            self._note_about(uid, declared_zone)
-        return led.zone_status(zone, uid, acceptance, pause)
 
     def _history(self, name: str) -> ZoneHistory | None:
         """Return what is known of the past of the zone of that name."""
@@ -577,22 +583,7 @@ class Controller:
 
     def _led_zone(self, name: str) -> LedZone | str:
         """Return the zone of that name as it is led, or a sentence on what is waited for."""
-        zone = self._zones.get(name)
-        if zone is None:
-            return NoZone(
-                f"there is no Zone {name} in this namespace: create it, or delete this object"
-            )
-        led = self._led.get(zone.cluster)
-        if led is None or not led.runner.is_leading:
-            return f"StorageCluster {zone.cluster} of the zone is not led yet"
-        if pause := zone.pause or led.pause:
-            return pause
-        about = About(Zone.kind_name(), name, zone.uid)
-        known = led.runner.known_zones()
-        uid = next((each for each in known if self._abouts.get(each) == about), None)
-        if uid is None:
-            return f"Zone {name} is not led yet"
-        return LedZone(led.runner, uid, zone.cluster, zone.body)
+        return led_zone(name, self._zones, self._led, self._abouts)
 
 
 def _uid(body: Body) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import pydantic
 
 from quorate.facts.errors import WireError
-from quorate.wire.unknown_fields import without_unknown
+from quorate.wire.schema.unknown_fields import without_unknown
 from quorate.wire.zone import Zone, ZoneStatus
 from quorate_operator.declared.history.last_day import LASTING_S
 from quorate_operator.declared.pause import pause_of
@@ -67,6 +67,11 @@ class DeclaredZone:
     def is_deleting(self) -> bool:
         """Whether the object's deletion was requested."""
         return self.body["metadata"].get("deletionTimestamp") is not None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the object is being deleted, and something is left that this waits for."""
+        return self.is_deleting and not self.released.is_set()
 
     def update(self, body: Body) -> bool:
         """Take the object as the watch shows it now; return whether users have changed it."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from quorate.facts.zone import ZoneRecord
-from quorate.wire.resource import DeletionPolicy
+from quorate.wire.schema.resource import DeletionPolicy
 from quorate.wire.zone import Zone
 from quorate_operator import names
 
@@ -25,6 +25,11 @@ def is_freed(body: Body) -> bool:
     """Return whether a user has asked that the object's deletion wait for nothing."""
     annotations = body["metadata"].get("annotations") or {}
     return annotations.get(names.ANNOTATION_RELEASE) == "true"
+
+
+def is_held(body: Body) -> bool:
+    """Return whether the object waits for the operator; a user may have removed the finaliser."""
+    return names.FINALIZER in (body["metadata"].get("finalizers") or ())
 
 
 def zone_id(uid: str, name: str, known: Mapping[str, ZoneRecord]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import kopf
 
-from quorate.wire.resource import GROUP, VERSION
+from quorate.wire.schema.resource import GROUP, VERSION
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import Zone
 from quorate_operator import names

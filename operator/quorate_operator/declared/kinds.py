@@ -3,12 +3,12 @@
 import enum
 from typing import NamedTuple
 
+from quorate.wire.exports.scheduled_zone_backup import ScheduledZoneBackup
+from quorate.wire.exports.zone_backup import ZoneBackup
+from quorate.wire.exports.zone_restore import ZoneRestore
 from quorate.wire.jobs.data_validation import DataValidation
 from quorate.wire.jobs.scheduled_data_validation import ScheduledDataValidation
-from quorate.wire.jobs.scheduled_zone_backup import ScheduledZoneBackup
-from quorate.wire.jobs.zone_backup import ZoneBackup
 from quorate.wire.jobs.zone_repair import ZoneRepair
-from quorate.wire.jobs.zone_restore import ZoneRestore
 from quorate.wire.zone_recovery import ZoneRecovery
 
 

@@ -13,7 +13,8 @@ from quorate.facts.zone import ConsistencyMode, StorageKind
 from quorate.planning.queue.retries import StuckMigration
 from quorate.protocol.status import ClusterStatus, TimerStatus
 from quorate.protocol.status import ZoneStatus as Observed
-from quorate.wire.resource import Condition
+from quorate.wire.restoring import RESTORING, Restoring
+from quorate.wire.schema.resource import Condition
 from quorate.wire.storage_cluster import (
     ClusterMaster,
     ClusterMember,
@@ -21,8 +22,6 @@ from quorate.wire.storage_cluster import (
     StorageClusterStatus,
 )
 from quorate.wire.zone import (
-    RESTORING,
-    Restoring,
     Zone,
     ZoneMigrations,
     ZonePartitions,
@@ -257,6 +256,7 @@ def cluster_status(
         *_domains(cluster, managed),
         *_grown(cluster, managed),
         *_outside(managed),
+        *_unnamed(managed),
         *_drained(cluster, drains),
         *_evictions(managed),
     ]
@@ -358,6 +358,15 @@ def _outside(managed: ManagedView | None) -> list[_Fact]:
     more = len(managed.unreachable) - 1
     sentence = f"{agent}: {why}" + (f", and {more} more agents" if more else "")
     return [(name, False, "AddressMissing", sentence)]
+
+
+def _unnamed(managed: ManagedView | None) -> list[_Fact]:
+    """Make the condition that another cluster has the Service of a zone; told only while it has."""
+    if managed is None or not managed.unnamed:
+        return []
+    more = len(managed.unnamed) - 1
+    sentence = min(managed.unnamed.items())[1] + (f", and {more} more zones" if more else "")
+    return [(names.CONDITION_CLIENT_SERVICES_MADE, False, "NameTaken", sentence)]
 
 
 def _evictions(managed: ManagedView | None) -> list[_Fact]:

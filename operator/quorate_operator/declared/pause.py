@@ -5,7 +5,7 @@ zone is neither changed nor deleted, a new one is not created.  The last spec th
 stays in force, and failover, catch-up and the migrations it asks for go on.
 """
 
-from quorate.wire.resource import Metadata
+from quorate.wire.schema.resource import Metadata
 from quorate_operator import names
 
 WAY_OUT = f"remove the annotation {names.ANNOTATION_PAUSED}"

@@ -12,9 +12,10 @@ from functools import partial
 from typing import Any
 
 from quorate.protocol.status import ClusterStatus
-from quorate.wire.resource import API_VERSION
+from quorate.wire.schema.resource import API_VERSION
 from quorate.wire.storage_cluster import StorageCluster
 from quorate_operator.declared.controller import Controller
+from quorate_operator.declared.deleting.shown_objects import ShownObject, ShownObjects
 from quorate_operator.declared.kinds import Kind
 from quorate_operator.declared.runs.last_exports import ExportTimes
 from quorate_operator.declared.runs.validations import ZoneVerdict
@@ -28,6 +29,8 @@ _log = logging.getLogger("quorate.namespaces")
 RELIST_S = 1.0
 RELIST_MAX_S = 15.0
 """Longest pause between attempts to list: a right given back may go unnoticed so long."""
+COMPARE_S = 300.0
+"""Seconds between comparisons of the objects known with those that are there."""
 SWEEP_S = 5.0
 """Seconds between closings of controllers whose namespaces have no objects."""
 
@@ -56,16 +59,18 @@ class ServedNamespaces:
         self._controllers: dict[str, Controller] = {}
         self._listed: set[str] = set()
         self._unlisted: dict[str, str] = {}
+        self._shown = ShownObjects(api, scope)
         self._tasks: list[asyncio.Task[None]] = []
         metrics.observe_queue(lambda: sum(each.queued for each in self._controllers.values()))
         metrics.observe_verdicts(self.verdicts)
         metrics.observe_exports(self.export_times)
 
     def start(self) -> None:
-        """Start listing clusters and closing idle controllers."""
+        """Start listing clusters, comparing what is known, and closing idle controllers."""
         loop = asyncio.get_running_loop()
         works = [self._list(place) for place in self._scope.places]
-        self._tasks = [loop.create_task(work) for work in (*works, self._keep_sweeping())]
+        works += [self._keep_comparing(), self._keep_sweeping()]
+        self._tasks = [loop.create_task(work) for work in works]
         for task in self._tasks:
             task.add_done_callback(partial(report_defect, log=_log, on_failed=self._on_failed))
 
@@ -116,29 +121,36 @@ class ServedNamespaces:
 
     def cluster_seen(self, body: Body) -> None:
         """Handle a StorageCluster that is new or changed."""
+        self._shown.seen(Kind.CLUSTER, body)
         self.of(body["metadata"]["namespace"]).cluster_seen(body)
 
     def cluster_gone(self, body: Body) -> None:
         """Handle the deletion of a StorageCluster."""
-        self.of(body["metadata"]["namespace"]).cluster_gone(body["metadata"]["name"])
+        self._shown.gone(Kind.CLUSTER, body)
+        metadata = body["metadata"]
+        self.of(metadata["namespace"]).cluster_gone(metadata["name"], metadata["uid"])
 
     def zone_seen(self, body: Body) -> None:
         """Handle a Zone that is new or changed."""
+        self._shown.seen(Kind.ZONE, body)
         self.of(body["metadata"]["namespace"]).zone_seen(body)
 
     def zone_gone(self, body: Body) -> None:
         """Handle the deletion of a Zone."""
+        self._shown.gone(Kind.ZONE, body)
         metadata = body["metadata"]
         self.of(metadata["namespace"]).zone_gone(metadata["name"], metadata["uid"])
 
     def run_seen(self, kind: Kind, body: Body) -> None:
         """Handle an object of this kind, one of a run or a schedule, that is new or changed."""
+        self._shown.seen(kind, body)
         self.of(body["metadata"]["namespace"]).run_seen(kind, body)
 
     def run_gone(self, kind: Kind, body: Body) -> None:
         """Handle the deletion of such an object."""
+        self._shown.gone(kind, body)
         metadata = body["metadata"]
-        self.of(metadata["namespace"]).run_gone(kind, metadata["name"])
+        self.of(metadata["namespace"]).run_gone(kind, metadata["name"], metadata["uid"])
 
     async def cluster_released(self, body: Body) -> None:
         """Wait until a StorageCluster that is being deleted may go."""
@@ -179,6 +191,24 @@ class ServedNamespaces:
         for namespace, controller in self._controllers.items():
             if self._scope.place_of(namespace) == place:
                 controller.start()
+
+    async def _keep_comparing(self) -> None:
+        while True:
+            await asyncio.sleep(COMPARE_S)
+            for place in self._scope.places:
+                async for missed in self._shown.missed(place):
+                    _log.info("%s %s/%s is gone: no watch told it", *missed[:3])
+                    self._missed(missed)
+
+    def _missed(self, missed: ShownObject) -> None:
+        body = {"metadata": missed._asdict()}
+        match missed.kind:
+            case Kind.CLUSTER:
+                self.cluster_gone(body)
+            case Kind.ZONE:
+                self.zone_gone(body)
+            case kind:
+                self.run_gone(kind, body)
 
     async def _keep_sweeping(self) -> None:
         while True:

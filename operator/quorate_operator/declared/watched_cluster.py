@@ -6,8 +6,8 @@ from typing import Any
 
 import pydantic
 
+from quorate.wire.schema.unknown_fields import without_unknown
 from quorate.wire.storage_cluster import StorageCluster, StorageClusterStatus
-from quorate.wire.unknown_fields import without_unknown
 from quorate_operator.declared.led_cluster import LedCluster
 from quorate_operator.mastership.decisions import About, Decisions
 from quorate_operator.mastership.runner import Runner

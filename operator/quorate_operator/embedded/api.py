@@ -16,7 +16,7 @@ from quorate.protocol.messages.events import EventPage, ToldEvent
 from quorate.protocol.metastore import OutcomeUnknown
 from quorate.protocol.recovery import Recovery
 from quorate.protocol.storage import COUNTER_MAX
-from quorate.wire.resource import API_VERSION, DeletionPolicy
+from quorate.wire.schema.resource import API_VERSION, DeletionPolicy
 from quorate.wire.zone import Zone
 from quorate_operator.declared.pause import pause_of
 from quorate_operator.embedded.api_guard import make_guard

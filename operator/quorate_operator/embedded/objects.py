@@ -16,9 +16,10 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from quorate.facts.errors import QuorateError, WireError
-from quorate.wire.resource import API_VERSION, Resource, describe, shortened
+from quorate.wire.restoring import RESTORING
+from quorate.wire.schema.resource import API_VERSION, Resource, describe, shortened
 from quorate.wire.storage_cluster import StorageCluster
-from quorate.wire.zone import RESTORING, Zone
+from quorate.wire.zone import Zone
 from quorate_operator import names
 from quorate_operator.metastores.sqlite_file import EmbeddedStore
 from quorate_operator.process.clock import rfc3339

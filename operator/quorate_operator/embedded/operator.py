@@ -14,6 +14,9 @@ import sqlite3
 from collections.abc import Collection
 from pathlib import Path
 
+import msgspec
+
+from quorate.facts.topology import NodeRecord
 from quorate.protocol.metastore import (
     Conflict,
     MetastoreUnavailable,
@@ -312,9 +315,17 @@ class Embedded:
             _log.warning("failovers of the last minutes are not stored: %s", error)
 
     async def _erase(self, cluster: str, uid: str) -> None:
-        """Remove a zone's records if no master leads its cluster: its agents are out of reach."""
+        """Remove a zone's records if no master leads its cluster: its agents are out of reach.
+
+        They keep its data, so what they have is compared with the records anew when they are back.
+        """
         metastore = SqliteMetastore(self._store, cluster)
-        for key, stored in (await metastore.load()).items():
+        found = await metastore.load()
+        for key, stored in found.items():
+            if isinstance(stored.value, NodeRecord) and stored.value.unrecorded is not None:
+                open_again = msgspec.structs.replace(stored.value, unrecorded=None)
+                await metastore.write(key, open_again, stored.revision)
+        for key, stored in found.items():
             if isinstance(key, ShardKey | ZoneKey) and key.uid == uid:
                 await metastore.write(key, None, stored.revision)
 

@@ -15,7 +15,7 @@ from quorate.facts.addresses import join_address, split_address
 from quorate.facts.errors import QuorateError
 from quorate.protocol.agent.masterships import RECOVERY_TERMS
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
-from quorate.wire.resource import API_VERSION
+from quorate.wire.schema.resource import API_VERSION
 from quorate.wire.storage_cluster import StorageCluster, external
 from quorate_link import BaseHandler, Endpoint, Link, RoleKeys
 from quorate_operator.embedded.objects import ObjectStore

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 import msgspec
 
 from quorate.facts.export_place import BASE_FOLDER_OPTION, ENCRYPTED_OPTION, KEY_VARIABLE
+from quorate.wire.exports.zone_backup import ZoneBackup
 from quorate.wire.jobs.export_place import VOLUME, EncryptionKeyRef, ExportPlace
-from quorate.wire.jobs.zone_backup import ZoneBackup
 from quorate_operator import names
 from quorate_operator.jobs.job import Copies, Json, Work, zone_arguments
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from quorate.wire.jobs.export_result import ExportResult, RunOutcome, decode_export_result
+from quorate.wire.exports.export_result import ExportResult, RunOutcome, decode_export_result
 from quorate_operator.jobs.job_end import result_of_job, told
 
 Json = Mapping[str, Any]

@@ -1,5 +1,7 @@
 """The Job of an object: one pod that works on a zone, and has no rights at the API server.
 
+A run with executors has some: see `executors`.
+
     exit code 0                   --> the Job is complete
     an exit code that is final    --> it has failed at once: another run ends the same way
     any other                     --> more pods, then it has failed
@@ -11,9 +13,10 @@ The result is the pod's termination message; an exit code alone is none.
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
+from quorate.wire.jobs.executors import EXECUTORS_VARIABLE
 from quorate.wire.jobs.job_run import JobRun
 from quorate.wire.managed_agents import PodAdditions
-from quorate.wire.resource import API_VERSION, Metadata
+from quorate.wire.schema.resource import API_VERSION, Metadata
 from quorate_operator import names
 from quorate_operator.owned.pod_parts import (
     SECRET,
@@ -74,6 +77,7 @@ class Work(NamedTuple):
     - `label`: has the object's name at Job and pods
     - `final_codes`: exit codes after which no other pod is tried
     - `labels`: more of them, of Job and pods
+    - `driver_only`: names of variables and volumes that executors do not get
     """
 
     component: str
@@ -85,6 +89,7 @@ class Work(NamedTuple):
     mounts: tuple[Json, ...] = ()
     suffix: str = ""
     labels: tuple[tuple[str, str], ...] = ()
+    driver_only: tuple[str, ...] = ()
 
     def job_name(self, name: str) -> str:
         """Return the name of an object's Job."""
@@ -201,7 +206,7 @@ def _container(spec: JobRun, work: Work, image: str, more: PodAdditions) -> Json
             *work.mounts,
         ],
     }
-    own = {each["name"] for each in work.env}
+    own = {EXECUTORS_VARIABLE, *(each["name"] for each in work.env)}
     env = [*(each for each in more.env if each.get("name") not in own), *work.env]
     if env:
         made["env"] = env

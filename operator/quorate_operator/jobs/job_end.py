@@ -1,13 +1,64 @@
 """The end of a Job: whether it has ended, what its pods told, or why there is no result."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from quorate.facts.errors import WireError
-from quorate.wire.resource import shortened
+from quorate.wire.schema.resource import shortened
 
 Json = Mapping[str, Any]
 Result = TypeVar("Result")
+
+
+class JobEnd(NamedTuple):
+    """A Job that has ended, and its pods that are still there.
+
+    `not_started`: what kept its pod from running when it was last seen.
+    """
+
+    job: Json
+    pods: list[Json]
+    not_started: str = ""
+
+    @property
+    def text(self) -> str:
+        """All that is asked of it later, as JSON."""
+        metadata, spec = self.job["metadata"], self.job.get("spec") or {}
+        containers = ((spec.get("template") or {}).get("spec") or {}).get("containers") or ()
+        job = {
+            "metadata": {each: metadata.get(each) for each in ("labels", "creationTimestamp")},
+            "spec": {
+                "activeDeadlineSeconds": spec.get("activeDeadlineSeconds"),
+                "template": {"spec": {"containers": [_chosen(each) for each in containers]}},
+            },
+            "status": self.job.get("status") or {},
+        }
+        pods = [
+            {
+                "status": {
+                    "containerStatuses": [
+                        {"name": each.get("name"), "state": each.get("state")}
+                        for each in (pod.get("status") or {}).get("containerStatuses") or ()
+                    ]
+                }
+            }
+            for pod in self.pods
+        ]
+        return json.dumps({"job": job, "pods": pods, "notStarted": self.not_started})
+
+
+def _chosen(container: Json) -> Json:
+    return {"name": container.get("name"), "args": container.get("args") or []}
+
+
+def read_end(text: str) -> JobEnd | None:
+    """Return the end of a Job that was kept as text; None: none was."""
+    try:
+        kept = json.loads(text)
+        return JobEnd(kept["job"], kept["pods"], kept["notStarted"])
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def has_ended(job: Json) -> bool:

@@ -7,8 +7,8 @@ Between the two the operator notes the import at the Zone, so that a zone with a
 never Available, whatever ends when.
 """
 
-from quorate.wire.jobs.zone_restore import ZoneRestore
-from quorate.wire.zone import Restoring
+from quorate.wire.exports.zone_restore import ZoneRestore
+from quorate.wire.restoring import Restoring
 from quorate_operator import names
 from quorate_operator.jobs.backup_job import at_place, with_key
 from quorate_operator.jobs.job import Copies, Work, zone_arguments
@@ -58,6 +58,7 @@ def _work(
         f"--target={restore.spec.source.target}",
         # An image that does not know it refuses it: it could write into another zone of this name.
         f"--zone-uid={copies.uid}",
+        *restore.spec.limit_options,
         *more,
         *(("--into-non-empty",) if into_non_empty else ()),
     )

@@ -1,18 +1,27 @@
 """The work of a DataValidation's pod: it reads every copy.
 
-An exit code of 1 says that a difference is proven: another run finds the same.
+An exit code of 1 says that a difference is proven: another run finds the same.  In mode Idle no
+other run is made after "could not tell" either: it would speak of another time.
 """
 
 from quorate.wire.jobs.data_validation import DataValidation
+from quorate.wire.jobs.validation_result import ValidationMode
 from quorate.wire.jobs.zone_history import HISTORY_VARIABLE, ZoneHistory, encode_history
 from quorate_operator import names
 from quorate_operator.jobs.job import Copies, Json, Work, zone_arguments
 
 DIFFERS = 1
 """The exit code of a validation that has proven a difference."""
+COULD_NOT_TELL = 2
+"""The exit code of a validation that proves nothing, or could not run."""
 REPORTS = "/reports"
 """Where the volume of reports is in the pod."""
-VALIDATION = Work("validation", names.LABEL_VALIDATION, final_codes=(DIFFERS,))
+VALIDATION = Work(
+    "validation",
+    names.LABEL_VALIDATION,
+    final_codes=(DIFFERS,),
+    driver_only=(HISTORY_VARIABLE, "reports"),
+)
 
 
 def validation_work(
@@ -22,7 +31,11 @@ def validation_work(
     spec = validation.spec
     level, keys = f"--level={spec.level.lower()}", f"--keys={spec.keys.lower()}"
     options = [level, keys, *spec.limit_options]
+    if spec.mode is not ValidationMode.LIVE:  # an image of an earlier version knows no other
+        options.append(f"--mode={spec.mode.lower()}")
     work = VALIDATION
+    if spec.mode is ValidationMode.IDLE:
+        work = work._replace(final_codes=(DIFFERS, COULD_NOT_TELL))
     if history is not None:
         # No argument: an image of an earlier version would refuse it, and end without a verdict.
         # The kubelet would replace $(NAME) by another variable.

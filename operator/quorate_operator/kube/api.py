@@ -22,7 +22,7 @@ from typing import Any
 import aiohttp
 
 from quorate.facts.errors import QuorateError
-from quorate.wire.resource import API_VERSION
+from quorate.wire.schema.resource import API_VERSION
 from quorate_operator import names
 from quorate_operator.kube.access import KubeAccess
 from quorate_operator.kube.pace import MOST, Pace
@@ -44,6 +44,10 @@ _IS_INVALID = re.compile(
 )
 """The beginning of a message of the API server's own validation.  A webhook's has `admission
 webhook "..." denied the request`, a policy's `... is forbidden: ValidatingAdmissionPolicy ...`."""
+_UID = "/metadata/uid"
+_CANNOT_PATCH = "422 Invalid: the server rejected our request due to an error in our request"
+"""The message of the API server if a `test` of a JSON patch fails.  Refusals by a schema, a policy
+or a webhook have other messages."""
 _READING = ("GET", "HEAD", "OPTIONS")
 
 Json = dict[str, Any]
@@ -96,6 +100,13 @@ class ApiRefused(QuorateError):
             return "Denied"
         words = {401: "Unauthorized", 403: "Forbidden", 413: "TooLarge", 422: "Invalid"}
         return words.get(self.status, self.reason or "Refused")
+
+
+class OtherObject(ApiRefused):
+    """Nothing was written: the object of this name now has another uid than was expected."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(409, "Conflict", message)
 
 
 class ApiThrottled(ApiRefused):
@@ -178,13 +189,24 @@ class KubeApi:
             "PATCH", path, body, "application/apply-patch+yaml", query={"force": "true"}
         )
 
-    async def set_status(self, path: str, status: Json, revision: str = "") -> Json:
-        """Replace the object's status by `status`, whatever it is now; or only of `revision`."""
+    async def set_status(self, path: str, status: Json, revision: str = "", uid: str = "") -> Json:
+        """Replace the object's status by `status`, whatever it is now; or only of `revision`.
+
+        Raises OtherObject if the object does not have the `uid` that is given.
+        """
         patch = [{"op": "add", "path": "/status", "value": status}]
         if revision:
             at = "/metadata/resourceVersion"
             patch = [{"op": "replace", "path": at, "value": revision}, *patch]
-        return await self._request("PATCH", f"{path}/status", patch, "application/json-patch+json")
+        if uid:
+            patch = [{"op": "test", "path": _UID, "value": uid}, *patch]
+        to, content_type = f"{path}/status", "application/json-patch+json"
+        try:
+            return await self._request("PATCH", to, patch, content_type)
+        except ApiRefused as refused:
+            if uid and refused.status == 422 and _CANNOT_PATCH in str(refused):
+                raise OtherObject(f"PATCH {to}: the object has not the uid {uid}") from refused
+            raise
 
     async def annotate(self, path: str, annotations: Json, revision: str) -> Json:
         """Set annotations, or remove those that are None; only of this revision."""
@@ -199,9 +221,12 @@ class KubeApi:
             body["preconditions"] = {"resourceVersion": revision}
         await self._request("DELETE", path, body, timeout_s=timeout_s)
 
-    async def list(self, path: str, selector: str = "") -> AsyncIterator[Json]:
-        """Yield every object of a collection, page by page, all as of one revision."""
-        async for page in self.pages(path, selector):
+    async def list(self, path: str, selector: str = "", name: str = "") -> AsyncIterator[Json]:
+        """Yield every object of a collection, page by page, all as of one revision.
+
+        `name`: only the one of this name, for those who may list objects and not get one.
+        """
+        async for page in self.pages(path, selector, name=name):
             for item in page.get("items") or ():
                 yield item
 
@@ -211,9 +236,12 @@ class KubeApi:
         selector: str = "",
         accept: str = "application/json",
         timeout_s: float = TIMEOUT_S,
+        name: str = "",
     ) -> AsyncIterator[Json]:
         """Yield the pages of a collection, in the form `accept`, all as of one revision."""
         query: dict[str, str] = {"limit": str(PAGE_OBJECTS)}
+        if name:
+            query["fieldSelector"] = f"metadata.name={name}"
         if selector:
             query["labelSelector"] = selector
         while True:
@@ -309,6 +337,28 @@ async def find(api: KubeApi, path: str) -> Json | None:
     """Return one object, None if there is none."""
     try:
         return await api.get(path)
+    except ApiRefused as refused:
+        if refused.status != 404:
+            raise
+        return None
+
+
+def is_same(one: Mapping[str, Any] | None, other: Mapping[str, Any]) -> bool:
+    """Return whether these are one object, not another one of its name.  None: there is none."""
+    return one is not None and bool(one["metadata"]["uid"] == other["metadata"]["uid"])
+
+
+async def set_own_status(
+    api: KubeApi, path: str, uid: str, status: Json, revision: str = ""
+) -> Json | None:
+    """Replace the status of the object with this uid; return it, None if it is not there any more.
+
+    Another object of its name keeps the status that it has.
+    """
+    try:
+        return await api.set_status(path, status, revision, uid)
+    except OtherObject:
+        return None
     except ApiRefused as refused:
         if refused.status != 404:
             raise

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from quorate.wire.resource import GROUP
+from quorate.wire.schema.resource import GROUP
 from quorate_operator.kube.api import GROUP_PATH, ApiRefused, KubeApi, find, path_of
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from quorate.protocol.master.master import Master
 from quorate.protocol.members.membership import is_same_process
 from quorate.protocol.messages.handshake import Hello, RefusalCode, Refused
-from quorate.wire.resource import is_short_name
+from quorate.wire.schema.names import is_short_name
 from quorate_link import Link
 from quorate_operator.mastership.dialing import Dialing, address_of
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from quorate.protocol.messages.events import ROUTINE, Event, Reason
-from quorate.wire.resource import API_VERSION
+from quorate.wire.schema.resource import API_VERSION
 from quorate_operator import names
 from quorate_operator.kube.api import ApiRefused
 

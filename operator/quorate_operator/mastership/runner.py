@@ -397,13 +397,13 @@ class Runner:
 
     async def look_again(self) -> None:
         """Take what another process has stored since the last read."""
-        told = dict(self.master.told_newer) if self.master is not None else {}
+        told = self.master.told_newer() if self.master is not None else None
         stored = await self._writer.look_again()
-        if stored is not None:
+        if told is not None and stored is not None:
             self.step(lambda master: master.looked_again(told, stored))
 
     def _look_soon(self) -> None:
-        """Look again: agents know newer rows than were read.
+        """Look again: agents know newer rows than were read, or zones that were not.
 
         Either another process has stored them, or the metastore is older than the agents.
         """
@@ -459,7 +459,7 @@ class Runner:
         _log.info("cluster %s: no longer led: %s", self.cluster, why)
 
     def _end_outdated(self, why: str) -> None:
-        """End: agents have rows that the metastore lacks; decisions would contradict them."""
+        """End: agents have rows or zones that the metastore lacks; decisions contradict them."""
         if not self._stopped:
             text = f"the metastore is older than its agents: {why}"
             self._end(f"{text}; {self._way_out()}")
@@ -539,7 +539,7 @@ class Runner:
         if self.master.outdated:
             self._end_outdated(self.master.outdated)
             return
-        if self.master.told_newer:
+        if self.master.has_doubts:
             self._look_soon()
         self._links.send(outputs.sends)
         if outputs.events:

@@ -10,7 +10,7 @@ from quorate.facts.errors import InvariantError, WireError
 from quorate.facts.partition_row import check_row
 from quorate.protocol.metastore import SHARD_PARTITIONS, UNREADABLE, DamagedRow
 from quorate.wire.partition_table import PartitionTable, PartitionTableSpec, partition_row
-from quorate.wire.unknown_fields import UnknownField
+from quorate.wire.schema.unknown_fields import UnknownField
 
 Json = dict[str, Any]
 _FIRST_ROW = "spec.rows[0]."

@@ -37,7 +37,7 @@ from quorate.wire.partition_table import (
     stored_row,
     zone_record,
 )
-from quorate.wire.resource import API_VERSION, Part, Resource
+from quorate.wire.schema.resource import API_VERSION, Part, Resource
 from quorate.wire.storage_node import StorageNode, node_record, node_spec
 from quorate.wire.zone import ObjectName
 from quorate_operator import names

@@ -9,8 +9,8 @@ from collections.abc import Hashable, Iterator
 from typing import Any
 
 from quorate.protocol.metastore import Key
-from quorate.wire.resource import Part
-from quorate.wire.unknown_fields import UnknownField, put_back
+from quorate.wire.schema.resource import Part
+from quorate.wire.schema.unknown_fields import UnknownField, put_back
 
 Json = dict[str, Any]
 

@@ -105,6 +105,11 @@ class Applier:
         _log.info("applied %s %s in namespace %s", kind, name, self._namespace)
         return True
 
+    async def find(self, kind: str, name: str) -> Json | None:
+        """Return one object, whatever its labels are; None if there is none."""
+        path = PATHS[kind].format(self._namespace)
+        return next(iter([each async for each in self._api.list(path, name=name)]), None)
+
     def has(self, kind: str, name: str) -> bool:
         """Return whether the object was applied and not deleted since."""
         return self._path(kind, name) in self._applied
@@ -125,14 +130,20 @@ class Applier:
 
     async def prune(
         self, wanted: Sequence[Json], there: Mapping[str, Mapping[str, Json]], owner: str
-    ) -> None:
-        """Delete objects owned by the StorageCluster with uid `owner` and not in `wanted`."""
+    ) -> list[str]:
+        """Delete objects owned by the StorageCluster with uid `owner` and not in `wanted`.
+
+        Return their names.
+        """
+        deleted: list[str] = []
         kept = {(each["kind"], each["metadata"]["name"]) for each in wanted}
         for kind in PRUNED:
             for name, item in there[kind].items():
                 if (kind, name) in kept or not is_owned(item, owner):
                     continue
                 await self.delete(kind, item)
+                deleted.append(name)
+        return deleted
 
     async def delete(self, kind: str, item: Json) -> None:
         """Delete exactly this object, as it was seen."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from quorate.planning.absence.disruption import Disruption
 from quorate.wire.managed_agents import AgentStorage, ManagedAgents
-from quorate.wire.resource import API_VERSION
+from quorate.wire.schema.resource import API_VERSION
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import memory_bytes
 from quorate_operator import names
@@ -36,12 +36,13 @@ def desired_children(
     removed: Collection[str],
     zones: Sequence[ZonePort],
     claims: Mapping[str, Json],
+    unnamed: Collection[str] = (),
 ) -> list[Json]:
     """Return the manifests of all desired objects, in the order of their making.
 
     The budget, which follows the rows, is not among them (budget.py).  `removed`: leaving agents
     that may go now: they get no StatefulSet.  `claims`: the existing claims by name: the size and
-    class of a volume are not taken back.
+    class of a volume are not taken back.  `unnamed`: zones that get no client Service.
     """
     managed = cluster.spec.managed
     if managed is None:
@@ -53,7 +54,8 @@ def desired_children(
         made.append(claim_of(cluster, agent, managed.storage, claims.get(name)))
         made.append(_stateful_set(cluster, managed, agent, agents.run))
         made += _external_service(cluster, managed, agent, zones)
-    made += [_client_service(cluster, zone) for zone in zones if has_same_port(zone)]
+    named = [zone for zone in zones if zone.zone not in unnamed]
+    made += [_client_service(cluster, zone) for zone in named if has_same_port(zone)]
     return made
 
 

@@ -14,6 +14,7 @@ import random
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from quorate.planning.absence.disruption import Disruption
@@ -41,6 +42,7 @@ from quorate_operator.owned.children import (
     has_same_port,
     selector,
 )
+from quorate_operator.owned.client_services import DeclaredNames, unnamed_zones
 from quorate_operator.owned.evictions import NoEvictionNow, no_eviction_now
 from quorate_operator.owned.external_listener import ZonePort, external_addresses
 from quorate_operator.owned.kube_nodes import (
@@ -64,7 +66,7 @@ LOOK_S = 1.0
 ANEW_S = 60.0
 """Seconds until a cluster without a seen change is looked at again."""
 OBJECTS = "its objects"
-"""What a worker takes care of."""
+"""The part of a cluster that a worker takes care of."""
 NO_EVICTION_TOLD_S = 20.0
 """Seconds without an allowed eviction until an Event tells it: a restart takes less."""
 
@@ -94,6 +96,8 @@ class ManagedView(NamedTuple):
     growth: Growth = Growth()
     """Why volumes are smaller than declared."""
     no_eviction: NoEvictionNow | None = None
+    unnamed: Mapping[str, str] = MappingProxyType({})
+    """Zone whose client Service another cluster has -> why."""
 
 
 class _Seen:
@@ -135,9 +139,9 @@ class _Seen:
 class OwnedObjects:
     """The objects of the clusters of one namespace.
 
-    `watches`: of the kinds of these objects.  `on_change`: called with a cluster's name if its
-    status may change.  `on_failed`: called with a sentence if a defect has ended a task that all
-    clusters need, so the process must end.
+    `watches`: of the kinds of these objects.  `declared`: its StorageClusters and Zones.
+    `on_change`: called with a cluster's name if its status may change.  `on_failed`: called with a
+    sentence if a defect has ended a task that all clusters need, so the process must end.
     """
 
     def __init__(
@@ -145,12 +149,14 @@ class OwnedObjects:
         api: KubeApi,
         namespace: str,
         watches: SharedWatches,
+        declared: DeclaredNames,
         on_change: Callable[[str], None],
         on_failed: Callable[[str], None],
     ) -> None:
         self._api = api
         self._namespace = namespace
         self._watches = watches
+        self._declared = declared
         self._on_change = on_change
         self._on_failed = on_failed
         self._seen: dict[str, _Seen] = {}
@@ -270,6 +276,7 @@ class OwnedObjects:
         seen = self._seen.pop(name, None)
         if seen is not None and seen.following is not None:
             seen.following.cancel()
+            self._look_at_unnamed()
         self._queue.forget(name)
 
     # --- what makes a cluster be looked at -------------------------------------------------------
@@ -277,6 +284,12 @@ class OwnedObjects:
     async def _follow(self, name: str) -> None:
         async with aclosing(self._watches.follow(self._namespace, name)) as changes:
             async for _ in changes:
+                self._queue.add_in_turn(name)
+
+    def _look_at_unnamed(self) -> None:
+        """Look at clusters that lack a client Service: its name may be free now."""
+        for name, seen in self._seen.items():
+            if seen.view is not None and seen.view.unnamed:
                 self._queue.add_in_turn(name)
 
     def _look_at_all(self) -> None:
@@ -296,7 +309,7 @@ class OwnedObjects:
             self._drop(name)
             return
         _tell_no_eviction(seen)
-        looked = _facts(seen)
+        looked = _facts(seen, self._declared)
         if looked != seen.looked:
             seen.looked = looked
             self._queue.add_in_turn(name)
@@ -372,11 +385,15 @@ class OwnedObjects:
         )
         gone = seen.gone = gone_agents(pods)
         disruption = seen.runner.disruption(gone)
-        seen.looked = _facts(seen)
+        seen.looked = _facts(seen, self._declared)
         agents = choose_agents(managed.replicas, {*sets, *registered}, seen.runner.load())
         in_use = {*registered, *disruption.protected}
         removed = [agent for agent in agents.leaving if agent not in in_use]
         zones = _zone_ports(seen.runner)
+        unnamed: dict[str, str] = {}
+        if not seen.pause:
+            services, applier = there["Service"], seen.applier
+            unnamed = await unnamed_zones(name, zones, self._declared, services, applier)
         restart, unreachable = Restart(), None
         if managed.external_listener is not None and not seen.pause:
             given = [zone for zone in zones if zone.port]
@@ -389,12 +406,13 @@ class OwnedObjects:
             return
         wanted: list[Json] = []
         if not seen.pause:
-            wanted = desired_children(cluster, agents, removed, zones, claims)
+            wanted = desired_children(cluster, agents, removed, zones, claims, unnamed)
         # First: no eviction may be allowed by a judgement older than the other requests.
         refused = await self._write_budget(name, seen, there["PodDisruptionBudget"])
         refused += await seen.applier.apply(wanted, there)
         if not seen.pause:
-            await seen.applier.prune(wanted, there, cluster.metadata.uid)
+            if await seen.applier.prune(wanted, there, cluster.metadata.uid):
+                self._look_at_unnamed()
             staying = {agent: sets[agent] for agent in agents.staying if agent in sets}
             if agents.run and staying.keys() == {*agents.staying} and not refused:
                 restart = next_restart(
@@ -416,11 +434,12 @@ class OwnedObjects:
             spec=cluster.spec,
             unreachable=unreachable,
             domainless=domains.missing if needs_operator and agents.run else None,
-            named=_named(zones, seen.applier, there["Service"]),
+            named=_named(zones, seen.applier, there["Service"]) - unnamed.keys(),
             growth=growth(
                 _staying_claims(name, agents, claims), managed.storage.size, seen.applier.ungrown
             ),
             no_eviction=no_eviction_now(name, disruption, pods, claims) if agents.run else None,
+            unnamed=unnamed,
         )
         if view != seen.view:
             _note_no_eviction(seen, view)
@@ -533,7 +552,8 @@ def _zone_ports(runner: Runner) -> list[ZonePort]:
     ]
 
 
-def _facts(seen: _Seen) -> tuple[object, ...]:
+def _facts(seen: _Seen, declared: DeclaredNames) -> tuple[object, ...]:
     """Return everything that the desired objects of a cluster depend on, besides its spec."""
-    runner = seen.runner
-    return runner.is_leading, runner.disruption(seen.gone), _zone_ports(runner)
+    runner, zones = seen.runner, _zone_ports(seen.runner)
+    owners = [declared.cluster_of(zone.zone) for zone in zones]
+    return runner.is_leading, runner.disruption(seen.gone), zones, owners

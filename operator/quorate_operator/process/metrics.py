@@ -26,7 +26,7 @@ class Verdict(Protocol):
 
     @property
     def ended(self) -> str:
-        """When it ended, RFC 3339."""
+        """The time of its end, RFC 3339."""
 
     @property
     def verdict(self) -> ValidationVerdict:
@@ -42,18 +42,18 @@ Verdicts = Callable[[], Iterable[tuple[str, str, str, Verdict]]]
 
 
 class Exports(Protocol):
-    """When a zone was backed up and restored, RFC 3339; empty: it was not.
+    """The times of a zone's last backup and restore, RFC 3339; empty: there was none.
 
     Duration and rows are those of the last verified backup; None: not known.
     """
 
     @property
     def backup(self) -> str:
-        """When the last verified backup began."""
+        """The beginning of the last verified backup."""
 
     @property
     def restore(self) -> str:
-        """When the last verified restore ended."""
+        """The end of the last verified restore."""
 
     @property
     def due(self) -> str:
@@ -218,7 +218,7 @@ class _Verdicts(Collector):
         in_zone = ["namespace", "cluster", "zone"]
         ended = GaugeMetricFamily(
             names.METRIC_VALIDATION_END,
-            "When the last validation of the zone ended, in seconds since 1970",
+            "End of the last validation of the zone, in seconds since 1970",
             labels=in_zone,
         )
         verdicts = GaugeMetricFamily(
@@ -257,7 +257,7 @@ class _Exports(Collector):
         in_zone = ["namespace", "cluster", "zone"]
         backup = GaugeMetricFamily(
             names.METRIC_BACKUP_TIME,
-            "When the last verified ZoneBackup of the zone began, in seconds since 1970: what was"
+            "Beginning of the last verified ZoneBackup of the zone, in seconds since 1970: what was"
             " acknowledged before is in it",
             labels=in_zone,
         )
@@ -269,7 +269,7 @@ class _Exports(Collector):
         )
         restore = GaugeMetricFamily(
             names.METRIC_RESTORE_END,
-            "When the last ZoneRestore of the zone ended that was complete and compared, in seconds"
+            "End of the last ZoneRestore of the zone that was complete and compared, in seconds"
             " since 1970",
             labels=in_zone,
         )

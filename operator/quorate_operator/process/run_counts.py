@@ -1,4 +1,4 @@
-"""How many runs of each zone have ended, by kind and outcome, as a metric."""
+"""Counts the runs of each zone that have ended, by kind and outcome, as a metric."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from quorate.facts.intervals import IntervalSet
 from quorate_spark.copies import CopySeen
-from quorate_spark.verdict import CopyCounters, CounterDifference
+from quorate_spark.verdict import CopyChange, CopyCounters, CounterDifference
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,14 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Unsettled:
-    """The partition cannot be judged yet; `reason` says why."""
+    """The partition cannot be judged yet; `reason` says why.
+
+    `is_final`: no later reading can change that.  `changes`: see Verdict.
+    """
 
     reason: str
+    is_final: bool = False
+    changes: tuple[CopyChange, ...] = ()
 
 
 Judgement = Settled | Unsettled | CounterDifference

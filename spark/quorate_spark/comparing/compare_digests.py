@@ -35,13 +35,27 @@ class DigestsTold(NamedTuple):
 
 
 class DigestWatch:
-    """The digests of one partition so far.  `mark`: the mark to ask the copies for, 0 for none."""
+    """The digests of one partition so far.  `mark`: the mark to ask the copies for, 0 for none.
 
-    __slots__ = ("_asked", "_highest", "_last", "_margin", "_told", "mark", "nodes", "partition")
+    `idle_lwm`: the counter at which all copies are while nothing is written; no mark is set then.
+    """
 
-    def __init__(self, partition: int, nodes: tuple[str, ...]) -> None:
+    __slots__ = (
+        "_asked",
+        "_highest",
+        "_last",
+        "_margin",
+        "_told",
+        "idle_lwm",
+        "mark",
+        "nodes",
+        "partition",
+    )
+
+    def __init__(self, partition: int, nodes: tuple[str, ...], idle_lwm: int | None = None) -> None:
         self.partition = partition
         self.nodes = nodes
+        self.idle_lwm = idle_lwm
         self.mark = 0
         self._margin = MARGIN_MIN
         self._highest = 0
@@ -87,8 +101,22 @@ class DigestWatch:
             counter = max(common)
             digests = tuple(self._told[node][counter] for node in self.nodes)
             return DigestsTold(counter, digests, self._last[self.nodes[0]].rows)
-        self._set_mark()
+        if self.idle_lwm is None:
+            self._set_mark()
         return None
+
+    def why_never(self) -> str:
+        """Return why the partition can never be judged; empty if it may be."""
+        if self.idle_lwm is None:
+            return ""
+        moved = [each for each in self._last.items() if each[1].lwm != self.idle_lwm]
+        if not moved:
+            return ""
+        places = ", ".join(f"{node} at LWM {answer.lwm}" for node, answer in moved)
+        return (
+            f"partition {self.partition}: updates came while digests were read ({places}; all were"
+            f" at {self.idle_lwm})"
+        )
 
     def why_open(self) -> str:
         """Return why the partition cannot be judged yet, in one sentence."""
@@ -97,7 +125,7 @@ class DigestWatch:
             places = ", ".join(f"{node} at {self._last[node].lwm}" for node in self.nodes)
             reason = (
                 f"no counter at which every copy told its digest (LWM of {places}; asked for"
-                f" {self.mark})"
+                f" {self.mark or self.idle_lwm})"
             )
         return f"partition {self.partition}: {reason}"
 

@@ -8,13 +8,15 @@ damaged, or of another history, gets into no export: the partition is read whole
 
 import enum
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from quorate.facts.export_place import BASE_OPTION
 from quorate.protocol.messages.tools import AskUpdates, UpdatesTold
-from quorate.wire.jobs.export_result import made_of_base
+from quorate.wire.exports.export_result import made_of_base
 from quorate_spark.copies import CopySeen
 from quorate_spark.exports.encryption import Cipher
 from quorate_spark.exports.export_key import ExportKey, KeyRefused
@@ -40,7 +42,7 @@ UPDATES_BYTES_MAX = 256 * 1024 * 1024
 
 
 class Whole(enum.StrEnum):
-    """Why a partition was read whole although there is a base."""
+    """The reason for which a partition was read whole although there is a base."""
 
     BASE_UNUSABLE = "BaseUnusable"
     OTHER_KEY = "OtherKey"
@@ -76,6 +78,15 @@ class BaseRefused(Unreadable):
         self.why = why
 
 
+class BaseShare(NamedTuple):
+    """A base for another process, without keys: its place, what it has of some partitions, and
+    which of these are to be read whole."""
+
+    place: str
+    manifest: Manifest
+    whole: dict[int, Whole]
+
+
 class Base:
     """A base, and the partitions for which it is of no use.
 
@@ -90,6 +101,7 @@ class Base:
         self.details: dict[Whole, str] = {}
         self._target = target
         self._cipher = cipher
+        self._manifest = manifest
         self._zone = manifest.zone
         self._parts = {part.partition: part for part in manifest.partitions}
         self._refused: dict[int, Whole] = {}
@@ -106,6 +118,32 @@ class Base:
         base.name = folder
         base._refuse_all(why, message)
         return base
+
+    def share(self, partitions: Sequence[int]) -> BaseShare:
+        """Return what another process needs to take rows of these partitions from it."""
+        whole = {each: why for each in partitions if (why := self.why_whole(each)) is not None}
+        parts = tuple(self._parts[each] for each in partitions if each not in whole)
+        manifest = msgspec.structs.replace(self._manifest, partitions=parts)
+        return BaseShare(self._target.text, manifest, whole)
+
+    @classmethod
+    def of_share(cls, share: BaseShare, key: ExportKey | None) -> "Base":
+        """Return the base, for the partitions of the share.  `key`: as for `open_base`."""
+        target, manifest = Target(share.place), share.manifest
+        cipher = cipher_of(target, manifest, key) if manifest.partitions else None
+        base = cls(target, manifest, cipher)
+        base._refused = dict(share.whole)
+        return base
+
+    @property
+    def refused(self) -> dict[int, Whole]:
+        """The partitions that were refused one by one."""
+        return dict(self._refused)
+
+    def take_refused(self, refused: Mapping[int, Whole], details: Mapping[Whole, str]) -> None:
+        """Take over what a process with a share has refused, and its messages."""
+        self._refused.update(refused)
+        self.details = {**details, **self.details}
 
     def check_zone(self, zone: ZoneTold) -> None:
         """Refuse all partitions if the base is not of this zone."""

@@ -32,7 +32,7 @@ from quorate_spark.reading.agent_link import AgentLink, Cluster, Unreadable
 from quorate_spark.reading.read_columns import KeyRange, columns_from, read_columns
 from quorate_spark.reading.read_copies import StoredRow, copies_of, open_link
 from quorate_spark.reading.read_updates import read_updates
-from quorate_spark.row_columns import BATCH_SCHEMA, Flags, RowColumns, joined
+from quorate_spark.row_columns import BATCH_SCHEMA, RowColumns, are_reserved, joined
 from quorate_spark.settings import Settings
 from quorate_spark.work_folder import work_folder_named
 
@@ -172,12 +172,6 @@ def in_chunks(rows: Iterable[StoredRow]) -> Iterator[RowColumns]:
             found, size = [], 0
     if found:
         yield RowColumns.of_rows(found, values=True)
-
-
-def are_reserved(rows: RowColumns) -> Flags:
-    """Return which rows are internal ones."""
-    found: Flags = pc.starts_with(rows.keys, RESERVED).to_numpy(zero_copy_only=False)
-    return found
 
 
 class DigestWatched:

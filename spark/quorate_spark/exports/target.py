@@ -14,7 +14,7 @@ In a folder, files are for their owner alone, and so is the folder if an export 
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from secrets import token_hex
 from typing import Any, NamedTuple
@@ -86,12 +86,31 @@ class Target:
             with self._named("cannot be made"):
                 os.makedirs(self._path, mode=0o700, exist_ok=True)
 
-    def delete(self, names: list[str]) -> None:
-        """Delete these files, if they are there."""
-        there = {each.name for each in self.files()}
+    def sizes(self, names: Iterable[str]) -> dict[str, int]:
+        """Return the size of each of these files that is there.
+
+        A folder may be shared with the machines that wrote them, whose latest files a listing may
+        lack for a minute, as on NFS: each is opened.  Object stores list what is there.
+        """
+        if not self._is_local:
+            listed = {each.name: each.bytes for each in self.files()}
+            return {name: listed[name] for name in names if name in listed}
+        found: dict[str, int] = {}
+        with self._named("has files that cannot be read"):
+            for name in names:
+                with suppress(FileNotFoundError), open(self._at(name), "rb") as file:
+                    found[name] = os.fstat(file.fileno()).st_size
+        return found
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete these files, if they are there, whether a listing of a folder has them or not."""
+        there = set() if self._is_local else {each.name for each in self.files()}
         with self._named("has files that cannot be deleted"):
             for name in names:
-                if name in there:
+                if self._is_local:
+                    with suppress(FileNotFoundError):
+                        os.unlink(self._at(name))
+                elif name in there:
                     self._fs.delete_file(self._at(name))
 
     def read(self, name: str) -> bytes | None:

@@ -15,12 +15,16 @@ from quorate_spark.pages.past import backups, last_day
 from quorate_spark.pages.plots import Bar, Share, bars, shares, strip
 from quorate_spark.pages.style import STYLE
 from quorate_spark.verdict import (
+    CHANGE_HEADINGS,
     ClientTimes,
     CopyRow,
     KeyDifference,
     Level,
+    Mode,
     Outcome,
     Verdict,
+    change_rows,
+    change_title,
     rate_text,
 )
 
@@ -58,6 +62,10 @@ _UNCONFIRMED = (
     "They differed when first read, and were not read again: there were too many of them, or they"
     " were overwritten."
 )
+_MODES = {
+    Mode.LIVE: "while clients were served",
+    Mode.IDLE: "mode idle: nothing may be written meanwhile",
+}
 _SAME_DAMAGE = "A value that is damaged in the same way in every copy agrees."
 
 
@@ -90,9 +98,10 @@ def sentence(verdict: Verdict) -> str:
     """Return the verdict in one sentence."""
     copies = f"{many(verdict.copies, 'copy', 'copies')} of {many(verdict.partitions, 'partition')}"
     if verdict.outcome is Outcome.AGREE:
+        unwritten = ", and nothing was written meanwhile" if verdict.mode is Mode.IDLE else ""
         if verdict.level is Level.COUNTERS:
-            return f"All {copies} agree in their counters."
-        return f"All {copies} agree: {many(verdict.settled_keys, 'key')} compared."
+            return f"All {copies} agree in their counters{unwritten}."
+        return f"All {copies} agree{unwritten}: {many(verdict.settled_keys, 'key')} compared."
     if verdict.outcome is Outcome.UNKNOWN:
         why = verdict.reasons[0] if verdict.reasons else "no reason was given"
         return f"Could not tell whether all copies agree: {why}."
@@ -112,7 +121,7 @@ def _header(verdict: Verdict) -> Markup:
         tag("h1", sentence(verdict)),
         tag(
             "p",
-            f"Zone {verdict.zone}, level {verdict.level}, {began}, while clients were served.",
+            f"Zone {verdict.zone}, level {verdict.level}, {began}, {_MODES[verdict.mode]}.",
             class_="quiet",
         ),
         class_=KINDS[verdict.outcome],
@@ -150,6 +159,9 @@ def _unproven(verdict: Verdict) -> Markup:
     if verdict.reasons:
         parts.append(tag("h3", "Reasons"))
         parts.append(tag("ul", *(tag("li", reason) for reason in verdict.reasons)))
+    if verdict.changes:
+        parts.append(tag("h3", change_title(verdict)))
+        parts.append(table(CHANGE_HEADINGS, list(change_rows(verdict))))
     if not parts:
         parts.append(
             tag("p", "Every partition was judged, and no key was being written meanwhile.")

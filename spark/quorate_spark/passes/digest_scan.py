@@ -19,15 +19,24 @@ from quorate_spark.reading.descend import descend
 from quorate_spark.reading.settle import ZoneCopies
 from quorate_spark.reading.watch_digests import watch_digests
 from quorate_spark.settings import Settings
-from quorate_spark.verdict import CopyDigestTold, DigestDifference, DigestFigures, Verdict
+from quorate_spark.verdict import CopyDigestTold, DigestDifference, DigestFigures, Mode, Verdict
 
 
 class DigestScan:
-    """A RowScan by digests.  A later pass over a partition replaces earlier findings."""
+    """A RowScan by digests.  A later pass over a partition replaces earlier findings.
+
+    In mode idle no copy is asked to note a digest at a mark ahead.  If one is no longer at the
+    counter of the baseline, the partition cannot be judged.
+    """
 
     def __init__(
-        self, copies: ZoneCopies, settings: Settings, progress: Progress | None = None
+        self,
+        copies: ZoneCopies,
+        settings: Settings,
+        progress: Progress | None = None,
+        mode: Mode = Mode.LIVE,
     ) -> None:
+        self._mode = mode
         self._copies = copies
         self._settings = settings
         self._progress = progress or Progress()
@@ -52,7 +61,10 @@ class DigestScan:
                     f"partition {partition}: its copies moved while digests were to be compared",
                 )
         zone, cluster = self._copies.zone, self._copies.cluster
-        told = watch_digests(owned, zone, cluster, self._settings, self._progress)
+        idle_lwm = None
+        if self._mode is Mode.IDLE:
+            idle_lwm = {partition: baselines[partition].settled_upto for partition in owned}
+        told = watch_digests(owned, zone, cluster, self._settings, self._progress, idle_lwm)
         for partition, found in sorted(told.items()):
             scanned[partition] = (
                 _not_scanned(baselines[partition], found)

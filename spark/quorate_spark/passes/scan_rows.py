@@ -6,22 +6,25 @@ tasks, and a task has 2 MiB, or one row, of each copy in memory, however large i
 """
 
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from quorate_link.secret import SecretRefused
 from quorate_spark.comparing.compare_rows import Baseline, Candidate, PartitionTally
 from quorate_spark.copies import CopySeen
-from quorate_spark.passes.follow_tasks import followed
+from quorate_spark.passes.follow_tasks import TasksWatch
+from quorate_spark.passes.run_tasks import run_tasks
 from quorate_spark.progress import Progress
-from quorate_spark.reading.agent_link import Cluster, Unreadable
+from quorate_spark.reading.agent_link import Cluster, Unreadable, read_cluster
 from quorate_spark.reading.read_copies import read_copies
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from quorate_spark.settings import Settings
@@ -76,7 +79,11 @@ _decoder = msgspec.msgpack.Decoder(PartialTally)
 
 
 class SparkRowScan:
-    """A RowScan on a Spark session."""
+    """A RowScan on a Spark session.
+
+    `watch`: of executors, if tasks run in other pods.  Nothing secret then goes with one: its
+    worker reads the cluster's secret where this process has read it.
+    """
 
     def __init__(
         self,
@@ -86,7 +93,9 @@ class SparkRowScan:
         cluster: Cluster,
         settings: "Settings",
         progress: Progress | None = None,
+        watch: TasksWatch | None = None,
     ) -> None:
+        self._watch = watch
         self._progress = progress or Progress()
         self._session = session
         self._zone = zone
@@ -96,58 +105,52 @@ class SparkRowScan:
 
     def __call__(self, baselines: Mapping[int, Baseline]) -> dict[int, ScannedPartition]:
         """Run one Spark job over the baselines' partitions."""
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-
+        owned = read_copies(self._zone, self._agents, self._cluster, self._settings).owned
+        tasks = [
+            pickle.dumps(Task(baseline, owned.get(partition, ())))
+            for partition, baseline in sorted(baselines.items())
+        ]
+        compare: Callable[[bytes], bytes]
+        if self._watch is not None:
+            file = str(Path(self._cluster.secret_file).absolute())
+            compare = partial(
+                compare_elsewhere,
+                zone=self._zone,
+                cluster=self._cluster.name,
+                secret_file=file,
+                settings=self._settings,
+            )
+        else:
+            cluster = self._cluster.counting()
+            compare = partial(
+                compare_task, zone=self._zone, cluster=cluster, settings=self._settings
+            )
         received = self._cluster.received
         try:
-            parts = self._parts(baselines)
-        except PySparkException as error:
+            done = run_tasks(self._session, tasks, compare, self._progress, self._watch)
+        except Unreadable:
             received.is_whole = False
-            raise Unreadable(reason_of(str(error))) from error
-        except (Py4JError, OSError) as error:
-            received.is_whole = False
-            raise Unreadable(
-                f"Spark's Java process was lost while it read rows ({type(error).__name__}): has"
-                " the machine enough memory?"
-            ) from error
+            raise
+        parts = [_decoder.decode(each) for each in done]
         for part in parts:
             received.bytes_of.update(part.received)
         return collect_tallies(parts, baselines)
 
-    def _parts(self, baselines: Mapping[int, Baseline]) -> list[PartialTally]:
-        owned = read_copies(self._zone, self._agents, self._cluster, self._settings).owned
-        zone, cluster, settings = self._zone, self._cluster.counting(), self._settings
-        tasks = [
-            Task(baseline, owned.get(partition, ()))
-            for partition, baseline in sorted(baselines.items())
-        ]
 
-        def compare(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-            return compare_batches(batches, zone, cluster, settings)
-
-        # Each task gets its own row only: `compare` goes to all of them.
-        rows = self._session.sparkContext.parallelize(
-            [(pickle.dumps(task),) for task in tasks], len(tasks)
-        )
-        with followed(self._session, len(tasks), self._progress):
-            encoded = self._session.createDataFrame(rows, "task binary")
-            found = encoded.mapInArrow(compare, "part binary").collect()
-        return [_decoder.decode(bytes(row[0])) for row in found]
+def compare_task(task: bytes, zone: str, cluster: Cluster, settings: "Settings") -> bytes:
+    """Turn a pickled task into an encoded PartialTally; runs in a worker."""
+    return _encoder.encode(compare_partition(pickle.loads(task), zone, cluster, settings))
 
 
-def compare_batches(
-    batches: "Iterator[pa.RecordBatch]", zone: str, cluster: Cluster, settings: "Settings"
-) -> "Iterator[pa.RecordBatch]":
-    """Turn pickled tasks into encoded PartialTally; runs in a worker."""
-    import pyarrow as pa
-
-    for batch in batches:
-        parts = [
-            _encoder.encode(compare_partition(pickle.loads(task), zone, cluster, settings))
-            for task in batch.column("task").to_pylist()
-        ]
-        yield pa.RecordBatch.from_arrays([pa.array(parts, pa.binary())], names=["part"])
+def compare_elsewhere(
+    task: bytes, zone: str, cluster: str, secret_file: str, settings: "Settings"
+) -> bytes:
+    """Do the same in a worker that has the secret in a file.  Raises Unreadable."""
+    try:
+        access = read_cluster(cluster, secret_file)
+    except SecretRefused as error:
+        raise Unreadable(str(error)) from error
+    return compare_task(task, zone, access, settings)
 
 
 def compare_partition(
@@ -190,7 +193,12 @@ def compare_partition(
 def collect_tallies(
     parts: Sequence[PartialTally], baselines: Mapping[int, Baseline]
 ) -> dict[int, ScannedPartition]:
-    """Return the tasks' findings by partition."""
+    """Return the tasks' findings by partition.  Raises Unreadable unless each has one."""
+    if sorted(part.partition for part in parts) != sorted(baselines):
+        raise Unreadable(
+            f"Spark's tasks told of {len(parts)} partitions, and not of the {len(baselines)} that"
+            " were asked for: run it again"
+        )
     return {
         part.partition: ScannedPartition(
             PartitionTally(
@@ -205,12 +213,3 @@ def collect_tallies(
         )
         for part in parts
     }
-
-
-def reason_of(text: str) -> str:
-    """Return the sentence of an Unreadable inside Spark's message about a failed query."""
-    marker = f"{Unreadable.__module__}.{Unreadable.__qualname__}: "
-    _, found, rest = text.rpartition(marker)
-    lines = (rest if found else text).strip().splitlines()
-    sentence = lines[0].strip() if lines else "no reason given"
-    return sentence if found else f"Spark could not read the copies: {sentence}"

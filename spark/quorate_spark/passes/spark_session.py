@@ -1,4 +1,4 @@
-"""A local Spark that is isolated: loopback only, quiet, all its files in one folder.
+"""A Spark of our own, quiet, with all its files in one folder.  A local one is on loopback only.
 
 It needs Java 17 or later and the packages pyspark and pyarrow; SparkMissing says which is missing
 and how to get it.  Output of Java and Spark goes to `spark.log` in the folder.
@@ -7,6 +7,7 @@ and how to get it.  Output of Java and Spark goes to `spark.log` in the folder.
 import contextlib
 import importlib.util
 import os
+import pwd
 import re
 import shutil
 import signal
@@ -22,8 +23,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 import quorate
 import quorate_spark
 from quorate.facts.errors import QuorateError
+from quorate_spark.passes.executors import Led
 
 if TYPE_CHECKING:
+    from py4j.protocol import Py4JError
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
@@ -48,31 +51,53 @@ class SparkMissing(QuorateError):
 
 
 def check_spark() -> None:
-    """Raise SparkMissing unless Java and the Python packages are installed."""
+    """Raise SparkMissing unless Java and the Python packages can be used."""
     for package in ("pyspark", "pyarrow", "pandas"):
         if importlib.util.find_spec(package) is None:
             raise SparkMissing(
-                f"comparing rows needs the Python package {package}, which is not installed: pip"
-                " install 'quorate[spark]' (--level digest works without)"
+                f"reading all rows needs the Python package {package}, which is not installed: pip"
+                " install 'quorate[spark]'"
             )
-    java = _find_java()
+    java = find_java()
     version = _java_version(java)
     if version is None or version < JAVA_MIN:
         raise SparkMissing(
-            f"comparing rows needs Java {JAVA_MIN} or later for Spark, and {java} is"
+            f"reading all rows needs Java {JAVA_MIN} or later for Spark, and {java} is"
             f" {'not one that answers' if version is None else f'Java {version}'}: install it (on"
             f" Debian: apt-get install openjdk-{JAVA_MIN}-jre-headless) or set JAVA_HOME"
-            " (--level digest works without)"
         )
 
 
+def check_user() -> None:
+    """Raise SparkMissing unless the user of this process has a name: Java fails without, and only a
+    local Spark can be told one (`_name_user`)."""
+    if not _has_name():
+        raise SparkMissing(
+            f"runs with executors need a user with a name, for Java, and user {os.getuid()} has no"
+            " entry in /etc/passwd: run them as a user that has one, 65532 in Quorate's image, or"
+            " where the container runtime makes one, as CRI-O does"
+        )
+
+
+def _has_name() -> bool:
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        return False
+    return True
+
+
 @contextlib.contextmanager
-def local_spark(folder: Path) -> Iterator["SparkSession"]:
+def own_spark(folder: Path, led: Led | None = None) -> Iterator["SparkSession"]:
     """Yield a session on all cores of this machine; its Java process has ended afterwards.
 
-    `folder` must exist and be used by this session only; the caller removes it.
+    `folder` must exist and be used by this session only; the caller removes it.  `led`: tasks are
+    run by these executors instead.
     """
     check_spark()
+    if led is not None:
+        check_user()
+    from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
@@ -80,15 +105,25 @@ def local_spark(folder: Path) -> Iterator["SparkSession"]:
     (folder / "conf").mkdir()
     (folder / "tmp").mkdir()
     (folder / "conf" / "log4j2.properties").write_text(LOG_SETTINGS)
-    conf = SparkConf(loadDefaults=False).setAll(sorted(_configuration(folder).items()))
-    with (folder / "spark.log").open("wb") as log, _environment(folder):
+    settings = _configuration(folder)
+    if led is not None:
+        settings |= led.configuration(folder)
+    conf = SparkConf(loadDefaults=False).setAll(sorted(settings.items()))
+    address = "127.0.0.1" if led is None else led.address
+    with (folder / "spark.log").open("wb") as log, _environment(folder, address):
         try:
             gateway = _start_java(conf, log)
         except PySparkException as error:
             raise SparkMissing(f"Java started and ended at once: {log_tail(folder)}") from error
         try:
+            if not _has_name():
+                _name_user(gateway)
             with _own_interrupts():
                 session = SparkSession(SparkContext(gateway=gateway, conf=conf))
+        except Py4JError as error:
+            cause = java_words(error)  # only a Java that runs can tell
+            _kill_java(gateway)
+            raise SparkMissing(_not_begun(folder, led, cause)) from error
         except BaseException:
             _kill_java(gateway)
             raise
@@ -105,6 +140,37 @@ def local_spark(folder: Path) -> Iterator["SparkSession"]:
         raise
     else:
         _stop(session, gateway)
+
+
+def _name_user(gateway: Any) -> None:
+    """Tell Spark's Java a name for its user: it finds none where /etc/passwd has no entry."""
+    users = gateway.jvm.org.apache.hadoop.security.UserGroupInformation
+    users.setLoginUser(users.createRemoteUser("quorate"))
+
+
+def java_words(error: "Py4JError") -> str:
+    """Return what Java says of an exception of its own, in a line; empty: it has ended."""
+    from py4j.protocol import Py4JError, Py4JJavaError
+
+    if not isinstance(error, Py4JJavaError):
+        return ""
+    try:
+        lines = str(error.java_exception.toString()).strip().splitlines()
+    except (Py4JError, OSError):
+        return ""
+    return lines[0].strip() if lines else ""
+
+
+def _not_begun(folder: Path, led: Led | None, cause: str) -> str:
+    """Return the sentence of a Spark that has given up before it could run tasks."""
+    if led is None:
+        return f"Spark started and gave up: {cause or log_tail(folder)}"
+    return (
+        f"Spark's executors could not be made, or ended too often: {cause or log_tail(folder)}."
+        " Logs of"
+        f" those left may say why: kubectl logs --namespace {led.namespace} --selector"
+        f" spark-app-selector={led.application}"
+    )
 
 
 def _was_interrupted(error: BaseException) -> bool:
@@ -142,7 +208,8 @@ def log_tail(folder: Path, lines: int = 3) -> str:
     return " / ".join(line.strip() for line in text.splitlines()[-lines:]) or "nothing was logged"
 
 
-def _find_java() -> str:
+def find_java() -> str:
+    """Return the Java that Spark is to use.  Raises SparkMissing."""
     home = os.environ.get("JAVA_HOME")
     if home:
         # Spark would use this one and no other, so we do the same.
@@ -150,9 +217,9 @@ def _find_java() -> str:
     found = shutil.which("java")
     if found is None:
         raise SparkMissing(
-            f"comparing rows needs Java {JAVA_MIN} or later for Spark, and there is no java on"
+            f"reading all rows needs Java {JAVA_MIN} or later for Spark, and there is no java on"
             f" PATH: install it (on Debian: apt-get install openjdk-{JAVA_MIN}-jre-headless) or set"
-            " JAVA_HOME (--level digest works without)"
+            " JAVA_HOME"
         )
     return found
 
@@ -179,7 +246,10 @@ def _configuration(folder: Path) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # Else it tells up to ten seconds late which tasks run (end_tasks).
+        "spark.ui.liveUpdate.period": "0",
         "spark.local.dir": str(folder / "tmp"),
+        "spark.jars.ivy": str(folder / "tmp" / "ivy"),  # else in the user's home, if it has one
         "spark.sql.warehouse.dir": str(folder / "tmp" / "warehouse"),
         # A run is short: optimizing for long ones costs half of its CPU time.
         "spark.driver.extraJavaOptions": (
@@ -190,7 +260,7 @@ def _configuration(folder: Path) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _environment(folder: Path) -> Iterator[None]:
+def _environment(folder: Path, address: str) -> Iterator[None]:
     """Set the environment variables that Java and its workers inherit; restore them afterwards."""
     roots = [str(Path(package.__path__[0]).parent) for package in (quorate, quorate_spark)]
     changes: dict[str, str | None] = {
@@ -204,7 +274,7 @@ def _environment(folder: Path) -> Iterator[None]:
         "SPARK_HOME": None,
         "SPARK_CONF_DIR": str(folder / "conf"),
         "SPARK_LOCAL_DIRS": str(folder / "tmp"),
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_IP": address,
         "TMPDIR": str(folder / "tmp"),
     }
     before = {name: os.environ.get(name) for name in changes}

@@ -60,14 +60,31 @@ def columns_from(
     values: bool = True,
 ) -> Iterator[RowColumns]:
     """Yield the copy's rows as `read_columns` does, over a link to the process that has it."""
+    for found, _ in pages_from(link, copy, zone, settings, ranges, values=values):
+        if len(found):
+            yield found
+    check_same_copy(link, copy, zone)
+
+
+def pages_from(
+    link: AgentLink,
+    copy: CopySeen,
+    zone: str,
+    settings: Settings,
+    ranges: tuple[KeyRange, ...] = EVERY_KEY,
+    *,
+    values: bool = True,
+) -> Iterator[tuple[RowColumns, int]]:
+    """Yield each page of the copy's rows, and the LWM that the copy had then; pages may be empty.
+
+    The caller checks that it is still the same copy.  Raises Unreadable.
+    """
     lwm = copy.state.lwm
     asked = _asked if link.knows(AskColumns) else _asked_for_rows
     for wanted in ranges:
         for found, reached in asked(link, copy, zone, settings, wanted, lwm, values):
             lwm = reached
-            if len(found):
-                yield found
-    check_same_copy(link, copy, zone)
+            yield found, reached
 
 
 def _asked(

@@ -147,20 +147,25 @@ def read_key(
     copy: CopySeen, key: bytes, zone: str, cluster: Cluster, settings: Settings
 ) -> StoredRow | None:
     """Return the copy's row of one key, even a tombstone; None if it has none."""
-    partition = copy.state.partition
     with open_link(copy.address, cluster, settings) as link:
-        check_process(link, copy)
-        after = key_before(key)
-        for _ in range(RECHECK_READS_MAX):
-            answer = _ask_rows(link, zone, partition, after, 1)
-            for row in answer.rows:
-                if row[0] == key:
-                    return row
-                if row[0] > key:
-                    return None
-            if answer.next is None or answer.next >= key:
+        return read_key_from(link, copy, key, zone)
+
+
+def read_key_from(link: AgentLink, copy: CopySeen, key: bytes, zone: str) -> StoredRow | None:
+    """Return the same over a link that is open."""
+    partition = copy.state.partition
+    check_process(link, copy)
+    after = key_before(key)
+    for _ in range(RECHECK_READS_MAX):
+        answer = _ask_rows(link, zone, partition, after, 1)
+        for row in answer.rows:
+            if row[0] == key:
+                return row
+            if row[0] > key:
                 return None
-            after = answer.next
+        if answer.next is None or answer.next >= key:
+            return None
+        after = answer.next
     raise Unreadable(
         f"partition {partition}: {copy.node} has more than {RECHECK_READS_MAX} keys just before one"
         " that is read again"
@@ -266,14 +271,17 @@ def check_process(link: AgentLink, copy: CopySeen) -> None:
         )
 
 
-def check_same_copy(link: AgentLink, copy: CopySeen, zone: str) -> None:
-    """Raise Unreadable unless `copy` still has its owner, row version, term and process."""
+def check_same_copy(link: AgentLink, copy: CopySeen, zone: str) -> CopySeen:
+    """Return the copy as it is now.
+
+    Raises Unreadable unless it still has its owner, row version, term and process.
+    """
     partition = copy.state.partition
     for found in copies_of(link, copy.address, zone, partition):
         if found.state.partition != partition:
             continue
         if found.owner_facts == copy.owner_facts:
-            return
+            return found
         raise Unreadable(
             f"partition {partition}: the copy on {copy.node} changed its owner or term while it"
             f" was read: {_place(copy.state)}, then {_place(found.state)}"

@@ -1,7 +1,7 @@
 """Reads copies repeatedly until their counters can be judged, or the wait is over."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from quorate_spark.comparing.compare_counters import CounterWatch, Judgement, Settled, Unsettled
@@ -46,13 +46,14 @@ def settle(
     settings: Settings,
     only: Iterable[int] | None = None,
     progress: Progress | None = None,
+    new_watch: Callable[[int], CounterWatch] = CounterWatch,
 ) -> tuple[Reading, dict[int, Judgement]]:
     """Return the last reading, and a judgement of each partition (of `only`, if given).
 
-    A settled partition keeps the judgement of the reading that settled it.  Raises Unreadable if an
-    agent does not answer at the end of the wait.
+    `new_watch` makes what judges a partition.  A settled partition keeps the judgement of the
+    reading that settled it.  Raises Unreadable if an agent does not answer at the end of the wait.
     """
-    watches = {partition: CounterWatch(partition) for partition in sorted(only or ())}
+    watches = {partition: new_watch(partition) for partition in sorted(only or ())}
     judgements: dict[int, Judgement] = {}
     deadline = time.monotonic() + settings.settle_timeout_s
     while True:
@@ -65,11 +66,15 @@ def settle(
         else:
             if only is None:
                 for partition in reading.owned:
-                    watches.setdefault(partition, CounterWatch(partition))
+                    if partition not in watches:
+                        watches[partition] = new_watch(partition)
             for partition, watch in watches.items():
                 if not isinstance(judgements.get(partition), Settled):
                     judgements[partition] = watch.observe(reading.owned.get(partition, ()))
-            open_ones = sum(isinstance(judgement, Unsettled) for judgement in judgements.values())
+            open_ones = sum(
+                isinstance(judgement, Unsettled) and not judgement.is_final
+                for judgement in judgements.values()
+            )
             if progress is not None:
                 progress.reached(len(judgements) - open_ones, len(judgements))
             if not open_ones and not copies.absence(reading):

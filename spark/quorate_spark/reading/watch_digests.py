@@ -24,10 +24,14 @@ def watch_digests(
     cluster: Cluster,
     settings: Settings,
     progress: Progress | None = None,
+    idle_lwm: Mapping[int, int] | None = None,
 ) -> dict[int, DigestsTold | str]:
-    """Return by partition the digests of its copies, or a sentence why there are none."""
+    """Return by partition the digests of its copies, or a sentence why there are none.
+
+    `idle_lwm`: the counters at which copies are while nothing is written, see DigestWatch.
+    """
     with AgentLinks(cluster, settings) as links:
-        return _Sweeps(owned, zone, links, progress or Progress()).run(settings)
+        return _Sweeps(owned, zone, links, progress or Progress(), idle_lwm or {}).run(settings)
 
 
 class _Sweeps:
@@ -39,13 +43,16 @@ class _Sweeps:
         zone: str,
         links: AgentLinks,
         progress: Progress,
+        idle_lwm: Mapping[int, int],
     ) -> None:
         self._progress = progress
         self._owned = owned
         self._zone = zone
         self._links = links
         self._watches = {
-            partition: DigestWatch(partition, tuple(copy.node for copy in copies))
+            partition: DigestWatch(
+                partition, tuple(copy.node for copy in copies), idle_lwm.get(partition)
+            )
             for partition, copies in owned.items()
         }
         self._told: dict[int, DigestsTold | str] = {}
@@ -78,8 +85,9 @@ class _Sweeps:
             for address, copies in seen_at.items():
                 self._ask(address, copies)
             for partition in batch:
-                told = self._watches[partition].judge()
-                if told is not None:
+                watch = self._watches[partition]
+                told = watch.judge() or watch.why_never()
+                if told:
                     self._told.setdefault(partition, told)
             self._progress.reached(len(self._told), len(self._owned))
 

@@ -53,10 +53,25 @@ def required(options: Options, name: str) -> str:
 
 def choice(options: Options, name: str, allowed: tuple[str, ...]) -> str:
     """Return the option, the first of `allowed` by default.  Raises Unreadable for others."""
-    value = options.get(name, allowed[0])
+    value = options.get(name.lower(), allowed[0])
     if value not in allowed:
         raise Unreadable(f"option {name} is {value!r}: write {' or '.join(allowed)}")
     return value
+
+
+def beginning(options: Options) -> str:
+    """Return where a stream without a checkpoint begins.  Raises Unreadable."""
+    return choice(options, "startingOffsets", ("latest", "earliest", "snapshot"))
+
+
+def on_log_lost(options: Options) -> str:
+    """Return what a stream does where logs do not reach back.  Raises Unreadable."""
+    return choice(options, "onLogLost", ("fail", "snapshot"))
+
+
+def may_tell_anew(options: Options) -> bool:
+    """Return whether a stream may tell all rows of a partition.  Raises Unreadable."""
+    return "snapshot" in (beginning(options), on_log_lost(options))
 
 
 def number(options: Options, name: str, default: float) -> float:

@@ -128,6 +128,35 @@ def test_an_agent_forgets_what_has_expired_as_redis_does(redis_port: int, agent_
             assert time.monotonic() < deadline
 
 
+def test_an_agent_looks_past_thousands_of_deleted_keys_as_redis_does(
+    redis_port: int, agent_port: int
+) -> None:
+    keys = [b"{d}%04d" % index for index in range(3_000)]
+    last = keys[-1]
+    looks = [
+        [b"RANDOMKEY"],
+        [b"CLUSTER", b"COUNTKEYSINSLOT", b"%d" % key_slot(last)],
+        [b"DBSIZE"],
+    ]
+    with (
+        RawConnection("127.0.0.1", redis_port) as redis,
+        RawConnection("127.0.0.1", agent_port) as agent,
+    ):
+        sets = [[b"SET", key, b"v"] for key in keys]
+        assert _both(redis, agent, [[b"FLUSHALL"], *sets, *looks[1:]]) == []
+        assert _both(redis, agent, [[b"DEL", *keys[:-1]], *looks]) == []
+        for connection in (redis, agent):
+            found, cursor = list[bytes](), b"0"
+            while True:
+                page = taken_apart(connection.ask([b"SCAN", cursor, b"COUNT", b"10"])).parts
+                cursor = page[0].leaf.split(b"\r\n")[1]
+                found += [part.leaf for part in page[1].parts]
+                if cursor == b"0":
+                    break
+            assert found == [bulk(last)]
+        assert _both(redis, agent, [[b"DEL", last], *looks]) == []
+
+
 @pytest.mark.parametrize(
     "garbage",
     [

@@ -1,16 +1,12 @@
 """Runs on real nodes without enough memory, time or an image; and an export to a volume."""
 
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
 
 from quorate_cluster.fixtures import Measured
 from quorate_nodes.cluster import Json
 from quorate_nodes.release.installed import CLUSTER, ZONE, Installed
 from quorate_nodes.release.jobs import Jobs
-from quorate_nodes.volumes import clean
+from quorate_nodes.volumes import claimed
 
 pytestmark = [pytest.mark.e2e, pytest.mark.deep, pytest.mark.timeout(900)]
 
@@ -49,7 +45,7 @@ def test_a_zone_is_exported_to_a_volume_and_imported_from_it(
     shelves = {"clusterRef": {"name": CLUSTER}, "partitions": 4, "deletionPolicy": "Delete"}
     with (
         jobs.upgraded(),
-        _claim(first_day),
+        claimed(first_day, CLAIM),
         jobs.deleted_in_the_end("zonebackups,zonerestores"),
         first_day.zone_made("shelves", shelves),
     ):
@@ -65,22 +61,3 @@ def test_a_zone_is_exported_to_a_volume_and_imported_from_it(
 
 def _of(zone: str) -> Json:
     return {"zoneRef": {"name": zone}}
-
-
-@contextmanager
-def _claim(installed: Installed) -> Iterator[None]:
-    """A claim for exports; in the end its volume is free again."""
-    claim = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": CLAIM},
-        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
-    }
-    installed.kubectl("apply", "--filename=-", stdin=json.dumps(claim))
-    try:
-        yield
-    finally:
-        volume = installed.get("pvc", CLAIM)["spec"].get("volumeName", "")
-        installed.kubectl("delete", "pvc", CLAIM)
-        if volume:
-            clean(installed, volume)

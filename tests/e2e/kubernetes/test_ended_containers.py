@@ -46,7 +46,7 @@ def test_votes_in_memory_are_given_up_as_soon_as_kubernetes_shows_the_end(
                     two_s, two_gap_s = _given_up(first_day, pulses, two, {last})
                     _check_waits_on_disk(first_day, {first, second, last})
                     pulses.wait_all_written_since(time.monotonic())
-                    assert first_day.zone_is(CACHE, "Available")
+                    first_day.wait(lambda: first_day.zone_is(CACHE, "Available"), "a zone served")
             began = time.monotonic()
             first_day.wait_whole(120)
             first_day.wait(lambda: first_day.zone_is(CACHE, "FullyReplicated"), "copies in memory")

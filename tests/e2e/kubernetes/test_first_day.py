@@ -3,6 +3,7 @@
 import pytest
 
 from quorate_cluster.fixtures import Measured
+from quorate_nodes.release.any_user import USER
 from quorate_nodes.release.installed import OPERATORS, ZONE, FirstSet, Installed, is_ready
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420)]
@@ -12,6 +13,10 @@ import socket
 with socket.create_connection(("library-clients", 6379), 5) as line:
     line.sendall(b"PING\\r\\n")
     print(line.recv(100))
+"""
+ID = """
+import os, pwd
+print(os.getuid(), [each for each in pwd.getpwall() if each.pw_uid == os.getuid()])
 """
 
 
@@ -31,3 +36,6 @@ def test_the_manual_leads_to_a_first_key(
     assert first_set.restarts == 0
     pong = installed.kubectl("exec", "main-agent-1-0", "--", "python3", "-c", PING)
     assert pong.strip() == repr(b"+PONG\r\n")
+    for pod in [*agents, *installed.pods(OPERATORS)]:
+        name = pod["metadata"]["name"]
+        assert installed.kubectl("exec", name, "--", "python3", "-c", ID).strip() == f"{USER} []"

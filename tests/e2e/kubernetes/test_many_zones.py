@@ -10,7 +10,7 @@ from typing import TypeVar
 import pytest
 from redis.cluster import RedisCluster
 
-from quorate.wire.resource import API_VERSION
+from quorate.wire.schema.resource import API_VERSION
 from quorate_cluster.fixtures import Measured
 from quorate_nodes.cluster import Json
 from quorate_nodes.release.installed import AGENTS, CLUSTER, OPERATORS, Installed

@@ -9,7 +9,7 @@ from quorate_nodes.release.installed import CLUSTER, OPERATORS, REGISTRY, VERSIO
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
-UPGRADE = "helm upgrade quorate charts/quorate --namespace storage --reuse-values"
+UPGRADE = "helm upgrade quorate charts/quorate --namespace storage --reset-then-reuse-values"
 ROLLED_OUT = "kubectl --namespace storage rollout status deployment/quorate-operator"
 ANOTHER = "another"
 

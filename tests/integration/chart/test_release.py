@@ -74,7 +74,9 @@ class Release:
         return str(self._plane.kubectl(*command, stdin=stdin).stdout)
 
     def get(self, kind: str, name: str) -> dict[str, Any]:
-        return dict(json.loads(self.kubectl("get", kind, name, "--output", "json")))
+        found = self._plane.objects.get(kind, name, self.namespace)
+        assert found is not None, f"{kind} {name}"
+        return found
 
     def image(self) -> str:
         (container,) = self.get("deployment", OPERATOR)["spec"]["template"]["spec"]["containers"]

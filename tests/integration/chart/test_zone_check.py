@@ -68,7 +68,7 @@ def test_a_key_goes_through_every_zone_and_what_does_not_serve_is_named(
     road.apply("Zone", "orphan", clusterRef={"name": "nobody"}, partitions=16)
     for agent in road.agents.values():
         agent.kill()
-    failed = _run(released, tmp_path / "account")
+    failed = _run(released, tmp_path / "account", "--patience=0")
     assert failed.returncode == 1
     said = dict(line.split(": ", 1) for line in failed.stdout.splitlines())
     at = f"zone {road.namespace}"

@@ -115,6 +115,30 @@ def test_a_refused_request_of_any_account_is_noticed(
     assert log.refusals("kube-system") == []
 
 
+def test_objects_are_read_as_kubectl_reads_them(
+    control_plane: ControlPlane, kubectl: Kubectl, namespace: str
+) -> None:
+    here = f"--namespace={namespace}"
+    for name in ("one", "two"):
+        kubectl("create", "configmap", name, here)
+    kubectl("label", "configmap", "two", here, "color=red")
+    objects = control_plane.objects
+
+    for kinds in ("configmaps", "cm,serviceaccount", "Zone,lease,jobs.batch"):
+        shown = json.loads(kubectl("get", kinds, here, "--output=json").stdout)["items"]
+        assert objects.items(kinds, namespace) == shown
+        named = kubectl("get", kinds, here, "--output=name").stdout.split()
+        assert objects.names(kinds, namespace) == named
+    assert objects.names("configmap", namespace, "color=red") == ["configmap/two"]
+    (one,) = objects.items("configmap", namespace, fields="metadata.name=one")
+    assert objects.get("configmap", "one", namespace) == one
+    assert objects.get("configmap", "three", namespace) is None
+    with pytest.raises(RuntimeError, match='no resource type "sorrows"'):
+        objects.items("sorrows")
+    with pytest.raises(RuntimeError, match="unable to parse requirement"):
+        objects.items("configmaps", namespace, "color in red")
+
+
 def test_objects_outlive_a_killed_api_server(
     control_plane: ControlPlane, kubectl: Kubectl, namespace: str
 ) -> None:
@@ -122,10 +146,13 @@ def test_objects_outlive_a_killed_api_server(
     before = control_plane.api_server.pid
 
     control_plane.api_server.kill()
+    with pytest.raises(RuntimeError, match="no answer to"):
+        control_plane.objects.get("configmap", "kept", namespace)
     control_plane.api_server.start()
     control_plane.wait_ready()
 
     assert control_plane.api_server.pid != before
+    assert control_plane.objects.get("configmap", "kept", namespace) is not None
     kubectl("get", "configmap", "kept", f"--namespace={namespace}")
 
 

@@ -11,163 +11,53 @@ import pytest
 
 from quorate.facts.errors import WireError
 from quorate.wire.crds import KINDS
-from quorate.wire.resource import API_VERSION, Resource
+from quorate.wire.schema.resource import Resource
 from quorate.wire.storage_cluster import StorageCluster, external
 from quorate.wire.zone import Zone
 from quorate.wire.zone_recovery import ZoneRecovery
 from quorate_control_plane.fixtures import Kubectl
+from quorate_control_plane.manifests import (
+    HIGH,
+    MANAGED,
+    NEW_PLAN,
+    OTHER_VOTER,
+    PLAN_PLACE,
+    READ_PLAN,
+    ROW,
+    Manifest,
+    backup,
+    backup_schedule,
+    cluster,
+    master_term,
+    node,
+    recovery,
+    repair,
+    restore,
+    schedule,
+    table,
+    validation,
+    without,
+    zone,
+)
 from quorate_operator.declared.acceptance import accept
 
 pytestmark = pytest.mark.integration
 
-Manifest = dict[str, Any]
-ROW = {
-    "partition": 0,
-    "version": 5,
-    "term": 3,
-    "replicas": ["agent-1"],
-    "voters": [{"node": "agent-1", "storeId": "s1"}],
-}
-
-OTHER_VOTER = {"node": "agent-2", "storeId": "s2"}
-
-
-def zone(name: str = "sessions", **spec: Any) -> Manifest:
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "Zone",
-        "metadata": {"name": name},
-        "spec": {"clusterRef": {"name": "main"}, **spec},
-    }
-
-
-def cluster(name: str = "main", **spec: Any) -> Manifest:
-    spec = spec or external(["127.0.0.1:7100"])
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "StorageCluster",
-        "metadata": {"name": name},
-        "spec": spec,
-    }
-
-
-def table(**spec: Any) -> Manifest:
-    refs = {"clusterRef": {"name": "main"}, "zoneRef": {"name": "sessions", "uid": "u"}}
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "PartitionTable",
-        "metadata": {"name": "u-000"},
-        "spec": {**refs, "shard": 0, "rows": [ROW], **spec},
-    }
-
-
-def node(**spec: Any) -> Manifest:
-    about = {"node": "agent-1", "storeId": "s", "incarnation": 3, "host": "h", "peerPort": 1}
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "StorageNode",
-        "metadata": {"name": "main.agent-1"},
-        "spec": {"clusterRef": {"name": "main"}, "clientHost": "h", **about, **spec},
-    }
-
-
-def master_term(term: int) -> Manifest:
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "MasterTerm",
-        "metadata": {"name": "main"},
-        "spec": {"clusterRef": {"name": "main"}, "term": term},
-    }
-
-
-def recovery(**spec: Any) -> Manifest:
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "ZoneRecovery",
-        "metadata": {"name": "reset"},
-        "spec": {"zoneRef": {"name": "books"}, "action": "Reset", "partitions": [3, 5], **spec},
-    }
-
-
-def validation(**spec: Any) -> Manifest:
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "DataValidation",
-        "metadata": {"name": "nightly"},
-        "spec": {"zoneRef": {"name": "books"}, **spec},
-    }
-
-
-def schedule(name: str = "nightly", **spec: Any) -> Manifest:
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "ScheduledDataValidation",
-        "metadata": {"name": name},
-        "spec": {
-            "schedule": "0 3 * * *",
-            "template": {"spec": {"zoneRef": {"name": "books"}}},
-            **spec,
-        },
-    }
-
-
-def backup(**spec: Any) -> Manifest:
-    claim = {"claimName": "backups", "path": "books/monday"}
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "ZoneBackup",
-        "metadata": {"name": "monday"},
-        "spec": {
-            "zoneRef": {"name": "books"},
-            "destination": {"persistentVolumeClaim": claim},
-            **spec,
-        },
-    }
-
-
-def backup_schedule(name: str = "nightly", path: str = "books", **spec: Any) -> Manifest:
-    claim = {"claimName": "backups", "path": path}
-    run = {"zoneRef": {"name": "books"}, "destination": {"persistentVolumeClaim": claim}}
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "ScheduledZoneBackup",
-        "metadata": {"name": name},
-        "spec": {"schedule": "0 3 * * *", "template": {"spec": run}, **spec},
-    }
-
-
-def restore(**spec: Any) -> Manifest:
-    claim = {"claimName": "backups", "path": "books/monday"}
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "ZoneRestore",
-        "metadata": {"name": "monday"},
-        "spec": {"zoneRef": {"name": "books"}, "source": {"persistentVolumeClaim": claim}, **spec},
-    }
-
-
-def repair(**spec: Any) -> Manifest:
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "ZoneRepair",
-        "metadata": {"name": "first"},
-        "spec": {"zoneRef": {"name": "books"}, **spec},
-    }
-
-
-PLAN_PLACE = {"persistentVolumeClaim": {"claimName": "backups", "path": "books/repair"}}
-NEW_PLAN = {"strategy": "LWW", "destination": PLAN_PLACE}
-READ_PLAN = {"source": PLAN_PLACE, "digest": "0a" * 32}
-
-
-def without(manifest: Manifest, field: str) -> Manifest:
-    kept = {key: value for key, value in manifest["spec"].items() if key != field}
-    return {**manifest, "spec": kept}
-
-
-MANAGED = {"replicas": 3, "image": "agent:1", "storage": {"size": "10Gi"}}
-HIGH = {"consistencyMode": "HIGH_AVAILABILITY"}
 BAD = {
+    "executors of a level": (validation(executors=1, level="Digest"), "write 0, or level: Rows"),
+    "executors of a schedule": (
+        schedule(
+            template={"spec": {"zoneRef": {"name": "books"}, "level": "Counters", "executors": 2}}
+        ),
+        "write 0, or level: Rows",
+    ),
+    "small executors": (backup(executors=1, executorMemory="1000Mi"), "write at least 1Gi"),
+    "many cores": (backup(executors=1, executorCores=9, executorMemory="4Gi"), "least 512Mi for"),
+    "no name": (backup(executors=1, podTemplate={"env": [{"value": "a"}]}), "or only such env"),
+    "code for a pod with rights": (
+        backup(executors=1, podTemplate={"env": [{"name": "TZ"}, {"name": "LD_PRELOAD"}]}),
+        "or only such env as cannot choose",
+    ),
     "unknown field": (zone(replicaCount=3), "replicaCount"),
     "unknown nested field": (zone(clusterRef={"name": "m", "uid": "x"}), "uid"),
     "no cluster": (without(zone(), "clusterRef"), "clusterRef"),
@@ -262,8 +152,9 @@ BAD = {
         backup(maxMiBPerSecondPerAgent=10_001),
         "less than or equal to 10000",
     ),
+    "validation in no mode": (validation(mode="idle"), "Idle"),
     "validation without time": (validation(deadlineSeconds=0), "greater than or equal to 10"),
-    "validation by executors": (validation(executors=2), "executors"),
+    "too many executors": (validation(executors=101), "executors"),
     "restore from nowhere": (restore(source={}), "write persistentVolumeClaim or s3"),
     "backup to nowhere": (backup(destination={}), "write persistentVolumeClaim or s3"),
     "backup without a folder": (
@@ -297,6 +188,12 @@ BAD = {
     ),
     "schedule of nothing": (without(schedule(), "template"), "template"),
     "schedule with a long name": (schedule("a" * 40), "at most 39 characters"),
+    "schedule with seconds": (schedule(schedule="*/20 * * * * *"), "write five fields"),
+    "schedule with a word": (schedule(schedule="@daily"), "write five fields"),
+    "backup schedule with seconds": (
+        backup_schedule(schedule="0 0 3 * * *"),
+        "write five fields",
+    ),
     "schedule with another policy": (schedule(concurrencyPolicy="Queue"), "Forbid"),
     "backup schedule that keeps nothing": (
         backup_schedule(retention={"keepLast": 0}),
@@ -444,6 +341,9 @@ def test_a_change_that_is_allowed_is_taken(kubectl: Kubectl, namespace: str) -> 
     apply(kubectl, namespace, backup_schedule())
     apply(kubectl, namespace, backup_schedule(path="elsewhere", retention={"keepLast": 7}))
     apply(kubectl, namespace, backup_schedule(incremental=True))
+    more = {"env": [{"name": "TZ", "value": "b"}]}
+    divided = backup(executors=2, executorCpu="500m", executorMemory="1Gi", podTemplate=more)
+    apply(kubectl, namespace, divided)
     apply(kubectl, namespace, cluster())
     everywhere = ["127.0.0.1:7100", "[::1]:7101", "a.example:1"]
     apply(kubectl, namespace, cluster(**external(everywhere)))
@@ -512,7 +412,7 @@ def test_short_names_category_and_columns_work(kubectl: Kubectl, namespace: str)
         ),
         "stc": "NAME AGENTS READY MASTER AGE",
         "zrec": "NAME ZONE ACTION DRY RUN PHASE AGE",
-        "dv": "NAME ZONE LEVEL PHASE PERCENT VERDICT FINISHED AGE",
+        "dv": "NAME ZONE LEVEL MODE PHASE PERCENT VERDICT FINISHED AGE",
         "sdv": "NAME ZONE SCHEDULE TIME ZONE SUSPEND LAST AGE",
         "zb": "NAME ZONE PHASE PERCENT OUTCOME ROWS PLACE FINISHED AGE",
         "szb": "NAME ZONE SCHEDULE TIME ZONE SUSPEND LAST SUCCESSFUL AGE",

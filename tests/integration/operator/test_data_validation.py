@@ -3,14 +3,22 @@
 No kubelet runs: the test starts the program of each pod as the Job has it, and tells how it ended.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from quorate_cli.copies.agent_question import Asked
 from quorate_cli.copies.damage import damage_copy
-from quorate_cluster.job_pods import IMAGE, pods, run_pod, tell_end, waiting_pod, zone_with_keys
+from quorate_cluster.job_pods import (
+    IMAGE,
+    NO_LONG_WAIT,
+    pods,
+    run_pod,
+    tell_end,
+    waiting_pod,
+    zone_with_keys,
+)
 from quorate_cluster.processes import secret_file
 from quorate_cluster.road import Json, Road
 from quorate_cluster.waiting import wait_until
@@ -121,11 +129,11 @@ def test_one_that_could_not_tell_is_tried_once_more_by_whichever_operator(
     )
     _declare(road, "lame")
     pod = _waiting_pod(road, "lame")
-    tell_end(road, pod, *run_pod(road, pod, tmp_path / "first"))
+    tell_end(road, pod, *run_pod(road, pod, tmp_path / "first", options=NO_LONG_WAIT))
     road.operators.pop("operator-a").kill()
     again = _waiting_pod(road, "lame")
     assert again["metadata"]["uid"] != pod["metadata"]["uid"]
-    code, message = run_pod(road, again, tmp_path / "second")
+    code, message = run_pod(road, again, tmp_path / "second", options=NO_LONG_WAIT)
     assert code == 2, message
     tell_end(road, again, code, message)
     other = road.start_operator("operator-b", serves=("--namespace", road.namespace, *IMAGE))
@@ -196,11 +204,11 @@ def test_reports_on_a_volume_tell_what_changed_and_the_past_of_the_zone(
 ) -> None:
     volumes = {"/exports": tmp_path / "exports", "/reports": tmp_path / "reports"}
 
-    def run(kind: str, name: str, label: str, **spec: object) -> Json:
+    def run(kind: str, name: str, label: str, options: Sequence[str] = (), **spec: object) -> Json:
         road.apply(kind, name, zoneRef={"name": "sessions"}, **spec)
         for attempt in ("first", "again"):
             pod = waiting_pod(road, label, name)
-            code, message = run_pod(road, pod, tmp_path / f"{name}-{attempt}", volumes)
+            code, message = run_pod(road, pod, tmp_path / f"{name}-{attempt}", volumes, options)
             tell_end(road, pod, code, message)
             if code != 2:
                 break
@@ -234,7 +242,7 @@ def test_reports_on_a_volume_tell_what_changed_and_the_past_of_the_zone(
         return sum(each.get("failovers", 0) for each in hours)
 
     wait_until(lambda: failovers() == primaries > 0, "failovers in the status", 60, road.logs)
-    assert run("DataValidation", "second", LABEL, **spec)["verdict"] == "CouldNotTell"
+    assert run("DataValidation", "second", LABEL, NO_LONG_WAIT, **spec)["verdict"] == "CouldNotTell"
 
     first, _, second = pages()
     assert "No earlier report" in first.section("Since the last run")

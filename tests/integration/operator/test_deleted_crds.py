@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from quorate.wire.resource import GROUP
+from quorate.wire.schema.resource import GROUP
 from quorate_cluster.load import Load
 from quorate_cluster.road import QUIET, Road
 from quorate_cluster.waiting import wait_until

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from quorate.wire.resource import API_VERSION, GROUP
+from quorate.wire.schema.resource import API_VERSION, GROUP
 from quorate_cluster.road import Road
 from quorate_cluster.waiting import wait_until
 from quorate_control_plane.control_plane import ControlPlane
-from quorate_operator.names import ANNOTATION_RELEASE
+from quorate_operator.names import ANNOTATION_PAUSED, ANNOTATION_RELEASE, FINALIZER
 
 pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(300)]
 
@@ -63,9 +63,6 @@ class Served(Road):
 
     def tables_of(self, zone_id: str) -> list[str]:
         return [name for name in self.names("partitiontables") if zone_id in name]
-
-    def names(self, kind: str) -> list[str]:
-        return self.kubectl("get", kind, "--output=name").split()
 
     def folders(self, zone_id: str) -> int:
         """How many agents have data of the zone."""
@@ -217,6 +214,71 @@ def test_an_annotation_frees_a_zone_whose_data_cannot_be_deleted(
 
         wait_until(lambda: served.get("zone", "stuck") is None, "its end", 60)
     wait_until(lambda: served.tables_of(zone_id) == [], "its data goes nevertheless", 60)
+
+
+def test_what_frees_a_zone_is_seen_while_it_waits(
+    control_plane: ControlPlane, served: Served
+) -> None:
+    """By one operator that goes on: kopf tells it of no event of the Zone meanwhile."""
+    served.declare_zone("freed", deletionPolicy="Delete")
+    zone_id = served.fill("freed")
+    with undeletable(control_plane, "partitiontables"):
+        delete_blocked(served, "freed")
+
+        served.kubectl("annotate", "zone", "freed", f"{ANNOTATION_RELEASE}=true")
+
+        wait_until(
+            lambda: served.get("zone", "freed") is None,
+            "its end",
+            60,
+            lambda: served.said_of("freed"),
+        )
+    wait_until(lambda: served.tables_of(zone_id) == [], "its data goes nevertheless", 60)
+
+
+def test_a_zone_without_the_finaliser_keeps_its_data_and_holds_no_cluster(
+    served: Served,
+) -> None:
+    """Removed by hand while the operator waits; the cluster can be deleted afterwards."""
+    served.declare_cluster(deletionPolicy="Retain")
+    served.declare_zone("by-hand", deletionPolicy="Delete")
+    zone_id = served.fill("by-hand")
+    served.kubectl("annotate", "zone", "by-hand", f"{ANNOTATION_PAUSED}=true")
+    delete_blocked(served, "by-hand", "Paused")
+    served.declare_cluster(deletionPolicy="Delete")
+    wait_until(
+        lambda: FINALIZER in served.get("stc", "main")["metadata"].get("finalizers", []), "held", 30
+    )
+    nothing = '{"metadata":{"finalizers":null}}'
+
+    served.kubectl("patch", "zone", "by-hand", "--type=merge", f"--patch={nothing}")
+
+    assert served.get("zone", "by-hand") is None
+    wait_until(
+        lambda: served.status("stc", "main").get("retainedZones") == ["by-hand"],
+        "named as kept",
+        60,
+        lambda: served.operator.log_tail(30),
+    )
+    assert served.tables_of(zone_id)
+    assert served.folders(zone_id) == 3
+    served.kubectl("delete", "zones", "--all", "--timeout=60s")  # those of earlier tests
+    served.delete("storagecluster", "main")
+    assert served.folders(zone_id) == 0
+
+
+def delete_blocked(served: Served, zone: str, condition: str = "Blocked") -> None:
+    """Ask for the deletion of a zone that cannot go; wait until its status says that it waits."""
+    served.kubectl("delete", "zone", zone, "--wait=false")
+    wait_until(
+        lambda: (
+            served.get("zone", zone)["metadata"].get("deletionTimestamp") is not None
+            and served.conditions("zone", zone).get(condition) == "True"
+        ),
+        "it waits",
+        60,
+        lambda: served.said_of(zone),
+    )
 
 
 def test_a_cluster_with_delete_waits_for_its_zones_and_leaves_nothing(served: Served) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from quorate.wire.resource import API_VERSION
+from quorate.wire.schema.resource import API_VERSION
 from quorate_cluster.waiting import wait_until
 from quorate_control_plane.control_plane import ControlPlane
 

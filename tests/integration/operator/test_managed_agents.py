@@ -15,7 +15,7 @@ pytestmark = pytest.mark.integration
 
 Json = dict[str, Any]
 MANAGED = {"replicas": 3, "image": "localhost/quorate-agent:1", "storage": {"size": "1Gi"}}
-OF_AGENTS = "--selector=app.kubernetes.io/component=agent"
+OF_AGENTS = "app.kubernetes.io/component=agent"
 NAMES = [f"main-agent-{number}" for number in (1, 2, 3)]
 
 
@@ -26,7 +26,7 @@ class Managed:
         self.road = road
 
     def names(self, kind: str) -> list[str]:
-        found = self.road.kubectl("get", kind, OF_AGENTS, "--output=name").split()
+        found = self.road.names(kind, OF_AGENTS)
         return sorted(each.rpartition("/")[2] for each in found)
 
     def declare(self, **spec: Any) -> None:

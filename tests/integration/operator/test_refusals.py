@@ -23,11 +23,11 @@ from quorate.protocol.metastore import (
     WriteRefused,
     ZoneKey,
 )
-from quorate.wire.resource import GROUP
+from quorate.wire.schema.resource import API_VERSION, GROUP
 from quorate_control_plane.api_proxy import Answer, ApiProxy, api_proxy
 from quorate_control_plane.control_plane import ControlPlane
 from quorate_operator.kube.access import KubeAccess, read_kubeconfig
-from quorate_operator.kube.api import ApiRefused, ApiThrottled, KubeApi
+from quorate_operator.kube.api import ApiRefused, ApiThrottled, KubeApi, OtherObject, path_of
 from quorate_operator.kube.token_bucket import TokenBucket
 from quorate_operator.mastership.election import ElectionSettings
 from quorate_operator.mastership.elector import Elector
@@ -304,3 +304,28 @@ def webhook(control_plane: ControlPlane, namespace: str) -> Iterator[None]:
         yield
     finally:
         control_plane.kubectl("delete", kind, name)
+
+
+async def test_a_status_is_written_only_to_the_object_that_it_is_of(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    """Another object may have its name by now; nothing is written then."""
+    path = path_of(namespace, "zones", "first")
+    spec = {"clusterRef": {"name": "main"}, "partitions": 16}
+    head = {"apiVersion": API_VERSION, "kind": "Zone"}
+    async with reached(read_kubeconfig(control_plane.kubeconfig)) as api:
+        zone = {**head, "metadata": {"name": "first"}, "spec": spec}
+        made = await api.create(path_of(namespace, "zones"), zone)
+
+        with pytest.raises(OtherObject, match=UID) as refused:
+            await api.set_status(path, {"zoneId": "a"}, uid=UID)
+        assert refused.value.is_conflict
+        assert "status" not in await api.get(path)
+
+        with pytest.raises(ApiRefused) as invalid:
+            await api.set_status(path, {"zoneId": 1}, uid=made["metadata"]["uid"])
+        assert not isinstance(invalid.value, OtherObject)
+
+        await api.set_status(path, {"zoneId": "a"}, uid=made["metadata"]["uid"])
+        told = await api.get(path)
+        assert told["status"] == {"zoneId": "a"}

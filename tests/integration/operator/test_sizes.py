@@ -131,9 +131,11 @@ def test_copies_are_apart_by_a_label_of_nodes_that_the_user_chose(
     uids = {name: uid for name, (uid, _) in sized.pods.running.items()}
     plane.kubectl("label", "node", nodes[pods[1]], f"{RACK}=three", "--overwrite")
     sized.wait(lambda: sized.racks()["agent-2"] == "three", "the changed label")
+    sized.wait(
+        lambda: not all("agent-3" in row["replicas"] for row in sized.rows()), "others share now"
+    )
     sized.wait_size(3)
     assert {name: uid for name, (uid, _) in sized.pods.running.items()} == uids
-    assert not all("agent-3" in row["replicas"] for row in sized.rows()), "others share now"
 
 
 def _make_node(plane: ControlPlane, name: str, rack: str) -> None:

@@ -1,8 +1,10 @@
 """The operator's file is deleted, damaged or put back to an older copy: said, and rebuilt."""
 
 import shutil
+import sqlite3
 import subprocess
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -24,8 +26,8 @@ def _file(cluster: Cluster) -> Path:
     return cluster.operator.data / "metastore.sqlite"
 
 
-def _write(cluster: Cluster, value: str) -> None:
-    client = cluster.client("z")
+def _write(cluster: Cluster, value: str, zone: str = "z") -> None:
+    client = cluster.client(zone)
     for key in KEYS:
         wait_until(lambda key=key: _is_set(client, key, value), f"written {key}")
 
@@ -37,8 +39,8 @@ def _is_set(client: RedisCluster, key: str, value: str) -> bool:
         return False
 
 
-def _read(cluster: Cluster) -> list[bytes | None]:
-    client = cluster.client("z")
+def _read(cluster: Cluster, zone: str = "z") -> list[bytes | None]:
+    client = cluster.client(zone)
     return [client.get(key) for key in KEYS]
 
 
@@ -93,6 +95,34 @@ def _damage(cluster: Cluster) -> str:
     return "cannot be used"
 
 
+def _holds(cluster: Cluster, agent: str) -> bool:
+    """Whether it has copies by what the operator says."""
+    nodes = cluster.api.status()["nodes"]
+    return any(node["name"] == agent and node["owners"] for node in nodes)
+
+
+def _has_record(cluster: Cluster, uid: str) -> bool:
+    """Whether the operator's file has a record of the zone."""
+    with closing(sqlite3.connect(_file(cluster))) as at:
+        found = at.execute("SELECT 1 FROM records WHERE kind = 'zone' AND name = ?", (uid,))
+        return found.fetchone() is not None
+
+
+def _copied(cluster: Cluster) -> Path:
+    """A copy of the file as it is now; the operator is started anew."""
+    cluster.operator.terminate()
+    older = cluster.operator.data / "older"
+    shutil.copy(_file(cluster), older)
+    cluster.operator.start()
+    return older
+
+
+def _put_back(cluster: Cluster, older: Path) -> None:
+    """The file is what it was when it was copied; the operator does not run."""
+    _delete(cluster)
+    shutil.copy(older, _file(cluster))
+
+
 @pytest.mark.parametrize("lose", [_delete, _damage])
 def test_a_lost_file_is_said_and_rebuilt_from_the_agents(
     start_cluster: StartCluster, lose: Callable[[Cluster], str]
@@ -127,10 +157,7 @@ def test_an_older_file_is_not_obeyed_and_said_and_rebuilt(start_cluster: StartCl
     cluster = start_cluster(agents=3)
     cluster.apply_zone("z", partitions=16)
     _write(cluster, "1")
-    cluster.operator.terminate()
-    older = cluster.operator.data / "older"
-    shutil.copy(_file(cluster), older)
-    cluster.operator.start()
+    older = _copied(cluster)
     cluster.wait_quiet("z")
     victim = cluster.agents["agent-2"]
     victim.kill()
@@ -140,9 +167,7 @@ def test_an_older_file_is_not_obeyed_and_said_and_rebuilt(start_cluster: StartCl
     cluster.wait_quiet("z")
 
     cluster.operator.terminate()
-    for file in _file(cluster).parent.glob("metastore.sqlite*"):
-        file.unlink()
-    shutil.copy(older, _file(cluster))
+    _put_back(cluster, older)
     cluster.operator.start()
     wait_until(lambda: "metastore is older" in _problem(cluster), "a problem that is told")
     said = _problem(cluster)
@@ -156,6 +181,71 @@ def test_an_older_file_is_not_obeyed_and_said_and_rebuilt(start_cluster: StartCl
     cluster.wait_quiet("z")
     assert _read(cluster) == [b"2"] * len(KEYS)
     _write(cluster, "3")
+
+
+def test_a_file_from_before_a_zone_was_declared_is_said_to_be_older_and_rebuilt(
+    start_cluster: StartCluster,
+) -> None:
+    """Its rows are as new as the agents': only the zone that it lacks tells that it is older."""
+    cluster = start_cluster(agents=3)
+    cluster.apply_zone("z", partitions=16)
+    _write(cluster, "1")
+    older = _copied(cluster)
+    cluster.wait_quiet("z")
+    later = cluster.apply_zone("later", partitions=4)
+    uid = later["metadata"]["uid"]
+    _write(cluster, "2", "later")
+    served = cluster.client("later")
+
+    cluster.operator.terminate()
+    _put_back(cluster, older)
+    for _ in range(2):  # a user starts it again
+        cluster.operator.start()
+        wait_until(lambda: "metastore is older" in _problem(cluster), "a problem that is told")
+        said = _problem(cluster)
+        assert f"has data of zone {uid}, and the metastore holds no record of it" in said
+        assert "quorate dev recover" in said
+        assert "backups/metastore-" in said
+        assert [served.get(key) for key in KEYS] == [b"2"] * len(KEYS)  # agents go on
+        cluster.operator.terminate()
+
+    assert "set-aside-1" in _recover(cluster)
+    _start_recovered(cluster, "z", "later")
+    cluster.wait_quiet("z")
+    cluster.wait_quiet("later")
+    assert cluster.zone("later")["metadata"]["uid"] == uid
+    assert _read(cluster) == [b"1"] * len(KEYS)
+    assert _read(cluster, "later") == [b"2"] * len(KEYS)
+    victim = cluster.agents["agent-2"]
+    victim.kill()
+    cluster.wait_left("agent-2")
+    _write(cluster, "3", "later")  # and it fails over
+
+
+def test_an_agent_that_comes_back_with_a_deleted_zone_is_no_sign_of_an_older_file(
+    start_cluster: StartCluster,
+) -> None:
+    """It was not told of the deletion, as it was not registered then, and its data stayed."""
+    cluster = start_cluster(agents=4)
+    cluster.apply_zone("z", partitions=16)
+    uid = cluster.apply_zone("gone", partitions=16)["metadata"]["uid"]
+    cluster.api.ask("POST", f"/nodes/agent-4/drain?cluster={cluster.name}")
+    wait_until(lambda: not _holds(cluster, "agent-4"), "nothing left on agent-4", 60)
+    away = cluster.agents["agent-4"]
+    away.terminate()
+    cluster.api.ask("DELETE", f"/nodes/agent-4?cluster={cluster.name}")
+    cluster.delete_zone("gone")
+    wait_until(lambda: not _has_record(cluster, uid), "its record deleted")
+    assert (away.data / "zones" / uid).is_dir()
+
+    away.start()
+    cluster.wait_online("agent-4")
+    for _ in range(2):
+        cluster.operator.terminate()
+        cluster.operator.start()
+        cluster.wait_online("agent-4")
+        cluster.wait_quiet("z")
+    assert _problem(cluster) == ""
 
 
 def test_with_one_agent_away_what_a_quorum_knows_is_served_and_the_rest_is_named(

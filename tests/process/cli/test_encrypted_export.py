@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from quorate.wire.zone import RESTORING
+from quorate.wire.restoring import RESTORING
 from quorate_cli.dev.dev_cluster import DevCluster
 from quorate_cli.objects import resources
 from quorate_spark.exports.export_key import read_key

@@ -20,7 +20,7 @@ from quorate_cluster.meanwhile import meanwhile
 from quorate_cluster.waiting import wait_until
 from quorate_spark.exports.manifest import MANIFEST, read_manifest
 from quorate_spark.exports.target import Target
-from quorate_spark_fixtures.exported_zones import LIBRARY, SHELVES, Damageable, Quorate
+from quorate_spark_fixtures.exported_zones import LIBRARY, SHELVES, Damageable, Quorate, set_keys
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
@@ -63,11 +63,7 @@ def test_a_zone_is_restored_into_one_of_other_partitions_and_storage(
 ) -> None:
     target = Target(str(tmp_path / "export"))
     with damageable(LIBRARY, 100) as library:
-        for start in range(100, KEY_COUNT, 1000):
-            with library.pipeline() as pipe:
-                for number in range(start, start + 1000):
-                    pipe.set(f"key-{number}", f"value-{number}")
-                pipe.execute()
+        set_keys(library, 100, KEY_COUNT)
         library.hset("hash", mapping={"b": "1", "a": "2"})
         library.rpush("list", "x", "y", "z")
         library.sadd("set", "m", "n")

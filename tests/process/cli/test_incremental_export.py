@@ -26,7 +26,7 @@ from quorate_spark.reading.agent_link import AgentLink, read_cluster
 from quorate_spark.reading.read_copies import open_link
 from quorate_spark.reading.settle import ZoneCopies
 from quorate_spark.settings import Settings
-from quorate_spark_fixtures.exported_zones import LIBRARY, Damageable, Quorate
+from quorate_spark_fixtures.exported_zones import LIBRARY, Damageable, Quorate, set_keys
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
@@ -117,11 +117,7 @@ def test_an_export_with_a_base_is_what_one_without_is(
         tmp_path / name for name in ("base", "second", "whole", "third", "fourth", "last")
     )
     with damageable(LIBRARY, 0) as library:
-        for start in range(0, KEYS, 500):
-            with library.pipeline() as pipe:
-                for number in range(start, start + 500):
-                    pipe.set(f"key-{number}", f"value-{number}")
-                pipe.execute()
+        set_keys(library, 0, KEYS)
         said = quorate("export", "library", str(base), "--verify")
         assert "from the base" not in said
         copies = copies_of(cluster, folder)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from quorate.wire.resource import API_VERSION
+from quorate.wire.schema.resource import API_VERSION
 from quorate_cluster.defective_operator import defective_operator
 from quorate_cluster.operator_api import OperatorApi
 from quorate_cluster.processes import HOST, Listening

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.process, pytest.mark.needs("git", "build-before")]
 PROGRAM = """
 import inspect, json, sys
 from quorate.wire.managed_agents import ManagedAgents, PodAdditions
-from quorate.wire.resource import API_VERSION
+from quorate.wire.schema.resource import API_VERSION
 from quorate.wire.storage_cluster import StorageCluster
 from quorate_operator.owned.agent_pod import pod_template
 from quorate_operator.owned.children import labels, selector

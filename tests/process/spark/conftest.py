@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from quorate_spark.passes.spark_session import local_spark
+from quorate_spark.passes.spark_session import own_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -14,5 +14,5 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """A local session as a validation has it."""
-    with local_spark(tmp_path_factory.mktemp("spark")) as session:
+    with own_spark(tmp_path_factory.mktemp("spark")) as session:
         yield session

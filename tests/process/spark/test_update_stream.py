@@ -16,6 +16,7 @@ from quorate_cluster.waiting import wait_until
 from quorate_spark_fixtures.logged_zone import LoggedZone
 from quorate_spark_fixtures.scripted_zone import listening
 from quorate_spark_fixtures.source_options import source_options
+from quorate_spark_fixtures.stream_queries import import_once, run_to_end
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,6 +33,7 @@ class Following:
     def __init__(self, spark: "SparkSession", options: dict[str, str], folder: Path) -> None:
         from quorate_spark.data_source import QuorateDataSource
 
+        import_once()
         spark.dataSource.register(QuorateDataSource)
         self._spark = spark
         self._options = options
@@ -46,10 +48,7 @@ class Following:
             .option("checkpointLocation", str(self._folder / "checkpoint"))
             .start()
         )
-        try:
-            query.processAllAvailable()
-        finally:
-            query.stop()
+        run_to_end(query)
 
     def rows(self) -> list[Any]:
         """Every row so far, in order of partition and counter."""

@@ -11,16 +11,18 @@ import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from redis.cluster import RedisCluster
 
-from quorate.wire.resource import API_VERSION
+from quorate.wire.schema.resource import API_VERSION
 from quorate_cluster.outage import Pulses
 from quorate_cluster.waiting import wait_until
 from quorate_images.storage import Image
 from quorate_nodes.cluster import Json, NodeCluster
+from quorate_nodes.release.any_user import give_pods_any_user
 
 ROOT = Path(__file__).parents[3]
 MANUAL = ROOT / "docs" / "kubernetes.md"
@@ -50,11 +52,12 @@ class FirstSet(NamedTuple):
 
 
 class Installed:
-    """The namespace of the manual on a NodeCluster.  Its clients are on this machine, and start at
-    the Service of a zone, as they would in a pod."""
+    """The namespace of the manual on a NodeCluster, whose pods run as any user.  Its clients are on
+    this machine, and start at the Service of a zone, as they would in a pod."""
 
     def __init__(self, nodes: NodeCluster, helm: Path, images: dict[str, Image]) -> None:
         self.nodes = nodes
+        give_pods_any_user(nodes, NAMESPACE)
         self._folder = nodes.work_folder("manual")
         self._clients: list[RedisCluster] = []
         programs = {
@@ -166,11 +169,12 @@ class Installed:
 
     @contextmanager
     def zone_made(self, name: str, spec: Json) -> Iterator[None]:
-        """A zone that has all its copies; in the end it is gone."""
+        """A zone that is served and has all its copies; in the end it is gone."""
         whole = {"apiVersion": API_VERSION, "kind": "Zone", "metadata": {"name": name}}
         try:
             self.kubectl("apply", "--filename=-", stdin=json.dumps({**whole, "spec": spec}))
-            self.wait(lambda: self.zone_is(name, "FullyReplicated"), "three copies")
+            for wanted in ("FullyReplicated", "Available"):
+                self.wait(partial(self.zone_is, name, wanted), f"a zone that is {wanted}")
             yield
         finally:
             self.kubectl("delete", "zone", name, "--wait=false")

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from quorate.wire.resource import API_VERSION
+from quorate.wire.schema.resource import API_VERSION
 from quorate_images.storage import Image
 from quorate_nodes.cluster import Json
 from quorate_nodes.release.installed import CLUSTER, OPERATORS, REGISTRY, VERSION, Installed

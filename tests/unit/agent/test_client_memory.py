@@ -10,6 +10,8 @@ from quorate_agent.clients.memory import GIVEN_BACK_BYTES, WATCHED_BYTES, Client
 from quorate_agent.commands.endpoint import ZoneEndpoint
 from quorate_agent.commands.large_commands import LargeCommands
 from quorate_agent.resp.reading import parser as parser_module
+from quorate_agent.resp.tables.table import COMMANDS
+from quorate_agent.resp.transaction import Transaction
 from quorate_differential.kept_client import KeptClient
 from quorate_differential.raw_replies import encode_command
 from quorate_lone_agent.agent import Agent
@@ -109,6 +111,19 @@ def test_a_command_that_is_refused_ends_a_transaction_as_any_other_error() -> No
 
     assert [each[:4] for each in _told(client)] == ["OOM "]
     assert str(client.ask(b"EXEC")[0]).startswith("EXECABORT")
+
+
+def test_a_transaction_of_small_commands_counts_what_they_take() -> None:
+    """Each takes some fifty times as much as its text."""
+    tracemalloc.start()
+    queued = Transaction()
+    before, _ = tracemalloc.get_traced_memory()
+    for number in range(10_000):
+        queued.queue(COMMANDS[b"get"], [b"%s" % b"GET", b"%d" % number])
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert after - before <= queued.bytes <= 2 * (after - before)
 
 
 def test_what_a_transaction_has_queued_counts() -> None:

@@ -7,7 +7,14 @@ import pytest
 
 from quorate.facts.keyspace import key_partition
 from quorate_agent.resp import scan
-from quorate_agent.resp.scan import Place, ScanPositions, ScanRows, place_of, scan_page
+from quorate_agent.resp.scan import (
+    Place,
+    ScanChunk,
+    ScanPositions,
+    ScanRows,
+    place_of,
+    scan_page,
+)
 
 PARTITIONS = 8
 
@@ -31,23 +38,27 @@ def page(
 
 
 class Rows:
-    """Keys by partition, in key order; a visit may pass over rows that are not live."""
+    """Keys by partition, in key order, and rows that are not live among them."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, dead: int = 0) -> None:
         self.keys = {b"key-%d" % number for number in range(count)}
+        self.dead = {b"dead-%d" % number for number in range(dead)}
+        self.row_bytes = 1
+        self.looked_at = 0
         self.owned = list(range(PARTITIONS))
         self.page_max = 1 << 30
 
-    def rows(
-        self, partition: int, after: bytes | None, rows_max: int
-    ) -> tuple[list[bytes], bytes | None]:
+    def rows(self, partition: int, after: bytes | None, rows_max: int, bytes_max: int) -> ScanChunk:
         keys = sorted(
             key
-            for key in self.keys
+            for key in self.keys | self.dead
             if key_partition(key, PARTITIONS) == partition and (after is None or key > after)
         )
-        page = keys[: min(rows_max, self.page_max)]
-        return page, page[-1] if len(page) < len(keys) else None
+        found = keys[: min(rows_max, self.page_max, max(bytes_max // self.row_bytes, 1))]
+        self.looked_at += len(found)
+        live = [key for key in found if key in self.keys]
+        last = found[-1] if len(found) < len(keys) else None
+        return ScanChunk(live, found, last, len(found) * self.row_bytes)
 
 
 def _all(
@@ -93,7 +104,7 @@ def test_keys_that_stay_are_returned_though_others_come_and_go_and_cursors_are_f
 ) -> None:
     random = Random(seed)
     monkeypatch.setattr(scan, "SEARCH_ROWS_MAX", 20)
-    rows = Rows(300)
+    rows = Rows(300, dead=100)
     rows.page_max = 5
     staying = {key for key in rows.keys if random.random() < 0.5}
     positions = [ScanPositions()]
@@ -132,16 +143,54 @@ def test_a_partition_that_went_away_is_passed_over() -> None:
 def test_one_call_looks_at_a_bounded_number_of_partitions() -> None:
     asked: list[int] = []
 
-    def rows(
-        partition: int, after: bytes | None, rows_max: int
-    ) -> tuple[list[bytes], bytes | None]:
+    def rows(partition: int, after: bytes | None, rows_max: int, bytes_max: int) -> ScanChunk:
         asked.append(partition)
-        return [], None
+        return ScanChunk([], [], None, 0)
 
     cursor, _ = page(0, 10, range(16384), rows, ScanPositions())
 
     assert cursor >> scan.PLACE_BITS == scan.PARTITIONS_MAX
     assert len(asked) == scan.PARTITIONS_MAX
+
+
+@pytest.mark.parametrize("count", [1, 10, 200])
+def test_one_call_looks_at_as_many_rows_as_were_asked_for_live_or_not(count: int) -> None:
+    rows = Rows(20, dead=600)
+    cursor, found, pages = 0, list[bytes](), 0
+    positions = ScanPositions()
+    while cursor or not pages:
+        before = rows.looked_at
+        cursor, keys = page(cursor, count, rows.owned, rows.rows, positions)
+        assert rows.looked_at - before <= count
+        found += keys
+        pages += 1
+
+    assert sorted(found) == sorted(rows.keys)
+    assert pages <= 620 // count + 1
+
+
+def test_one_call_reads_a_bounded_number_of_bytes_of_all_its_chunks_together() -> None:
+    rows = Rows(300)
+    rows.row_bytes = scan.BYTES_MAX // 3
+    positions = ScanPositions()
+    found, cursor = list[bytes](), 0
+    while True:
+        before = rows.looked_at
+        cursor, keys = page(cursor, 1000, rows.owned, rows.rows, positions)
+        assert rows.looked_at - before <= 4
+        found += keys
+        if not cursor:
+            break
+
+    assert sorted(found) == sorted(rows.keys)
+
+
+def test_a_place_behind_a_row_that_is_not_live_is_found_again_when_it_is_forgotten() -> None:
+    rows = Rows(30, dead=300)
+
+    found = _all(rows, 5, positions=ScanPositions)
+
+    assert sorted(found) == sorted(rows.keys)
 
 
 def test_remembered_positions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,12 +250,10 @@ def test_scans_of_a_stores_processes_have_different_origins() -> None:
 def test_a_slow_scan_ends_although_a_quick_one_goes_on_beside_it() -> None:
     keys = [b"%08d" % n for n in range(60_000)]
 
-    def rows(
-        partition: int, after: bytes | None, rows_max: int
-    ) -> tuple[list[bytes], bytes | None]:
+    def rows(partition: int, after: bytes | None, rows_max: int, bytes_max: int) -> ScanChunk:
         at = 0 if after is None else int(after) + 1
         found = keys[at : at + rows_max]
-        return found, found[-1] if found else None
+        return ScanChunk(found, found, found[-1] if found else None, len(found))
 
     def look(cursor: int, count: int) -> tuple[int, list[bytes]]:
         to, found = scan_page(place_of(cursor, 1, 0), count, (0, 1), rows, positions)

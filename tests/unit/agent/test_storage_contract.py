@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from quorate.protocol.copies.totals import CHANGED_MAX, row_digest
-from quorate.protocol.storage import ROW_HEAD, PackedRows, Row, Storage
+from quorate.protocol.storage import GONE, ROW_HEAD, PackedRows, Row, Storage
 from quorate_lone_agent.storage_engine import Engine
 
 EVERYTHING = 1 << 30
@@ -237,6 +237,49 @@ def test_columns_without_values_are_bounded_by_keys_and_heads(engine: Engine) ->
     for bytes_max in (0, -1):
         assert len(space.scan_packed(b"", None, 100, bytes_max, values=False).keys) == 1
         assert len(space.scan(None, 100, bytes_max)) == 1
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_keys_are_scanned_as_rows_are(engine: Engine, is_committed: bool) -> None:
+    storage = engine.open()
+    space = storage.space(0, 0)
+    space.put(b"a", row(1, b"first", expires_at=77))
+    space.put(b"b", row(2))
+    space.put(b"c", row(3, bytes(600_000), expires_at=88))
+    space.put(b"d", row(4))
+    storage.commit()
+    space.put(b"b", row(5, None))
+    space.put(b"bb", row(6, b"", expires_at=99))
+    space.drop(b"d")
+    if is_committed:
+        storage.commit()
+
+    found = space.scan_keys(None, 100, EVERYTHING)
+    assert found.keys == [key for key, _ in space.scan(None, 100, EVERYTHING)]
+    assert (found.keys, found.expiries) == ([b"a", b"b", b"bb", b"c"], [77, GONE, 99, 88])
+    assert found.whole
+    behind = space.scan_keys(b"b", 1, EVERYTHING)
+    assert (behind.keys, behind.expiries, behind.whole) == ([b"bb"], [99], False)
+    assert space.scan_keys(b"c", 1, EVERYTHING)[:2] == ([], [])
+
+
+def test_scanned_keys_are_bounded_by_what_is_read(engine: Engine) -> None:
+    if engine.name == "simulated":
+        return  # it has no values apart
+    storage = engine.open()
+    space = storage.space(0, 0)
+    for number in range(10):
+        space.put(b"long%d" % number, row(1, bytes(4 << 20)))
+        space.put(b"short%d" % number, row(1, bytes(1000)))
+    storage.commit()
+
+    long = space.scan_keys(None, 10, 1 << 20)
+    assert (len(long.keys), long.whole) == (10, False)
+    assert long.read_bytes < 10_000
+    short = space.scan_keys(b"long9", 10, 2500)
+    assert len(short.keys) == (3 if engine.name == "rocks" else 10)
+    assert short.read_bytes <= 3300
+    assert len(space.scan_keys(None, 10, 1).keys) == 1
 
 
 def test_ranges_in_chunks_meet_every_row_that_stays_while_others_come_and_go(

@@ -5,6 +5,7 @@ No network plugin runs: the rendered policies are evaluated as the API reference
 
 import pytest
 
+from quorate.wire.jobs.executors import BLOCKS_PORT, DRIVER_PORT
 from quorate_helm.build import VERSIONS, helm_path
 from quorate_helm.chart import find, objects, render
 from quorate_network_policies.evaluator import End, Policies
@@ -66,6 +67,12 @@ REPAIR = End(
     "storage",
     {"app.kubernetes.io/name": "quorate", "app.kubernetes.io/component": "repair"},
 )
+EXECUTOR = End(
+    "an executor",
+    "10.0.0.20",
+    "storage",
+    {"app.kubernetes.io/name": "quorate", "app.kubernetes.io/component": "executor"},
+)
 PROMETHEUS = End("prometheus", "10.0.0.15", "monitoring", {"app": "prometheus"})
 
 
@@ -106,6 +113,10 @@ def test_what_belongs_to_the_system_is_allowed(rendered: str) -> None:
         (BACKUP, ONE, PEER_PORT),
         (RESTORE, ONE, PEER_PORT),
         (REPAIR, ONE, PEER_PORT),
+        (EXECUTOR, ONE, PEER_PORT),
+        (EXECUTOR, VALIDATION, DRIVER_PORT),
+        (EXECUTOR, BACKUP, BLOCKS_PORT),
+        (BACKUP, EXECUTOR, BLOCKS_PORT),
         (its.operator, VALIDATION, PROGRESS_PORT),
         (its.operator, BACKUP, PROGRESS_PORT),
         (its.operator, RESTORE, PROGRESS_PORT),
@@ -132,6 +143,8 @@ def test_what_belongs_to_the_system_is_allowed(rendered: str) -> None:
 def test_everything_else_is_denied(rendered: str) -> None:
     its = Rendered(rendered)
     denied = [
+        (its.operator, EXECUTOR, PROGRESS_PORT),
+        (EXECUTOR, ONE, CLIENT_PORT),
         (its.operator, ONE, CLIENT_PORT),
         (its.operator, ONE, ADMIN_PORT),
         (its.operator, OUTSIDE, 443),

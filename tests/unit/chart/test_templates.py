@@ -118,6 +118,44 @@ def test_the_operator_has_the_rights_of_the_examples_role(helm: Path) -> None:
     assert _sorted(find(objects(render(helm)), "Role")) == _sorted(example)
 
 
+def test_pods_that_lead_executors_have_the_rights_of_the_example(helm: Path) -> None:
+    example = objects((ROOT / "examples" / "driver-role.yaml").read_text())
+    declared = objects(render(helm, "--set", "executors.namespaces={shop,blog}"))
+
+    made = [each for each in declared if each["metadata"]["name"] == "quorate-driver"]
+    assert [(each["kind"], each["metadata"]["namespace"]) for each in made] == [
+        (kind, namespace)
+        for kind in ("ServiceAccount", "Role", "RoleBinding")
+        for namespace in ("shop", "blog")
+    ]
+    for each in made:
+        [wanted] = [one for one in example if one["kind"] == each["kind"]]
+        assert each.get("rules") == wanted.get("rules")
+        assert each.get("roleRef") == wanted.get("roleRef")
+        for subject in each.get("subjects", ()):
+            assert subject.pop("namespace") == each["metadata"]["namespace"]
+        assert each.get("subjects") == wanted.get("subjects")
+    assert not [
+        each for each in objects(render(helm)) if each["metadata"]["name"] == "quorate-driver"
+    ]
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "executors.namespaces={shop},scope.allNamespaces=true",
+        "executors.namespaces={storage}",
+        "executors.namespaces={storage},scope.namespaces={storage}",
+    ],
+)
+def test_executors_may_be_where_no_operator_of_other_namespaces_is(
+    helm: Path, setting: str
+) -> None:
+    declared = objects(render(helm, "--set", setting))
+
+    assert [each for each in declared if each["metadata"]["name"] == "quorate-driver"]
+
+
 @pytest.mark.parametrize(
     ("setting", "argument", "bound"),
     [
@@ -287,6 +325,13 @@ def test_label_and_folder_are_what_the_sidecar_was_told(helm: Path) -> None:
         ("networkPolicy.agents.peerPort=70000", "peerPort"),
         ("rbac.clusters={}", "clusters"),
         ("serviceAccount.create=false", "serviceAccount.name: name the ServiceAccount"),
+        ("executors.namespaces={shop,shop}", "namespaces"),
+        ("executors.namespaces={a.b}", "namespaces"),
+        ("executors.namespaces={default},scope.allNamespaces=true", "leave out the release's own"),
+        (
+            "executors.namespaces={default},scope.namespaces={default,shop}",
+            "leave out the release's",
+        ),
     ],
 )
 def test_values_that_would_not_do_are_refused_by_name(helm: Path, setting: str, said: str) -> None:

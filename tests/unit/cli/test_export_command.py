@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from typer.testing import CliRunner
 
-from quorate.wire.zone import RESTORING, Restoring
+from quorate.wire.restoring import RESTORING, Restoring
 from quorate_cli.commands import export as module
 from quorate_cli.commands.every import app
 from quorate_cli.objects.operator_api import Changed

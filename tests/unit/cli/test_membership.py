@@ -1,13 +1,18 @@
 """What `quorate dev` tells the operator of its agents."""
 
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from quorate.wire.storage_cluster import external
+from quorate_cli.dev import membership
 from quorate_cli.dev.membership import Membership
-from quorate_cli.objects.operator_api import NotThere
+from quorate_cli.objects.cluster_state import ClusterState
+from quorate_cli.objects.operator_api import NotReady, NotThere
 from quorate_cli.processes.cluster_folder import FORMAT_VERSION, AgentEntry, ClusterEntry
+from quorate_cli.terminal.problem import Problem
 
 ENTRY = ClusterEntry(FORMAT_VERSION, "main", (AgentEntry("agent-1", 7101),), 2, 7000, False)
 EARLIER = {"agents": "external", "addresses": ["127.0.0.1:7101"]}
@@ -51,3 +56,27 @@ def test_what_a_user_declared_besides_stays_and_what_is_known_is_not_told_again(
     operator = Operator(told)
     Membership(operator, print).declare(ENTRY)
     assert operator.puts == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (ClusterState("main", "me", "it ended: I-3", 7, (), ()), "not led: it ended: I-3; see "),
+        (ClusterState("main", "me", "", 7, (), ()), "did not join within 0 s: see "),
+        (NotReady("main is not known yet"), "0 s: main is not known yet; see "),
+    ],
+)
+def test_who_does_not_join_is_told_whether_anybody_leads(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: ClusterState | NotReady, said: str
+) -> None:
+    def state() -> ClusterState:
+        if isinstance(answer, NotReady):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(membership, "START_S", 0)
+    running = SimpleNamespace(process=lambda _name: 1, log=lambda _name: tmp_path)
+    cluster = SimpleNamespace(folder=running, state=state)
+
+    with pytest.raises(Problem, match=said):
+        Membership(cluster, print).wait_for(["agent-1"])

@@ -3,16 +3,17 @@
 from pathlib import Path
 
 from quorate_cluster.job_pods import as_here
+from quorate_operator.jobs.job import WORK
 
 
 def test_folders_are_those_of_this_machine_and_the_port_is_nobodys() -> None:
-    folders = {"/work": Path("/here/work"), "/secret": Path("/here/secret.env")}
+    folders = {WORK: Path("/here/folder"), "/secret": Path("/here/secret.env")}
 
     def found(argument: str) -> str:
         return as_here(argument, folders)
 
-    assert found("--spill=/work/spill") == "--spill=/here/work/spill"
+    assert found(f"--spill={WORK}/spill") == "--spill=/here/folder/spill"
     assert found("--secret=/secret") == "--secret=/here/secret.env"
-    assert found("--spill=/workshop") == "--spill=/workshop"
+    assert found(f"--spill={WORK}shop") == f"--spill={WORK}shop"
     assert found("--progress-port=8080") == "--progress-port=0"
     assert found("--zone=library") == "--zone=library"

@@ -116,8 +116,9 @@ def test_partitions_without_a_quorum_are_read_only_while_a_copy_is_there() -> No
     assert status.sentence == (
         "8 partitions have no serving primary; 8 of them wait for a quorum (partitions 0, 1, 2, 3,"
         " 4, 5, 6, 7): start agents that are away: b, c, or go on without what only they have"
-        " (`quorate recover reset`, or a ZoneRecovery); 8 of them answer reads of READONLY"
-        " connections, which may be old (partitions 0, 1, 2, 3, 4, 5, 6, 7)"
+        " (`quorate recover reset`, on Kubernetes `kubectl quorate recover reset`); 8 of them"
+        " answer reads of READONLY connections, which may be old (partitions 0, 1, 2, 3, 4, 5, 6,"
+        " 7)"
     )
 
     world.kill("a")

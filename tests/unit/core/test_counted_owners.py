@@ -9,9 +9,9 @@ from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ConsistencyMode, ZoneRecord
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.leases import Leases
-from quorate.protocol.copies.outbox import MASTER
 from quorate.protocol.messages.master import Activated, CopyReady, RowsStored
 from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.outbox import MASTER
 from quorate.protocol.messages.replication import Acks, FenceAck, HeartbeatAck
 from quorate.protocol.settings import DEFAULTS
 from quorate.protocol.zone_master.decide_partition import (

@@ -19,7 +19,7 @@ from quorate.wire.partition_table import (
     stored_row,
     zone_record,
 )
-from quorate.wire.resource import API_VERSION, Resource, Rule, is_short_name
+from quorate.wire.schema.resource import API_VERSION, Resource, Rule, is_short_name
 from quorate.wire.storage_cluster import StorageCluster, external
 from quorate.wire.storage_node import StorageNodeSpec, node_record, node_spec
 from quorate.wire.zone import Zone, manifest_of, memory_bytes, to_record

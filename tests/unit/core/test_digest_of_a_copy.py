@@ -96,7 +96,7 @@ def test_an_update_of_many_rows_leaves_what_they_leave_one_by_one(odd: bytes | N
         assert set(tombstones) == {key for key, value in expected.items() if value is None}
         assert len(tombstones) == len(set(tombstones))
     assert writing.space.digest() == keeping.space.digest()
-    assert sorted(writing.expiring) == sorted((at, key) for key, _, at in many if at and key)
+    assert writing.expiring.due == {key: row.expires_at for key, row in found if row.expires_at}
 
 
 def test_a_mark_is_the_digest_at_its_counter_on_every_copy() -> None:

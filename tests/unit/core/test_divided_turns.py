@@ -12,11 +12,13 @@ from quorate.protocol.agent.turn import Turn
 from quorate.protocol.copies.leases import Leases
 from quorate.protocol.messages.replication import Acks, Append, Batch, Fence, Sync, Update
 from quorate.protocol.settings import ProtocolSettings
+from quorate.protocol.storage import Operation
 from quorate_sim.disk import Image, SimStorage
 
 ZONE = ZoneRecord("uid-1", "books", 2, 3)
 NOW = Now(100_000, 100_000)
 TERM = 3
+KEY = b"k"
 
 
 def _holder(node: str) -> Holder:
@@ -47,9 +49,13 @@ def _durable(replicas: Replicas, storage: SimStorage, turn: Turn) -> list[tuple[
 
 
 def _append(replicas: Replicas, partition: int, counter: int) -> None:
-    update = Update(counter, TERM, ((b"k%d" % counter, b"value", 0),))
-    batch = Batch(partition, TERM, counter, 0, 0, (msgspec.msgpack.encode(update),))
+    batch = _update(counter, ((b"k%d" % counter, b"value", 0),), partition)
     replicas.receive("b", Append("uid-1", (batch,)), NOW)
+
+
+def _update(counter: int, operations: tuple[Operation, ...], partition: int = 0) -> Batch:
+    update = Update(counter, TERM, operations)
+    return Batch(partition, TERM, counter, 0, 0, (msgspec.msgpack.encode(update),))
 
 
 def test_only_what_does_not_wait_is_written_durable_and_acknowledged() -> None:
@@ -120,3 +126,42 @@ def test_no_room_for_the_others_leaves_what_waits() -> None:
     assert _durable(replicas, storage, turn) == []
     assert [replicas.copies[each].lwm for each in (0, 1)] == [1, 0]
     assert _durable(replicas, storage, replicas.flush(NOW)) == [(0, TERM, 1)]
+
+
+def test_what_a_survey_passed_in_a_turn_that_is_not_written_is_surveyed_again() -> None:
+    """It saw the rows of that turn: those that come back may expire."""
+    replicas, storage = _follower()
+    copy, due = replicas.copies[0], NOW.wall_ms + 1_000_000
+    row = _update(1, ((KEY, b"value", due),))
+    replicas.receive("b", Append("uid-1", (row,)), NOW)
+    _durable(replicas, storage, replicas.flush(NOW))
+    replicas.survey(copy)
+    replicas.receive("b", Append("uid-1", (_update(2, ((KEY, b"for good", 0),)),)), NOW)
+    _surveyed(replicas)
+    assert copy.expiring.due == {}
+
+    storage.refuse = True
+    replicas.flush(NOW)
+
+    assert 0 in replicas.surveys
+    _surveyed(replicas)
+    assert copy.expiring.due == {KEY: due}
+
+
+def test_what_a_survey_passed_in_a_turn_that_is_written_is_not() -> None:
+    replicas, storage = _follower()
+    _append(replicas, 0, 1)
+    replicas.survey(replicas.copies[0])
+    _surveyed(replicas)
+
+    replicas.flush(NOW)
+    _append(replicas, 0, 2)
+    storage.refuse = True
+    replicas.flush(NOW)
+
+    assert not replicas.surveys
+
+
+def _surveyed(replicas: Replicas) -> None:
+    while replicas.surveys:
+        replicas.upkeep._survey()

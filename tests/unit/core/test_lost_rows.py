@@ -488,5 +488,5 @@ def test_a_copy_that_was_evicted_by_a_newer_row_shows_that_the_metastore_is_olde
     world.connect("a", "b", "c")
     master.receive("c", Inventory(OTHER.uid, (told,), last=False), world.now)
 
-    assert master.told_newer == {(OTHER.uid, 3): (7, "c")}
+    assert master.told_newer().rows == {(OTHER.uid, 3): (7, "c")}
     assert Voter("c", "store-c") in world.rows(OTHER)[3].voters

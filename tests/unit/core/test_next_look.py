@@ -19,12 +19,12 @@ from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.agent.upkeep import AGE_MARK_MS, DIGEST_KEPT_MS, LOG_CHECK_MS
 from quorate.protocol.agent.zones_awake import CLOCK_SET_MS, REST_AFTER_MS
 from quorate.protocol.copies.fill import Fill
-from quorate.protocol.copies.outbox import Outbox
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.role_state import FrozenFor, Peer
 from quorate.protocol.copies.waiters import Waiter
 from quorate.protocol.messages.master import CopyReady, Members, TroubleKind, ZoneGone
 from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.outbox import Outbox
 from quorate.protocol.messages.replication import HeartbeatAck
 from quorate.protocol.settings import DEFAULTS
 from quorate_lone_agent.core import PARTITIONS, TICK_MS, LoneAgent
@@ -86,7 +86,7 @@ def test_an_expiry_is_noted_once_also_when_written_before_the_survey_comes_to_it
 
     agent.pass_time(2 * IDLE_LOOK_MS)
 
-    assert sorted(role.copy.expiring) == [(due, b"before"), (due + 1, b"since")]
+    assert sorted(role.copy.expiring.heap) == [(due, b"before"), (due + 1, b"since")]
 
 
 def test_the_end_of_a_lease_that_no_other_role_shares_is_seen_at_once(

@@ -435,3 +435,19 @@ def test_a_zone_that_no_master_told_of_is_opened_to_tell_its_rows_also_when_it_w
     said = agent.pass_time(RETRY_FIRST_MS)
 
     assert _rows_told(said) == {"one": [(0, 3)]}
+
+
+def test_a_deleted_zone_is_told_until_its_data_is_gone() -> None:
+    """A master that does not know it would else take its data for gone."""
+    agent = OneAgent()
+    agent.hear(table("x"))
+    agent.store.is_full = True  # so nothing can be removed
+    agent.hear(ZoneGone(1, "x"))
+
+    told = [m.kept for m in agent.hear(AskInventory(1)) if isinstance(m, Inventory) and m.last]
+    assert told == [("x",)]
+
+    agent.store.is_full = False
+    agent.hear(ZoneGone(1, "x"))
+    told = [m.kept for m in agent.hear(AskInventory(1)) if isinstance(m, Inventory) and m.last]
+    assert told == [()]

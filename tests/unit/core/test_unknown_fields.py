@@ -6,8 +6,8 @@ import pytest
 
 from quorate.facts.errors import WireError
 from quorate.wire.partition_table import PartitionTable
-from quorate.wire.resource import API_VERSION
-from quorate.wire.unknown_fields import UnknownField, put_back, without_unknown
+from quorate.wire.schema.resource import API_VERSION
+from quorate.wire.schema.unknown_fields import UnknownField, put_back, without_unknown
 from quorate.wire.zone import Zone, ZoneStatus
 
 ROW = {

@@ -65,3 +65,39 @@ def test_a_flush_touches_no_key_that_is_absent(copy: Copy) -> None:
     _take(copy, (None, None, 0))
     assert copy.written_since(b"never", 6)
     assert not copy.written_since(b"never", 7)
+
+
+def test_a_key_that_is_deleted_again_and_again_is_noted_a_few_times(
+    copy: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of a lock, while a voter is away for hours: none of its tombstones may go."""
+    monkeypatch.setattr(copy_module, "TOMBSTONES_MAX", 10)
+    copy.tombstones_max = 10
+    keys = [b"%d" % number for number in range(7)]
+    for number in range(300):
+        key = keys[number % len(keys)]
+        _take(copy, (key, b"held", 0))
+        _take(copy, (key, None, 0))
+
+    assert len(copy.tombstones) <= 2 * len(keys) + 2
+    assert [*copy.tombstones] == sorted(copy.tombstones)
+    copy.settled = copy.lwm - 1
+    assert copy.purge_tombstones()
+    assert [key for key, row in copy.space.scan(None, 100, 1 << 20) if row.value is None] == [key]
+    copy.settled = copy.lwm
+    assert copy.purge_tombstones()
+    assert [key for key, _ in copy.space.scan(None, 100, 1 << 20)] == [b"o"]
+
+
+def test_a_tombstone_that_a_row_of_the_turn_hides_is_noted_when_the_turn_is_not_written(
+    copy: Copy,
+) -> None:
+    copy.save()
+    _take(copy, (b"k", b"again", 0))
+    copy.settled = 3
+    assert not copy.purge_tombstones()
+    assert not copy.tombstones
+
+    copy.recover()
+
+    assert [*copy.tombstones] == [(3, b"k")]

@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from quorate.facts.errors import WireError
-from quorate.wire.jobs.export_result import (
+from quorate.wire.exports.export_result import (
     ExportResult,
     RunOutcome,
     decode_export_result,
     encode_export_result,
 )
+from quorate.wire.exports.zone_backup import ZoneBackup
 from quorate.wire.jobs.validation_result import MESSAGE_BYTES_MAX
-from quorate.wire.jobs.zone_backup import ZoneBackup
-from quorate.wire.resource import API_VERSION
+from quorate.wire.schema.resource import API_VERSION
 
 CLAIM = {"claimName": "backups", "path": "books/monday"}
 

@@ -13,7 +13,7 @@ from quorate.wire.jobs.repair_result import (
 )
 from quorate.wire.jobs.validation_result import MESSAGE_BYTES_MAX
 from quorate.wire.jobs.zone_repair import RepairStrategy, ZoneRepair
-from quorate.wire.resource import API_VERSION
+from quorate.wire.schema.resource import API_VERSION
 from quorate_spark.repairing.decide import Strategy
 
 Json = dict[str, Any]

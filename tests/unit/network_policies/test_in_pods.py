@@ -43,6 +43,28 @@ def test_a_connection_is_told_with_where_its_other_side_listens(tmp_path: Path) 
     }
 
 
+def test_what_had_ended_before_is_left_out(tmp_path: Path) -> None:
+    """Such as a command that a test before ran in a pod: the kernel has it for a minute."""
+    _process(
+        tmp_path,
+        12,
+        "a-pod",
+        "quorate-201-1",
+        (f"{POD}:1F90", ANY, LISTENS),
+        (f"{POD}:C001", f"{AGENT}:1BBC", ESTABLISHED),
+        (f"{POD}:C002", f"{OPERATOR}:18EB", TIME_WAIT),
+    )
+
+    with PodConnections("quorate-201", tmp_path) as watched:
+        watched.look()
+        assert watched.seen == {Connection("a-pod", True, "10.201.129.6", 7100)}
+
+    table = tmp_path / "12/net/tcp"
+    table.write_text(table.read_text() + f"   0: {POD}:1F90 {OPERATOR}:C009 {TIME_WAIT} 0:0\n")
+    watched.look()
+    assert Connection("a-pod", False, "10.201.129.7", 8080) in watched.seen
+
+
 def test_processes_of_other_clusters_and_of_no_pod_are_left_out(tmp_path: Path) -> None:
     row = (f"{POD}:C001", f"{AGENT}:1BBC", ESTABLISHED)
     _process(tmp_path, 12, "a-pod", "quorate-202-1", row)

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from quorate_loopback import granted
 from quorate_loopback.namespace import Namespace
 from quorate_loopback.runner_world import World, world_of_agents
 from quorate_operator.declared import controller
@@ -27,9 +28,13 @@ async def world_elsewhere() -> AsyncIterator[World]:
 
 @pytest.fixture
 async def declared(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Namespace]:
-    """Declared objects in an API server in memory; nothing leads them yet."""
+    """Declared objects in an API server in memory; nothing leads them yet.
+
+    Requests that the operator's role does not grant are refused.
+    """
     monkeypatch.setattr(controller, "LOOK_S", 0.02)
     namespace = Namespace(world)
+    namespace.api.refuse = granted.refusal
     yield namespace
     await namespace.controller.close()
 

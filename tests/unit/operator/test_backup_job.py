@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from quorate.wire.jobs.zone_backup import ZoneBackup
-from quorate.wire.resource import API_VERSION
+from quorate.wire.exports.zone_backup import ZoneBackup
+from quorate.wire.schema.resource import API_VERSION
 from quorate_cluster.kubelet_arguments import expanded
 from quorate_operator.jobs.backup_job import backup_work
 from quorate_operator.jobs.job import Copies, job_of

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from quorate.protocol.messages.events import Event
-from quorate.wire.jobs.scheduled_zone_backup import ScheduledZoneBackup
-from quorate.wire.resource import API_VERSION
+from quorate.wire.exports.scheduled_zone_backup import ScheduledZoneBackup
+from quorate.wire.schema.resource import API_VERSION
 from quorate_loopback.namespace import Namespace
 from quorate_loopback.noted_events import note_events
 from quorate_loopback.waiting import until

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from quorate.protocol.messages.events import Event
-from quorate.wire.jobs.export_result import ExportResult, RunOutcome, encode_export_result
+from quorate.wire.exports.export_result import ExportResult, RunOutcome, encode_export_result
 from quorate_loopback.namespace import Namespace
 from quorate_loopback.noted_events import note_events
 from quorate_loopback.waiting import until
@@ -245,6 +245,27 @@ async def test_one_whose_zone_was_replaced_is_not_good(led: Namespace) -> None:
     assert status["outcome"] == "Failed"
     assert "Zone books was replaced by another one meanwhile" in status["message"]
     assert (status["deleted"], status["kept"]) == (["a"], ["b"])
+
+
+async def test_a_result_that_was_read_outlives_its_job(led: Namespace) -> None:
+    """The zone is paused for longer than the Job stays; another operator leads then."""
+    declare(led)
+    await until_phase(led, "Running")
+    led.zone("books", {"quorate.io/paused": "true"})
+    end(led, "Killed", text(COMPLETE))
+
+    def message() -> str:
+        return str(led.api.objects[led.path("ZoneBackup", "first")]["status"]["message"])
+
+    await until(lambda: "paused" in message(), "it waits")
+    for path in [each for each in led.api.objects if "/jobs/" in each or "/pods/" in each]:
+        del led.api.objects[path]
+    await led.restart()
+    led.zone("books")
+    status = await until_phase(led, "Finished")
+
+    assert (status["outcome"], status["rows"], status["exportId"]) == ("Complete", 20, "0011aabb")
+    assert "jobEnd" not in status
 
 
 async def test_what_each_pod_has_deleted_is_told(led: Namespace) -> None:

@@ -29,6 +29,21 @@ async def test_a_zone_is_led_and_its_status_told(declared: Namespace) -> None:
     assert status["observedGeneration"] == 1
 
 
+async def test_the_cluster_of_each_zone_is_known_to_those_who_make_its_service(
+    declared: Namespace,
+) -> None:
+    known = declared.controller._owned._declared
+    declared.start()
+    declared.zone("first")
+    declared.zone("elsewhere", clusterRef={"name": "nowhere"})
+    assert (known.cluster_of("first"), known.cluster_of("elsewhere")) == ("main", "")
+
+    await declared.until_available("first")
+    await declared.delete("first")
+
+    assert known.cluster_of("first") == ""
+
+
 async def test_a_stored_cluster_that_is_managed_no_longer_dials_what_it_names(
     declared: Namespace,
 ) -> None:
@@ -257,17 +272,17 @@ async def test_a_paused_zone_is_not_deleted(declared: Namespace) -> None:
     declared.zone("first", PAUSED)
     declared.zone("first")
     await declared.until_available("first")
-    body = declared.api.objects[declared.path("Zone", "first")]
-    deleting = {**body["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
-    paused = {**body, "metadata": {**deleting, "annotations": PAUSED}}
+    declared.zone("first", PAUSED)
+    body = declared.deleting("first")
 
-    releasing = asyncio.create_task(declared.controller.zone_released(paused))
+    releasing = asyncio.create_task(declared.controller.zone_released(body))
     await until(lambda: declared.conditions("first").get("Paused") == "True", "paused")
     led = declared.led("first")
     assert led is not None
     assert not led.deleting
 
-    declared.controller.zone_seen({**body, "metadata": deleting})
+    unpaused = {**body, "metadata": {**body["metadata"], "annotations": {}}}
+    declared.controller.zone_seen(declared.api.put(declared.path("Zone", "first"), unpaused))
     async with asyncio.timeout(10):
         await releasing
 

@@ -9,7 +9,8 @@ from quorate.protocol.messages.events import Event, Reason
 from quorate_loopback.namespace import Namespace
 from quorate_loopback.waiting import until
 from quorate_operator import names
-from quorate_operator.declared import termination, watched_cluster
+from quorate_operator.declared import watched_cluster
+from quorate_operator.declared.deleting import termination
 from quorate_operator.kube.api import ApiRefused, path_of
 from quorate_owned.facts import MANAGED
 
@@ -163,7 +164,8 @@ async def test_an_annotation_frees_a_zone_whose_data_cannot_be_deleted(
     assert not releasing.done()
 
     metadata = {**body["metadata"], "annotations": {names.ANNOTATION_RELEASE: "true"}}
-    declared.controller.zone_seen({**body, "metadata": metadata})
+    changed = {**body, "metadata": metadata}
+    declared.controller.zone_seen(declared.api.put(declared.path("Zone", "first"), changed))
 
     await asyncio.wait_for(releasing, 10)
     assert declared.tables() != []
@@ -197,7 +199,7 @@ async def test_a_cluster_that_is_deleted_and_declared_again_has_its_zones(
     rows, nodes = declared.tables(), declared.tables("storagenodes")
 
     await declared.delete("main", "StorageCluster")
-    declared.controller.cluster_gone("main")
+    declared.controller.cluster_gone("main", "uid-of-main")
     await until(lambda: declared.conditions("first").get("Accepted") == "False", "not led")
     declared.declare("StorageCluster", "main", uid="another", addresses=declared.addresses())
 
@@ -391,7 +393,7 @@ async def test_a_paused_zone_goes_with_its_namespace_and_one_made_anew_waits_aga
     async with asyncio.timeout(10):
         await releasing
     declared.controller.zone_gone("first", "uid-of-first")
-    declared.controller.cluster_gone("main")
+    declared.controller.cluster_gone("main", "uid-of-main")
     del declared.api.objects["/api/v1/namespaces/default"]
     declared.zone("first", paused, uid="another")
     declared.api.requests.clear()

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from quorate.facts.zone import StorageKind, ZoneRecord
-from quorate.wire.resource import API_VERSION
+from quorate.wire.schema.resource import API_VERSION
 from quorate.wire.zone import Zone
 from quorate_operator.declared.acceptance import accept
 from quorate_operator.declared.deletion import (

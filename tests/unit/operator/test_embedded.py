@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,61 @@ async def test_a_zone_whose_cluster_is_gone_still_says_that_it_was_placed(tmp_pa
     assert status()["placedUid"] == status()["zoneId"] == made["metadata"]["uid"]
     await embedded.close()
     await agent.close()
+
+
+@asynccontextmanager
+async def _running(folder: Path) -> AsyncIterator[Embedded]:
+    embedded = Embedded(EmbeddedStore.open(folder), DEFAULTS, folder)
+    await embedded.start()
+    try:
+        yield embedded
+    finally:
+        await embedded.close()
+
+
+async def test_data_that_agents_keep_of_a_zone_deleted_without_its_cluster_ends_no_master(
+    tmp_path: Path,
+) -> None:
+    """Its agents are out of reach then, so the zone's records go before the data."""
+    write_private(tmp_path / "main.json", json.dumps(SECRET.texts()))
+    zone = {"clusterRef": {"name": "main"}, "partitions": 1, "replicas": 1}
+    agent = ScriptedAgent("agent-1", lambda table: None)
+    async with AsyncExitStack() as stack:
+        await agent.listen()
+        stack.push_async_callback(agent.close)
+        spec = {"external": {"addresses": [agent.address]}}
+        async with _running(tmp_path) as embedded:
+            objects = embedded.objects
+            await _declare(objects, "StorageCluster", "main", spec)
+            await _declare(objects, "Zone", "sessions", zone)
+            [made] = objects.list("zones")
+            uid = made["metadata"]["uid"]
+            served = partial(embedded.with_status, made)
+            await until(lambda: served()["status"]["phase"] == "Available", "available")
+            agent.kept = (uid,)
+
+            await objects.remove("storageclusters", "main")
+            await objects.mark_deleted("zones", "sessions")
+            embedded.changed()
+            await until(lambda: not objects.list("zones"), "the zone deleted")
+            await _declare(objects, "StorageCluster", "main", spec)
+            embedded.changed()
+            await until(lambda: _noted(embedded) == (uid,), "what it has is compared anew")
+
+        async with _running(tmp_path) as embedded:
+            await until(lambda: _keeps(embedded, uid), "the next master heard of it")
+            assert embedded.not_ready() == ""
+
+
+def _noted(embedded: Embedded) -> tuple[str, ...] | None:
+    runner = embedded.runner("main")
+    record = runner.registration("agent-1") if runner is not None else None
+    return record.unrecorded if record is not None else None
+
+
+def _keeps(embedded: Embedded, uid: str) -> bool:
+    runner = embedded.runner("main")
+    return runner is not None and bool(runner.keepers(uid))
 
 
 async def test_a_cluster_whose_agents_know_later_masterships_is_led_again_with_a_bound(

@@ -9,8 +9,8 @@ from quorate.facts.time import Now
 from quorate.protocol.master.master import Master
 from quorate_loopback.namespace import Namespace
 from quorate_loopback.waiting import until
-from quorate_operator.declared import controller
-from quorate_operator.declared.controller import Controller
+from quorate_operator.declared import lead_again
+from quorate_operator.declared.lead_again import LeadAgain
 from quorate_operator.declared.led_cluster import LedCluster
 
 Json = dict[str, Any]
@@ -33,7 +33,7 @@ class Defect:
 
 @pytest.fixture
 def defect(monkeypatch: pytest.MonkeyPatch) -> Defect:
-    monkeypatch.setattr(controller, "FAILED_PAUSE_S", 0.3)
+    monkeypatch.setattr(lead_again, "FAILED_PAUSE_S", 0.3)
     return Defect(monkeypatch)
 
 
@@ -100,23 +100,23 @@ async def test_a_defect_is_said_and_the_cluster_is_led_again_in_a_newer_mastersh
 async def test_attempts_become_rarer(
     declared: Namespace, defect: Defect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pauses: list[float] = []
-    real = Controller._lead_again
-    monkeypatch.setattr(controller, "FAILED_PAUSE_S", 0.05)
+    times: list[int] = []
+    real = LeadAgain.failed
+    monkeypatch.setattr(lead_again, "FAILED_PAUSE_S", 0.05)
     declared.start()
     declared.zone("poison")
     await declared.until_available("poison")
 
-    def lead_again(self: Controller, name: str) -> None:
-        pauses.append(self._failed[name][0])
-        real(self, name)
+    def failed(self: LeadAgain, name: str, why: str) -> None:
+        real(self, name, why)
+        times.append(self._failed[name][0])
 
-    monkeypatch.setattr(Controller, "_lead_again", lead_again)
+    monkeypatch.setattr(LeadAgain, "failed", failed)
     defect.is_planted = True
 
-    await until(lambda: len(pauses) == 3, "three attempts")
+    await until(lambda: len(times) == 3, "three attempts")
 
-    assert pauses == [1, 2, 3]
+    assert times == [1, 2, 3]
 
 
 @pytest.mark.parametrize("place", ["look", "zone_status"])
@@ -135,7 +135,7 @@ async def test_a_defect_in_the_work_at_one_cluster_does_not_stop_the_others(
         return real(led, *arguments)
 
     monkeypatch.setattr(LedCluster, place, fails)
-    monkeypatch.setattr(controller, "FAILED_PAUSE_S", 0.1)
+    monkeypatch.setattr(lead_again, "FAILED_PAUSE_S", 0.1)
     declared.declare("StorageCluster", "other", external={"addresses": ["127.0.0.1:9"]})
     declared.zone("first", replicas=2)
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from quorate.facts.zone import ZoneRecord
-from quorate.wire.jobs.export_result import ExportResult, RunOutcome, encode_export_result
+from quorate.wire.exports.export_result import ExportResult, RunOutcome, encode_export_result
 from quorate.wire.partition_table import AcceptedZone, ZoneRef, accepted_zone, zone_record
 from quorate_loopback.namespace import Namespace
 from quorate_loopback.waiting import until
@@ -125,7 +125,7 @@ async def test_another_restore_goes_on_and_ends_it(led: Namespace) -> None:
     await until_so(led, lambda: available(led).get("reason") == "Restoring", "it says so")
     await until_so(led, lambda: status(led).get("phase") == "Running", "not ended yet")
     del led.api.objects[led.path("ZoneRestore", "back")]
-    led.controller.run_gone(Kind.RESTORE, "back")
+    led.controller.run_gone(Kind.RESTORE, "back", "uid-of-back")
     declare(led, name="again")
     options = program._parser().parse_args(await until_job(led, "again-check"))
     assert (options.continues, options.export_id) == (True, "0011aabb")
@@ -223,7 +223,7 @@ async def test_a_note_is_taken_back_if_a_backup_runs_all_the_same(led: Namespace
     assert note(led) != ""
 
 
-@pytest.mark.parametrize("way", ["lost", "refused", "deleted"])
+@pytest.mark.parametrize("way", ["lost", "refused", "deleted", "told late", "replaced"])
 async def test_a_note_goes_with_a_restore_that_ends_before_its_import(
     led: Namespace, way: str
 ) -> None:
@@ -233,11 +233,19 @@ async def test_a_note_goes_with_a_restore_that_ends_before_its_import(
     elif way == "refused":
         refuse_jobs(led, 422)
     else:
-        del led.api.objects[led.path("ZoneRestore", "back")]
-        led.controller.run_gone(Kind.RESTORE, "back")
+        body = led.api.objects.pop(led.path("ZoneRestore", "back"))
+        restores = led.controller._runs.restores
+        if way == "told late":  # there is another status to be written
+            restores._bodies["back"] = {**body, "status": {**body["status"], "message": ""}}
+            await until(lambda: "back" not in restores._bodies, "that it is not there")
+        if way == "replaced":  # its end is told behind the later one of its name
+            metadata = {**body["metadata"], "uid": "another"}
+            spec = {**body["spec"], "zoneRef": {"name": "others"}}
+            led.controller.run_seen(Kind.RESTORE, {**body, "metadata": metadata, "spec": spec})
+        led.controller.run_gone(Kind.RESTORE, "back", "uid-of-back")
     await until_so(led, lambda: not note(led), "the note is removed")
     await until_so(led, lambda: available(led).get("status") == "True", "it is whole")
-    if way != "deleted":
+    if way in ("lost", "refused"):
         await until_so(led, lambda: status(led)["phase"] == "Finished", "its end")
         assert status(led)["message"].startswith("nothing is imported from backups:monday: ")
 
@@ -254,7 +262,7 @@ async def test_the_note_of_an_earlier_import_stays(led: Namespace, way: str) -> 
         assert "kubectl annotate zone books quorate.io/restoring- --namespace default" in message
     else:
         del led.api.objects[led.path("ZoneRestore", "back")]
-        led.controller.run_gone(Kind.RESTORE, "back")
+        led.controller.run_gone(Kind.RESTORE, "back", "uid-of-back")
         declare(led, "ZoneBackup", "late")
         await until_so(
             led, lambda: "has begun" in status(led, "late", "ZoneBackup").get("message", ""), "it"

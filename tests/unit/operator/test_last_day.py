@@ -9,7 +9,7 @@ import pytest
 
 from quorate.facts.time import Now
 from quorate.protocol.settings import DEFAULTS
-from quorate.wire.resource import API_VERSION
+from quorate.wire.schema.resource import API_VERSION
 from quorate.wire.zone import ZonePartitions, ZoneStatus
 from quorate.wire.zone_day import ZoneDay, ZoneHour
 from quorate_link.secret import write_private

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from quorate.wire.resource import API_VERSION
+from quorate.wire.schema.resource import API_VERSION
 from quorate_loopback.namespace import Namespace
 from quorate_loopback.waiting import until
 from quorate_operator.declared.kinds import Kind
@@ -124,6 +124,8 @@ async def test_a_backup_of_a_zone_that_was_there_before_does_not_count(led: Name
         ({"suspend": True}, "2026-01-07T03:00:01", ""),
         ({"schedule": "never"}, "2026-01-07T03:00:01", ""),
         ({"schedule": "0 3 * * 1"}, "2026-01-13T10:00:00", MONDAY),
+        # An earlier version read six fields.
+        ({"schedule": "0 0 3 * * *"}, "2026-01-07T03:00:01", TUESDAY),
     ],
 )
 async def test_a_backup_is_due_by_the_last_but_one_time_of_a_schedule(
@@ -134,7 +136,10 @@ async def test_a_backup_is_due_by_the_last_but_one_time_of_a_schedule(
     metadata = {"name": "nightly", "uid": "u", "creationTimestamp": "2026-01-05T00:00:00Z"}
     body = {"apiVersion": API_VERSION, "kind": "ScheduledZoneBackup", "metadata": metadata}
     path = declared.path("ScheduledZoneBackup", "nightly")
-    found.seen(declared.api.put(path, {**body, "spec": {**SCHEDULED, **more}}))
+    spec, status = {**SCHEDULED, **more}, {}
+    if spec["schedule"] == "0 0 3 * * *":
+        status = {"nextScheduleTime": TUESDAY}
+    found.seen(declared.api.put(path, {**body, "spec": spec, "status": status}))
     await found.reconcile("nightly", at(now))
 
     assert found.due("books") == due

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from quorate.facts.zone import ZoneRecord
-from quorate.wire.resource import API_VERSION
+from quorate.wire.schema.resource import API_VERSION
 from quorate.wire.storage_cluster import StorageCluster, StorageClusterStatus
 from quorate.wire.zone import Zone, ZoneStatus
 from quorate_loopback.runner_world import NAMES, ZONE, World, is_available

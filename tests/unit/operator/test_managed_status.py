@@ -151,6 +151,18 @@ def test_a_volume_that_is_too_small_is_told_until_it_has_grown() -> None:
     assert all(each.type != "VolumesGrown" for each in told_of_others.conditions)
 
 
+def test_kept_data_to_which_no_service_leads_is_told() -> None:
+    kind = "ClientServicesMade"
+    why = {"library": "no Service leads to library", "cart": "no Service leads to cart"}
+
+    assert all(each.type != kind for each in told(VIEW).conditions)
+    assert condition(told(VIEW._replace(unnamed=why)), kind) == (
+        "False",
+        "NameTaken",
+        "no Service leads to cart, and 1 more zones",
+    )
+
+
 def test_it_says_whether_a_pod_may_be_evicted_and_who_is_waited_for() -> None:
     waits = VIEW._replace(no_eviction=NoEvictionNow("AgentsAway", "offline: agent-2; partitions …"))
     at_zero = VIEW._replace(agents=Agents(STAYING, (), False))

@@ -13,9 +13,10 @@ from quorate.planning.steps.intent import Intent
 from quorate.protocol.messages.events import Event, Reason
 from quorate.protocol.status import ClusterStatus, NodeStatus
 from quorate.protocol.status import ZoneStatus as Observed
-from quorate.wire.resource import API_VERSION, Condition
+from quorate.wire.restoring import RESTORING
+from quorate.wire.schema.resource import API_VERSION, Condition
 from quorate.wire.storage_cluster import StorageCluster
-from quorate.wire.zone import RESTORING, Zone, ZoneStatus, to_record
+from quorate.wire.zone import Zone, ZoneStatus, to_record
 from quorate_lone_master.zone_status import status_of_zone
 from quorate_operator.declared.acceptance import Acceptance, accept
 from quorate_operator.declared.object_status import (

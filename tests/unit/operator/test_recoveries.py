@@ -8,6 +8,7 @@ import pytest
 from quorate.protocol.recovery import Recovery, RecoveryAnswer
 from quorate_loopback.namespace import Namespace
 from quorate_loopback.waiting import until
+from quorate_operator.declared.kinds import Kind
 from quorate_operator.declared.runs import recoveries
 from quorate_operator.mastership.runner import Runner
 
@@ -132,6 +133,37 @@ async def test_of_two_operators_that_see_it_only_one_runs_it(
 
     assert asked == []
     assert status(led, "do") == {"phase": "Running"}
+
+
+async def test_nothing_is_kept_of_deleted_objects(led: Namespace) -> None:
+    declare(led, "do", node="nobody")
+    await until_phase(led, "do", "Refused")
+    found = led.controller._runs._of[Kind.RECOVERY]
+    assert isinstance(found, recoveries.Recoveries)
+    await until(lambda: not found, "its end")
+    assert found._begun == {"do": "uid-of-do"}
+
+    led.controller.run_gone(Kind.RECOVERY, "do", "uid-of-do")
+
+    assert (found._begun, found._bodies, found._results) == ({}, {}, {})
+
+
+async def test_an_interruption_is_not_told_to_a_later_object_of_the_name(led: Namespace) -> None:
+    declare(led, "do", node="nobody")
+    await until_phase(led, "do", "Refused")
+    path = led.path("ZoneRecovery", "do")
+    body = led.api.objects[path]
+    metadata = {**body["metadata"], "uid": "uid-of-another"}
+    later = led.api.put(path, {**body, "metadata": metadata, "status": {}})
+    earlier = {**body["metadata"], "uid": "uid-of-an-interrupted-one"}
+    led.api.requests.clear()
+    led.show({**body, "metadata": earlier, "status": {"phase": "Running"}})
+    await until(lambda: ("PATCH", path) in led.api.requests, "an attempt")
+    await until(lambda: not led.controller._runs._of[Kind.RECOVERY], "its end")
+    assert status(led, "do") == {}
+
+    led.show(later)
+    await until_phase(led, "do", "Refused")
 
 
 async def test_it_waits_for_its_zone_and_says_so(led: Namespace) -> None:

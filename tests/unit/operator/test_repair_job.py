@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from quorate.wire.jobs.zone_repair import ZoneRepair
-from quorate.wire.resource import API_VERSION
+from quorate.wire.schema.resource import API_VERSION
 from quorate_operator.jobs.job import Copies, job_of
 from quorate_operator.jobs.repair_job import repair_work
 from quorate_spark import __main__ as program

@@ -207,12 +207,25 @@ async def test_it_waits_for_a_restore_and_for_pods_of_deleted_runs(led: Namespac
     pod = "/api/v1/namespaces/default/pods/gone-repair-1"
     labels = {"app.kubernetes.io/component": "repair", "quorate.io/zone-uid": "uid-of-books"}
     led.api.put(pod, {"metadata": {"name": "gone-repair-1", "labels": labels}})
-    led.controller.run_gone(Kind.RESTORE, "back")
+    led.controller.run_gone(Kind.RESTORE, "back", "uid-of-back")
     del led.api.objects[led.path("ZoneRestore", "back")]
     said = "pod gone-repair-1 of another ZoneRepair is waited for"
     await until_so(led, lambda: status(led)["message"] == said, said)
     del led.api.objects[pod]
     await until_phase(led, "Running")
+
+
+async def test_a_result_that_was_read_outlives_its_job(led: Namespace) -> None:
+    declare(led, **QUOTED)
+    await until_phase(led, "Running")
+    led.zone("books", {"quorate.io/paused": "true"})
+    end(led, "Killed", text(REPAIRED))
+    await until(lambda: "paused" in status(led)["message"], "it waits")
+    del led.api.objects[f"{JOBS}/first-repair"]
+    await led.restart()
+    led.zone("books")
+
+    assert (await until_phase(led, "Finished"))["outcome"] == "Repaired"
 
 
 async def test_it_waits_while_rows_are_imported(led: Namespace) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from quorate.wire.jobs.export_result import ExportResult, RunOutcome, encode_export_result
+from quorate.wire.exports.export_result import ExportResult, RunOutcome, encode_export_result
 from quorate_loopback.namespace import Namespace
 from quorate_loopback.waiting import until
 from quorate_operator.declared.runs import job_runs
@@ -297,14 +297,18 @@ async def test_a_pod_of_a_predecessor_is_waited_for(
     put_job(led, name, "uid-of-a-predecessor")
     path = f"/api/v1/namespaces/default/pods/{name}-1"
     metadata = {"name": f"{name}-1", "labels": labels, "ownerReferences": owners}
-    spec = {"containers": [{"args": ["import", zone]}]}
+    spec = {"containers": [{"name": "proxy"}, {"name": "restore", "args": ["import", zone]}]}
     led.api.put(path, {"metadata": metadata, "spec": spec, "status": {"phase": "Running"}})
-    other = {**metadata, "name": "of-another-zone"}
-    other["labels"] = {**labels, "quorate.io/zone-uid": "uid-of-songs"}
-    led.api.put(
-        "/api/v1/namespaces/default/pods/of-another-zone",
-        {"metadata": other, "spec": {"containers": [{"args": ["import", "songs"]}]}},
-    )
+    others: dict[str, Json] = {
+        "of-another-zone": {"name": "restore", "args": ["import", "songs"]},
+        "without-arguments": {"name": "restore"},
+        "of-other-work": {"name": "proxy", "args": ["import", zone]},
+    }
+    for other, container in others.items():
+        marked = {**labels, "quorate.io/zone-uid": "uid-of-songs"}
+        body: Json = {"metadata": {**metadata, "name": other, "labels": marked}}
+        at = f"/api/v1/namespaces/default/pods/{other}"
+        led.api.put(at, {**body, "spec": {"containers": [container]}})
     declare(led)
     await until_message(led, f"pod {name}-1 of another ZoneRestore is waited for")
     assert f"{JOBS}/back-check" not in led.api.objects
@@ -361,6 +365,20 @@ async def test_what_it_waits_for_after_the_import_is_said(led: Namespace) -> Non
     assert status(led)["phase"] == "Running"
 
     led.zone("books", {NOTE: note(led)})
+    assert (await until_finished(led))["outcome"] == "Complete"
+
+
+async def test_a_result_that_was_read_outlives_its_job(led: Namespace) -> None:
+    declare(led)
+    await until_import(led)
+    noted = {NOTE: note(led)}
+    led.zone("books", {"quorate.io/paused": "true", **noted})
+    end(led, "back-restore", text(COMPLETE))
+    await until_message(led, "paused")
+    del led.api.objects[f"{JOBS}/back-restore"]
+    await led.restart()
+    led.zone("books", noted)
+
     assert (await until_finished(led))["outcome"] == "Complete"
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.wire.jobs.export_result import DELETED_MAX
-from quorate.wire.jobs.scheduled_zone_backup import LISTED_MAX, ListedBackup, Retention
+from quorate.wire.exports.export_result import DELETED_MAX
+from quorate.wire.exports.scheduled_zone_backup import LISTED_MAX, ListedBackup, Retention
 from quorate_operator.declared.runs.schedules.retention import (
     UNSEEN,
     Deletions,

@@ -8,7 +8,7 @@ from prometheus_client import Counter
 
 from quorate.protocol.messages.events import Event
 from quorate.wire.crds import KINDS
-from quorate.wire.jobs.export_result import RunOutcome
+from quorate.wire.exports.export_result import RunOutcome
 from quorate.wire.jobs.repair_result import RepairOutcome
 from quorate.wire.jobs.validation_result import ValidationVerdict
 from quorate_loopback.namespace import Namespace

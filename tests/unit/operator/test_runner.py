@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.messages.events import ToldEvent
 from quorate.protocol.messages.handshake import RefusalCode
 from quorate.protocol.messages.master import CopyReport, EventsTold, Greet, MasterPing
-from quorate.protocol.metastore import Key, NodeKey, Revision, ShardKey, Value, ZoneKey
+from quorate.protocol.metastore import Key, NodeKey, Revision, ShardKey, Stored, Value, ZoneKey
 from quorate.protocol.settings import DEFAULTS
 from quorate.wire.long_frames import LONG_BYTES
 from quorate_link import Link
@@ -26,7 +27,7 @@ from quorate_loopback.runner_world import (
 )
 from quorate_loopback.waiting import until
 from quorate_operator.mastership.agent_links import TELL_MS
-from quorate_operator.mastership.runner import Runner
+from quorate_operator.mastership.runner import WAY_OUT, Runner
 from quorate_operator.metastores.memory import MemoryMetastore
 
 
@@ -293,6 +294,60 @@ async def test_a_master_that_is_told_of_rows_which_the_metastore_lacks_leads_no_
     assert not second.is_leading
 
     assert f"agent agent-2 has row {row.version + 3} of partition 7" in second.problem
+
+
+async def test_a_master_that_is_told_of_a_zone_which_the_metastore_lacks_leads_no_more(
+    world: World,
+) -> None:
+    first = await world.lead()
+    await until(lambda: is_available(first), "available")
+    await until(lambda: _unrecorded(world) == {()}, "compared")
+    await first.stop()
+    world.agents["agent-2"].kept = ("uid-1", "uid-2")
+
+    second = await world.lead()
+    await until(lambda: "metastore is older" in second.problem, "its end")
+    assert not second.is_leading
+
+    about = "agent agent-2 has data of zone uid-2, and the metastore holds no record of it"
+    assert second.problem.startswith(f"the metastore is older than its agents: {about} (if ")
+    assert second.problem.endswith(f"set it aside); {WAY_OUT}")
+
+
+async def test_a_zone_that_another_process_has_stored_meanwhile_ends_no_master(
+    world: World,
+) -> None:
+    class Late(MemoryMetastore):
+        """From some time on, another process writes a zone after the next reading."""
+
+        readings = -1
+
+        async def load(self) -> dict[Key, Stored]:
+            if self.readings >= 0:
+                self.readings += 1
+            if self.readings == 2:
+                await self.write(ZoneKey("uid-2"), ZoneRecord("uid-2", "b", 1, 1), None)
+            return await super().load()
+
+    metastore = Late()
+    first = await world.lead(metastore=metastore)
+    await until(lambda: is_available(first), "available")
+    await until(lambda: _unrecorded(world) == {()}, "compared")
+    await first.stop()
+    world.agents["agent-2"].kept = ("uid-1", "uid-2")
+    metastore.readings = 0
+
+    second = await world.lead(metastore=metastore)
+    await until(lambda: metastore.readings > 1 and is_available(second), "another reading")
+    master = second.master
+    await until(lambda: master is not None and not master.has_doubts, "it is judged")
+
+    assert second.is_leading
+
+
+def _unrecorded(world: World) -> set[tuple[str, ...] | None]:
+    records = [each for each in world.stored().values() if isinstance(each, NodeRecord)]
+    return {record.unrecorded for record in records}
 
 
 def overtake(world: World, known_term: int) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from quorate.wire.jobs.data_validation import DataValidation
 from quorate.wire.jobs.scheduled_data_validation import ScheduledDataValidation
-from quorate.wire.resource import API_VERSION
+from quorate.wire.schema.resource import API_VERSION
 from quorate_loopback.namespace import Namespace
 from quorate_loopback.waiting import until
 from quorate_operator.declared.kinds import Kind
@@ -80,6 +80,7 @@ def test_a_time_that_clocks_show_twice_is_taken_once() -> None:
     ("schedule", "zone", "said"),
     [
         ("every day", "UTC", "schedule every day cannot be read"),
+        ("*/20 * * * * *", "UTC", "schedule */20 * * * * * cannot be read"),
         ("61 * * * *", "UTC", "schedule 61 * * * * cannot be read"),
         ("0 3 * * *", "Europe/Paradise", "timeZone Europe/Paradise is not known"),
         ("0 3 * * *", "../etc/passwd", "timeZone ../etc/passwd is not known"),
@@ -199,6 +200,24 @@ async def test_a_time_is_dealt_with_once_by_whichever_operator(declared: Namespa
     assert "is not finished" in status(declared)["message"]
 
 
+async def test_a_status_is_not_told_to_a_later_schedule_of_the_name(declared: Namespace) -> None:
+    spec = {"schedule": "0 3 * * *", "template": ZONE}
+    earlier = put(declared, "ScheduledDataValidation", "nightly", spec)
+    later = {**earlier, "metadata": {**earlier["metadata"], "uid": "uid-of-another"}}
+    later = declared.api.put(declared.path("ScheduledDataValidation", "nightly"), later)
+    found = schedules(declared)
+    found.seen(earlier)
+    await found.reconcile("nightly", at("2026-01-05T03:00:01"))
+
+    assert status(declared) == {}
+    assert found._told == {}
+    found.seen(later)
+    await found.reconcile("nightly", at("2026-01-05T03:00:01"))
+    assert status(declared)["lastScheduleTime"] == "2026-01-05T03:00:00Z"
+    found.seen(earlier)
+    assert found._told == {}, "one status for each name is kept"
+
+
 @pytest.mark.parametrize(
     ("last", "made"),
     [
@@ -229,7 +248,8 @@ async def test_a_run_that_ended_while_no_operator_looked_holds_none_back(
     await first.reconcile("nightly", at("2026-01-05T03:00:01"))
     [made] = runs(declared)
     await declared.restart()
-    declared.controller.run_gone(Kind.VALIDATION, made.rpartition("/")[2])  # not seen yet
+    name, uid = (declared.api.objects[made]["metadata"][each] for each in ("name", "uid"))
+    declared.controller.run_gone(Kind.VALIDATION, name, uid)  # not seen yet
     declared.api.objects[made]["status"] = {"phase": "Finished", "verdict": "Agree"}
     other = schedules(declared)
     other.seen(declared.api.objects[declared.path("ScheduledDataValidation", "nightly")])
@@ -268,15 +288,24 @@ async def test_a_schedule_that_is_suspended_has_no_next_time(declared: Namespace
     assert status(declared)["message"] == "2026-01-05T03:00:00Z: not run: suspended"
 
 
-async def test_what_cannot_be_read_is_told(declared: Namespace) -> None:
-    spec = {"schedule": "at noon", "template": ZONE}
+@pytest.mark.parametrize(
+    ("schedule", "said"),
+    [
+        ("at 12 on each day", "schedule at 12 on each day cannot be read"),
+        ("at noon", "spec.schedule is at noon: write five fields"),
+        ("*/20 * * * * *", "spec.schedule is */20 * * * * *: write five fields"),
+    ],
+)
+async def test_what_cannot_be_read_is_told(declared: Namespace, schedule: str, said: str) -> None:
+    spec = {"schedule": schedule, "template": ZONE}
     found = schedules(declared)
     found.seen(put(declared, "ScheduledDataValidation", "nightly", spec))
 
     assert await found.reconcile("nightly", DUE) is None
     [condition] = status(declared)["conditions"]
     assert (condition["type"], condition["status"]) == ("Accepted", "False")
-    assert "schedule at noon cannot be read" in condition["message"]
+    assert said in condition["message"]
+    assert runs(declared) == []
 
 
 async def test_the_controller_runs_what_a_schedule_creates_and_removes_old_runs(

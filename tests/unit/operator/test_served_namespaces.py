@@ -11,6 +11,7 @@ from quorate_loopback.runner_world import NAMES, World
 from quorate_loopback.waiting import until
 from quorate_operator.declared import served_namespaces
 from quorate_operator.declared.controller import Controller
+from quorate_operator.declared.kinds import Kind
 from quorate_operator.declared.served_namespaces import ServedNamespaces
 from quorate_operator.kube.api import path_of
 from quorate_operator.kube.scope import Scope
@@ -138,6 +139,55 @@ async def test_the_controller_of_a_namespace_without_objects_ends_and_one_begins
     office.served.cluster_seen(office.api.put(office.one.path("StorageCluster", "main"), cluster))
     office.served.zone_seen(office.api.put(office.one.path("Zone", "first"), zone))
     await office.one.until_available("first")
+
+
+@pytest.mark.parametrize("scope", [ALL, LISTED], ids=["all", "listed"])
+async def test_what_is_gone_without_an_event_is_found(
+    office: Office, scope: Scope, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a gap of the watch: kopf then tells only of what is there."""
+    monkeypatch.setattr(served_namespaces, "COMPARE_S", 0.05)
+    office.start(scope)
+    one = office.one
+    one.declare("ScheduledDataValidation", "nightly", schedule="0 3 * * *")
+    schedule = office.api.objects[one.path("ScheduledDataValidation", "nightly")]
+    office.served.run_seen(Kind.SCHEDULE, schedule)
+    for each in office.both:
+        await each.until_available("first")
+    zones = path_of(scope.place_of("one"), "zones")
+    office.api.refuse = lambda method, path: 403 if (method, path) == ("GET", zones) else 0
+    for kind, name in (
+        ("Zone", "first"),
+        ("StorageCluster", "main"),
+        ("ScheduledDataValidation", "nightly"),
+    ):
+        del office.api.objects[one.path(kind, name)]
+
+    await until(lambda: not one.controller._clusters, "the cluster is gone")
+    await until(lambda: not one.controller._runs, "the schedule is gone")
+    assert one.controller._zones, "these cannot be listed"
+
+    office.api.refuse = lambda method, path: 0
+    await until(lambda: not one.controller._zones, "the zone is gone")
+    assert list(office.two.controller._zones) == ["first"]
+    assert list(office.two.controller._clusters) == ["main"]
+    assert office.failures == []
+
+
+async def test_what_is_created_again_without_an_event_is_not_taken_for_what_was_known(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served_namespaces, "COMPARE_S", 0.05)
+    office.start(ALL)
+    await office.one.until_available("first")
+    path = office.one.path("Zone", "first")
+    body = office.api.objects[path]
+    office.api.put(path, {**body, "metadata": {**body["metadata"], "uid": "another"}})
+
+    def known() -> list[str]:
+        return [zone.uid for zone in office.one.controller._zones.values()]
+
+    await until(lambda: "uid-of-first" not in known(), "the earlier one is gone")
 
 
 async def test_a_defect_while_clusters_are_listed_is_told(office: Office) -> None:

@@ -6,11 +6,11 @@ import pytest
 
 from quorate.wire.jobs.data_validation import DataValidation
 from quorate.wire.jobs.zone_history import HISTORY_VARIABLE, ExportTold, ZoneHistory
-from quorate.wire.resource import API_VERSION
+from quorate.wire.schema.resource import API_VERSION
 from quorate_operator.jobs.job import Copies, job_of
-from quorate_operator.jobs.validation_job import validation_work
+from quorate_operator.jobs.validation_job import COULD_NOT_TELL, DIFFERS, validation_work
 from quorate_spark import __main__ as validation
-from quorate_spark.verdict import Outcome
+from quorate_spark.verdict import Mode, Outcome
 
 COPIES = Copies("main", ("10.0.0.1:7100", "[fd00::2]:7100"), 64, 3)
 Json = dict[str, Any]
@@ -55,6 +55,21 @@ def test_the_program_takes_its_arguments() -> None:
         [port] = container()["ports"]
         assert (port["name"], port["containerPort"]) == ("progress", options.progress_port)
         assert str(options.termination_message) == container()["terminationMessagePath"]
+
+
+def test_a_mode_is_an_option_if_an_earlier_image_need_not_know_it() -> None:
+    assert validation._parser().parse_args(container(mode="Idle")["args"]).mode == Mode.IDLE
+    assert not any("mode" in word for word in container(mode="Live")["args"])
+
+
+@pytest.mark.parametrize(("mode", "codes"), [("Live", {1}), ("Idle", {1, 2})])
+def test_in_mode_idle_no_end_that_was_told_is_tried_again(mode: str, codes: set[int]) -> None:
+    """Another pod would speak of another time."""
+    rules = job(mode=mode)["spec"]["podFailurePolicy"]["rules"]
+
+    [ends] = [each for each in rules if each["action"] == "FailJob"]
+    assert {*ends["onExitCodes"]["values"]} == codes
+    assert {DIFFERS, COULD_NOT_TELL} == {Outcome.DIFFER.exit_code, Outcome.UNKNOWN.exit_code}
 
 
 def test_keys_may_be_hashed() -> None:

@@ -1,121 +1,50 @@
 """DataValidations: each is one Job, whose end is told; API, agents and pods are in memory."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from quorate.protocol.messages.events import Event
-from quorate.wire.jobs.data_validation import ValidationLevel
+from quorate.wire.jobs.data_validation import DataValidationStatus
 from quorate.wire.jobs.validation_result import (
-    Outvoted,
+    ValidationMode,
     ValidationResult,
-    ValidationVerdict,
     encode_result,
 )
 from quorate.wire.jobs.zone_history import HISTORY_VARIABLE, ExportTold, decode_history
-from quorate.wire.resource import API_VERSION
+from quorate.wire.schema.resource import API_VERSION
 from quorate_loopback.namespace import Namespace
 from quorate_loopback.noted_events import note_events
 from quorate_loopback.runner_world import NAMES
-from quorate_loopback.waiting import until
-from quorate_operator.declared.kinds import Kind
-from quorate_operator.declared.runs import job_runs
-from quorate_operator.declared.runs.validations import ZoneVerdict, sentence
-from quorate_operator.kube.api import ApiRefused
-
-Json = dict[str, Any]
-AGREE = ValidationResult(ValidationVerdict.AGREE, {}, 16, 48, settled_keys=7)
-DIFFER = ValidationResult(
-    ValidationVerdict.DIFFER,
-    {"value": 2, "expiry": 1},
-    16,
-    48,
-    settled_keys=7,
-    differing_keys=3,
-    outvoted=(Outvoted(5, "agent-3", ("agent-1", "agent-2")),),
+from quorate_loopback.validations import (
+    AGREE,
+    DIFFER,
+    IDLE,
+    UNPROVEN,
+    Json,
+    declare,
+    finish,
+    finished,
+    job,
+    job_ended,
+    job_path,
+    jobs,
+    pod_ended,
+    status,
+    until_condition,
+    until_phase,
 )
-UNPROVEN = ValidationResult(ValidationVerdict.COULD_NOT_TELL, reasons=("agent-2 is silent",))
-ENDS = {ValidationVerdict.AGREE: 0, ValidationVerdict.DIFFER: 1}
+from quorate_loopback.waiting import until
+from quorate_operator.declared.runs import job_runs
+from quorate_operator.declared.runs.validations import finished_status, sentence
+from quorate_operator.kube.api import ApiRefused
 
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
     """Events about copies."""
     return note_events(monkeypatch, "Copies")
-
-
-def declare(led: Namespace, name: str, zone: str = "books", **spec: Any) -> None:
-    led.declare("DataValidation", name, zoneRef={"name": zone}, **spec)
-
-
-def status(led: Namespace, name: str) -> Json:
-    return dict(led.api.objects[led.path("DataValidation", name)].get("status", {}))
-
-
-async def until_phase(led: Namespace, name: str, phase: str) -> Json:
-    await until(lambda: status(led, name).get("phase") == phase, f"{phase}: {name}")
-    return status(led, name)
-
-
-def job_path(name: str) -> str:
-    return f"/apis/batch/v1/namespaces/default/jobs/{name}-validation"
-
-
-def job(led: Namespace, name: str) -> Json:
-    return led.api.objects[job_path(name)]
-
-
-def jobs(led: Namespace) -> list[str]:
-    return [path for path in led.api.objects if "/jobs/" in path]
-
-
-def pod_ended(led: Namespace, name: str, index: int, terminated: Mapping[str, Any]) -> None:
-    """Play the kubelet: a pod of the Job has ended like this."""
-    made = job(led, name)
-    owner = {"kind": "Job", "uid": f"uid-of-job-{name}", "name": made["metadata"]["name"]}
-    metadata = {
-        "name": f"{name}-validation-{index}",
-        "labels": made["spec"]["template"]["metadata"]["labels"],
-        "ownerReferences": [owner],
-    }
-    ended = {"finishedAt": f"2026-01-01T00:00:0{index}Z", **terminated}
-    containers = [{"name": "validation", "state": {"terminated": ended}}]
-    body = {"metadata": metadata, "status": {"containerStatuses": containers, "phase": "Failed"}}
-    led.api.put(f"/api/v1/namespaces/default/pods/{metadata['name']}", body)
-
-
-def job_ended(led: Namespace, name: str, kind: str = "Failed", reason: str = "") -> None:
-    """Play the Job's controller."""
-    made = job(led, name)
-    metadata = {**made["metadata"], "uid": f"uid-of-job-{name}"}
-    conditions = [{"type": kind, "status": "True", "reason": reason}]
-    led.api.put(
-        job_path(name), {**made, "metadata": metadata, "status": {"conditions": conditions}}
-    )
-
-
-def finish(led: Namespace, name: str, result: ValidationResult) -> None:
-    code = ENDS.get(result.verdict, 2)
-    message = encode_result(result).decode()
-    pod_ended(led, name, 0, {"exitCode": code, "message": message})
-    job_ended(led, name, "Failed" if code else "Complete")
-
-
-async def finished(led: Namespace, name: str, result: ValidationResult) -> Json:
-    declare(led, name)
-    await until_phase(led, name, "Running")
-    finish(led, name, result)
-    return await until_phase(led, name, "Finished")
-
-
-async def until_condition(led: Namespace, wanted: str) -> Json:
-    def found() -> Json:
-        conditions = led.api.objects[led.path("Zone", "books")]["status"]["conditions"]
-        return next((each for each in conditions if each["type"] == "CopiesAgree"), {})
-
-    await until(lambda: found().get("status") == wanted, f"CopiesAgree {wanted}")
-    return found()
 
 
 async def test_a_job_compares_the_zone_that_is_named(led: Namespace) -> None:
@@ -160,11 +89,33 @@ async def test_a_result_is_told_in_the_status_to_the_zone_and_as_an_event(
 
 def test_sentences_say_what_was_found_and_what_to_do() -> None:
     assert sentence(AGREE) == "all 48 copies of 16 partitions agree; 7 keys were compared"
+    assert sentence(IDLE) == (
+        "all 48 copies of 16 partitions agree; 7 keys were compared, and nothing was written"
+        " meanwhile"
+    )
+    assert sentence(IDLE, has_keys=False) == (
+        "all 48 copies of 16 partitions agree in their counters, and nothing was written meanwhile"
+    )
     assert sentence(DIFFER) == (
         "copies differ (expiry 1, value 2); the others contradict the copy of partition 5 on"
         " agent-3: have it made anew by a ZoneRecovery with action Restart and erase"
     )
     assert sentence(UNPROVEN) == "could not tell whether all copies agree: agent-2 is silent"
+
+
+@pytest.mark.parametrize("mode", [None, *ValidationMode])
+def test_the_status_says_the_mode_of_the_result_and_not_the_one_asked_for(
+    mode: ValidationMode | None,
+) -> None:
+    body = {"metadata": {"name": "first", "generation": 1}, "spec": {"mode": "Idle"}}
+    result = msgspec.structs.replace(AGREE, mode=mode)
+
+    status = finished_status(DataValidationStatus(), body, result, "2026-01-01T00:00:00Z")
+
+    assert status.mode is mode
+    is_idle = mode is ValidationMode.IDLE
+    assert ("nothing was written meanwhile" in status.message) is is_idle
+    assert all(each.message == status.message for each in status.conditions)
 
 
 async def test_the_zone_has_the_latest_result_and_keeps_it(led: Namespace) -> None:
@@ -185,35 +136,6 @@ async def test_the_zone_has_the_latest_result_and_keeps_it(led: Namespace) -> No
     await until(lambda: led.controller._zones["books"].told is not None, "told")
 
     assert await until_condition(led, "True") == condition
-
-
-@pytest.mark.parametrize(
-    ("verdict", "level", "counts"),
-    [
-        (ValidationVerdict.COULD_NOT_TELL, ValidationLevel.ROWS, False),
-        (ValidationVerdict.AGREE, ValidationLevel.COUNTERS, False),
-        (ValidationVerdict.AGREE, ValidationLevel.DIGEST, True),
-        (ValidationVerdict.AGREE, ValidationLevel.ROWS, True),
-        (ValidationVerdict.DIFFER, ValidationLevel.COUNTERS, True),
-    ],
-)
-def test_a_proven_difference_counts_until_copies_are_found_equal(
-    verdict: ValidationVerdict, level: ValidationLevel, counts: bool
-) -> None:
-    differ = ZoneVerdict("1", "a", ValidationVerdict.DIFFER, "", {}, ValidationLevel.DIGEST)
-    assert ZoneVerdict("2", "b", verdict, "", {}, level).replaces(differ) is counts
-    assert ZoneVerdict("2", "b", verdict, "", {}, level).replaces(None)
-
-
-async def test_a_difference_outlives_the_object_that_has_proven_it(led: Namespace) -> None:
-    await finished(led, "first", DIFFER)
-    before = await until_condition(led, "False")
-    led.controller.run_gone(Kind.VALIDATION, "first")
-    await finished(led, "second", UNPROVEN)
-    led.zone("books", {"a": "b"})
-    await until(lambda: led.controller._zones["books"].told is not None, "told")
-
-    assert await until_condition(led, "False") == before
 
 
 async def test_a_job_that_can_never_be_made_ends_the_validation(
@@ -256,6 +178,41 @@ async def test_no_validation_runs_twice(led: Namespace, told: list[Event]) -> No
     assert jobs(led) == [job_path("second"), job_path("third")]
     assert status(led, "first") == before
     assert len(told) == 1
+
+
+async def test_a_result_is_not_told_to_a_later_object_of_the_name(
+    led: Namespace, told: list[Event]
+) -> None:
+    """The object was deleted and created again while the last look at its Job was under way."""
+    declare(led, "first")
+    await until_phase(led, "first", "Running")
+    path = led.path("DataValidation", "first")
+    body = led.api.objects[path]
+    metadata = {**body["metadata"], "uid": "uid-of-another"}
+    finish(led, "first", AGREE)
+    later = led.api.put(path, {**body, "metadata": metadata, "status": {}})
+
+    await until(lambda: not led.controller._runs.validations, "the end of the earlier one")
+    assert status(led, "first") == {}
+    assert led.controller._runs.validations.verdict(led.controller._zones["books"]) is None
+    assert told == []
+
+    del led.api.objects[job_path("first")]
+    led.show(later)
+    await until_phase(led, "first", "Running")
+
+
+async def test_what_is_seen_meanwhile_of_a_later_object_stays(led: Namespace) -> None:
+    runs = led.controller._runs.validations
+    declare(led, "first")
+    await until_phase(led, "first", "Running")
+    path = led.path("DataValidation", "first")
+    earlier = led.api.objects[path]
+    metadata = {**earlier["metadata"], "uid": "uid-of-another"}
+    runs.seen(led.api.put(path, {**earlier, "metadata": metadata, "status": {}}))
+
+    assert not await runs._tell(earlier, DataValidationStatus(message="late"))
+    assert runs._bodies["first"]["metadata"]["uid"] == "uid-of-another"
 
 
 async def test_another_operator_follows_what_one_has_begun(led: Namespace) -> None:
@@ -411,7 +368,7 @@ async def test_a_job_that_someone_deleted_could_not_tell(led: Namespace) -> None
         ((DIFFER, UNPROVEN), "Differ"),
     ],
 )
-async def test_of_two_pods_the_last_one_is_heard_unless_one_has_proof(
+async def test_of_two_pods_the_last_one_is_heard_unless_one_has_told_by(
     led: Namespace, ends: tuple[ValidationResult, ...], verdict: str
 ) -> None:
     declare(led, "first")
@@ -424,7 +381,18 @@ async def test_of_two_pods_the_last_one_is_heard_unless_one_has_proof(
     assert (await until_phase(led, "first", "Finished"))["verdict"] == verdict
 
 
-async def test_a_pod_that_does_not_start_is_told(led: Namespace) -> None:
+@pytest.mark.parametrize("its_pod", ["is gone", "is going", "has ended"])
+async def test_a_pod_that_does_not_start_is_told(
+    led: Namespace, monkeypatch: pytest.MonkeyPatch, its_pod: str
+) -> None:
+    """Also if the operator looks after its pod was deleted, and before the Job is late."""
+    looks, waiting = [0], job_runs._waiting
+
+    def look(pods: list[Json], told: str) -> str:
+        looks[0] += 1
+        return waiting(pods, told)
+
+    monkeypatch.setattr(job_runs, "_waiting", look)
     declare(led, "first")
     await until_phase(led, "first", "Running")
     pod_ended(led, "first", 0, {})
@@ -442,7 +410,16 @@ async def test_a_pod_that_does_not_start_is_told(led: Namespace) -> None:
         return str(status(led, "first")["message"])
 
     await until(lambda: "ImagePullBackOff: no such image" in said(), "the pod's trouble")
-    del led.api.objects[path]  # as with the pods of a Job that is late
+    pod = led.api.objects[path]
+    if its_pod == "is gone":
+        del led.api.objects[path]
+    elif its_pod == "is going":
+        going = {**pod["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+        led.api.put(path, {**pod, "metadata": going, "status": {"phase": "Pending"}})
+    else:
+        led.api.put(path, {**pod, "status": {"phase": "Failed"}})
+    before = looks[0]
+    await until(lambda: looks[0] >= before + 2, "a look at the Job without a pod")
     job_ended(led, "first", reason="DeadlineExceeded")
     told = await until_phase(led, "first", "Finished")
 
@@ -466,6 +443,12 @@ async def test_metrics_have_the_latest_verdict_of_each_zone(led: Namespace) -> N
     assert (value("end_timestamp_seconds") or 0) > 1.7e9
 
 
+def hours_told(led: Namespace, zone: str) -> Sequence[Json]:
+    """The hours of the last day in a Zone's status."""
+    last_day: Json = led.api.objects[zone]["status"].get("lastDay", {})
+    return tuple(last_day.get("hours", ()))
+
+
 async def test_the_pod_is_told_what_the_operator_knows_of_the_zone(led: Namespace) -> None:
     metadata = {"name": "monday", "namespace": "default", "uid": "uid-of-monday"}
     backup = {
@@ -487,10 +470,7 @@ async def test_the_pod_is_told_what_the_operator_knows_of_the_zone(led: Namespac
     await led.world.agents[NAMES[0]].die()
     zone = led.path("Zone", "books")
     await until(
-        lambda: (
-            "failovers" in str(led.api.objects[zone]["status"]["lastDay"]["hours"])
-            and led.controller.clusters()[0][2].zones[0].failovers > 0
-        ),
+        lambda: any(hour.get("failovers", 0) > 0 for hour in hours_told(led, zone)),
         "failovers",
         20,
     )

@@ -9,7 +9,7 @@ import kopf
 import pytest
 from aiohttp import web
 
-from quorate.wire.resource import API_VERSION, GROUP, VERSION
+from quorate.wire.schema.resource import API_VERSION, GROUP, VERSION
 from quorate_loopback.waiting import until
 from quorate_operator.declared import watching
 from quorate_operator.declared.handlers import WATCHED, make_settings

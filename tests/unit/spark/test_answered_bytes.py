@@ -6,9 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 
-from quorate_spark.passes import scan_rows
+from quorate_spark.passes import run_tasks
 from quorate_spark.passes.scan_rows import SparkRowScan
 from quorate_spark.validate import Validation
 from quorate_spark.verdict import Outcome, Verdict
@@ -52,7 +53,7 @@ class Session:
 
 @pytest.fixture
 def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedZone]:
-    monkeypatch.setattr(scan_rows, "followed", lambda *of: nullcontext())
+    monkeypatch.setattr(run_tasks, "followed", lambda *of: nullcontext())
     made = ScriptedZone(partitions=2)
     for partition in (0, 1):
         made.write(b"key", b"v" * 100_000, partition)
@@ -60,9 +61,24 @@ def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedZone]:
         yield made
 
 
-def validated(zone: ScriptedZone, session: Any) -> Verdict:
+class Watch:
+    """Of executors that work."""
+
+    problem = ""
+
+    def begin(self) -> None:
+        pass
+
+    def look(self, session: object) -> None:
+        pass
+
+    def why_lost(self) -> str:
+        return ""
+
+
+def validated(zone: ScriptedZone, session: Any, watch: Watch | None = None) -> Verdict:
     copies = zone.copies
-    scan = SparkRowScan(session, copies.zone, copies.agents, copies.cluster, QUICK)
+    scan = SparkRowScan(session, copies.zone, copies.agents, copies.cluster, QUICK, None, watch)
     return Validation(copies, QUICK).run(scan)
 
 
@@ -98,3 +114,48 @@ def test_what_is_answered_in_a_pass_that_failed_is_not_known(zone: ScriptedZone)
 
     assert verdict.outcome is Outcome.UNKNOWN
     assert verdict.answered is None
+
+
+def test_tasks_of_executors_have_no_key_of_the_cluster(zone: ScriptedZone) -> None:
+    session = Session()
+
+    assert validated(zone, session, Watch()).outcome is Outcome.AGREE
+
+    dumps: Callable[[object], bytes] = cloudpickle.dumps  # it has no types
+    sent = dumps(session._compare) + b"".join(row[0] for row in session._rows)
+    assert zone.secret_file.encode() in sent
+    assert not [each for each in zone.cluster.keys.by_role.values() if each in sent]
+
+
+def test_an_executor_without_the_secret_is_a_reason_and_no_defect(zone: ScriptedZone) -> None:
+    zone.secret_file += "-that-is-not-there"
+
+    verdict = validated(zone, Session(), Watch())
+
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert any(zone.secret_file in reason for reason in verdict.reasons), verdict.reasons
+
+
+def test_without_executors_a_task_reads_no_secret(zone: ScriptedZone) -> None:
+    zone.secret_file += "-that-is-not-there"
+
+    assert validated(zone, Session()).outcome is Outcome.AGREE
+
+
+@pytest.mark.parametrize("told", [slice(1), [0, 0]], ids=["one is missing", "one is told twice"])
+def test_zones_agree_only_if_each_partition_is_told_of(
+    zone: ScriptedZone, told: slice | list[int]
+) -> None:
+    session: Any = Session()
+    collect = session.collect
+
+    def others() -> list[tuple[bytes]]:
+        parts = collect()
+        return parts[told] if isinstance(told, slice) else [parts[each] for each in told]
+
+    session.collect = others
+
+    verdict = validated(zone, session)
+
+    assert verdict.outcome is Outcome.UNKNOWN, verdict
+    assert any("run it again" in reason for reason in verdict.reasons), verdict.reasons

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from quorate.protocol.messages.tools import RowsRestored
-from quorate.wire.jobs.export_result import (
+from quorate.wire.exports.export_result import (
     ExportResult,
     RunOutcome,
     encode_export_result,

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from quorate.protocol.messages.tools import RowsRestored
-from quorate.wire.jobs.export_result import ExportResult, RunOutcome
+from quorate.wire.exports.export_result import ExportResult, RunOutcome
 from quorate_spark import __main__ as command
 from quorate_spark import export_commands
 from quorate_spark.exports import cut, part_file

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from quorate.protocol.messages.tools import AskUpdates
-from quorate.wire.jobs.export_result import decode_export_result
+from quorate.wire.exports.export_result import decode_export_result
 from quorate_spark import __main__ as command
 from quorate_spark.exports.base_export import Whole, reasons
 from quorate_spark.exports.export_key import read_key

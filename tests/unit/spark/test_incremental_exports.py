@@ -14,8 +14,7 @@ from quorate.facts.keyspace import RESERVED, key_partition
 from quorate.facts.lineage import Entry, Lineage
 from quorate.protocol.messages.replication import Update
 from quorate.protocol.messages.tools import AskColumns, AskDigests, AskRows, AskUpdates, UpdatesTold
-from quorate_spark.exports import base_export, cut, part_file
-from quorate_spark.exports import export_zone as export_zone_module
+from quorate_spark.exports import base_export, cut, export_group, part_file
 from quorate_spark.exports.base_export import Whole, from_base, reasons
 from quorate_spark.exports.export_zone import export_zone
 from quorate_spark.exports.manifest import MANIFEST, PartTold
@@ -310,7 +309,7 @@ def test_copies_that_are_before_the_base_have_another_history(
     zone: LoggedZone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = export(zone, tmp_path / "base")
-    usual, changed = export_zone_module.watch_digests, list[bool]()
+    usual, changed = export_group.watch_digests, list[bool]()
 
     def earlier(*arguments: Any) -> Any:
         told = usual(*arguments)
@@ -320,7 +319,7 @@ def test_copies_that_are_before_the_base_have_another_history(
             told = {**told, 0: found._replace(counter=first.partitions[0].counter - 1)}
         return told
 
-    monkeypatch.setattr(export_zone_module, "watch_digests", earlier)
+    monkeypatch.setattr(export_group, "watch_digests", earlier)
 
     made = export(zone, tmp_path / "second", base_of(tmp_path / "base"))
 

@@ -142,7 +142,7 @@ def test_the_data_source_takes_the_limit_as_an_option(zone: ScriptedZone) -> Non
 def test_under_a_limit_an_export_reads_together_what_takes_five_seconds() -> None:
     """The log of a copy must reach back to when the first partition of a group was read."""
     owned: Any = {
-        partition: (SimpleNamespace(state=SimpleNamespace(bytes=3 * MIB)),)
+        partition: (SimpleNamespace(state=SimpleNamespace(bytes=3 * MIB, rows=1)),)
         for partition in range(12)
     }
 

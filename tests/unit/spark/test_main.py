@@ -1,5 +1,7 @@
 """The command: its exit codes, its report, and what it says where Spark cannot run."""
 
+import argparse
+import dataclasses
 import errno
 import hashlib
 import importlib.util
@@ -11,17 +13,28 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import BinaryIO
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from quorate.protocol.copies.totals import key_bucket
 from quorate.protocol.messages.tools import AskPaced
-from quorate.wire.jobs.validation_result import Outvoted, ValidationVerdict, decode_result
+from quorate.wire.jobs.validation_result import (
+    Outvoted,
+    ValidationMode,
+    ValidationVerdict,
+    decode_result,
+)
 from quorate_cluster.interrupts import Interrupted, interrupted_behind, running_children
 from quorate_link.secret import make_secret
 from quorate_spark import __main__ as command
-from quorate_spark.passes.spark_session import check_spark
+from quorate_spark.command_line import settings_of
+from quorate_spark.passes import spark_session
+from quorate_spark.passes.spark_session import SparkMissing, check_spark, own_spark
 from quorate_spark.report import report_json
+from quorate_spark.settings import Settings
 from quorate_spark.verdict import Level, could_not_tell
 from quorate_spark_fixtures.scripted_zone import ScriptedZone, listening
 
@@ -109,6 +122,31 @@ def test_a_limit_that_is_none_is_no_verdict_on_copies(tmp_path: Path) -> None:
 
     assert code == 2
     assert report["reasons"] == ["max_mib_per_second_per_agent is 0: give a number above 0"]
+
+
+def test_the_report_and_the_termination_message_say_the_mode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def soon(options: argparse.Namespace) -> Settings:
+        return dataclasses.replace(settings_of(options), idle_s=0.05)
+
+    monkeypatch.setattr(command, "settings_of", soon)
+    message = tmp_path / "termination-log"
+    said = []
+
+    def mode(*words: str) -> tuple[int, object]:
+        options = ("--level", "counters", "--termination-message", str(message), *words)
+        code, report = run(zone, tmp_path, *options)
+        said.append(decode_result(message.read_text()).mode)
+        return code, report["mode"]
+
+    with listening(filled()) as zone:
+        assert mode() == (0, "live")
+        assert mode("--mode", "idle") == (0, "idle")
+        zone.agents[0].end()
+        assert mode("--mode", "idle") == (2, "idle")
+
+    assert said == [ValidationMode.LIVE, ValidationMode.IDLE, ValidationMode.IDLE]
 
 
 def test_agreeing_counters_end_with_0(tmp_path: Path) -> None:
@@ -399,6 +437,48 @@ def test_java_asked_for_its_version_is_not_left_behind_by_an_interrupt(
         check_spark()
 
     assert not [command for command in running_children() if "sleep 0.5" in command]
+
+
+class Refused(Py4JJavaError):
+    """The error of a Java that tells its words as long as it runs."""
+
+    def __init__(self, killed: list[object]) -> None:
+        self._killed = killed
+        self.java_exception = SimpleNamespace(toString=self._words)
+
+    def _words(self) -> str:
+        if self._killed:
+            raise ConnectionRefusedError
+        return "x.SparkException: no port is free\n  at y"
+
+
+@pytest.mark.parametrize(
+    ("ended_before", "said"),
+    [([], "gave up: x.SparkException: no port is free"), (["by itself"], "gave up: the last line")],
+    ids=["Java runs", "Java has ended"],
+)
+def test_a_spark_that_cannot_begin_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended_before: list[object], said: str
+) -> None:
+    killed = [*ended_before]
+
+    def start(conf: object, log: BinaryIO) -> str:
+        log.write(b"the last line\n")
+        log.flush()
+        return "gateway"
+
+    def context(**settings: object) -> None:
+        raise Refused(killed)
+
+    monkeypatch.setattr(spark_session, "check_spark", lambda: None)
+    monkeypatch.setattr(spark_session, "_start_java", start)
+    monkeypatch.setattr(spark_session, "_kill_java", killed.append)
+    monkeypatch.setattr("pyspark.SparkContext", context)
+
+    with pytest.raises(SparkMissing, match=said), own_spark(tmp_path):
+        pass
+
+    assert killed == [*ended_before, "gateway"]
 
 
 @pytest.mark.parametrize("package", ["pyspark", "pyarrow"])

@@ -8,7 +8,7 @@ from time import time
 import msgspec
 import pytest
 
-from quorate.wire.jobs.export_result import RunOutcome, decode_export_result
+from quorate.wire.exports.export_result import RunOutcome, decode_export_result
 from quorate_spark import __main__ as command
 from quorate_spark import export_commands
 from quorate_spark.exports.export_key import ExportKey

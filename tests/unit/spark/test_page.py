@@ -25,6 +25,7 @@ from quorate_spark.verdict import (
     CounterDifference,
     KeyDifference,
     Level,
+    Mode,
     Outcome,
     OutvotedCopy,
     Verdict,
@@ -100,6 +101,17 @@ def test_the_verdict_is_first_in_one_sentence() -> None:
         (
             verdict(level=Level.COUNTERS),
             "All 192 copies of 64 partitions agree in their counters.",
+        ),
+        (
+            verdict(mode=Mode.IDLE, settled_keys=1, copies=2, partitions=1),
+            "All 2 copies of 1 partition agree, and nothing was written meanwhile: 1 key compared.",
+        ),
+        (
+            verdict(level=Level.COUNTERS, mode=Mode.IDLE, copies=3, partitions=2),
+            (
+                "All 3 copies of 2 partitions agree in their counters, and nothing was written"
+                " meanwhile."
+            ),
         ),
         (
             could_not_tell("library", Level.ROWS, "agent-2 is silent"),

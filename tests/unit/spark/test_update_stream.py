@@ -239,6 +239,30 @@ def test_history_that_was_read_and_is_lost_fails(zone: LoggedZone) -> None:
         latest(reader, start)
 
 
+def test_an_end_that_was_undone_fails_after_a_while_and_one_that_lags_behind_is_late(
+    zone: LoggedZone,
+) -> None:
+    """The reset comes between the plan of a micro-batch and its task."""
+    reader = stream(zone)
+    start = reader.initialOffset()
+    last = zone.put(of_partition(0)[0], b"new")
+    end = latest(reader, start)
+    for agent in range(3):
+        zone.copy(agent).advance(last - 1)
+    with pytest.raises(Unreadable, match=r"could not be read within 0\.2 s") as late:
+        read(reader, start, end)
+    assert not isinstance(late.value, HistoryLost)
+    for agent in range(3):
+        zone.copy(agent).lineage = Lineage(0, 0, (Entry(3, 1), Entry(5, last)))
+    asked = len(zone.agents[0].asked)
+
+    with pytest.raises(HistoryLost, match="up to which this micro-batch goes, is in the history"):
+        read(reader, start, end)
+
+    copies = [m for m in zone.agents[0].asked[asked:] if isinstance(m, AskCopies)]
+    assert len(copies) > 2, "it was asked again and again"
+
+
 def test_a_copy_that_is_cut_off_does_not_make_history_lost(zone: LoggedZone) -> None:
     reader = stream(zone)
     start = reader.initialOffset()
@@ -293,7 +317,11 @@ def test_a_partition_without_a_copy_is_waited_for_and_a_task_gives_up(zone: Logg
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"startingoffsets": "now"}, "option startingoffsets is 'now': write latest or earliest"),
+        (
+            {"startingoffsets": "now"},
+            "option startingOffsets is 'now': write latest or earliest or snapshot",
+        ),
+        ({"onloglost": "skip"}, "option onLogLost is 'skip': write fail or snapshot"),
         ({"problems": "rows"}, "option problems is 'rows': a stream has no rows for problems"),
     ],
 )

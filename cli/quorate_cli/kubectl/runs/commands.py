@@ -5,9 +5,9 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from quorate.wire.jobs.zone_backup import ZoneBackup
-from quorate.wire.jobs.zone_repair import RepairStrategy
-from quorate.wire.jobs.zone_restore import ZoneRestore
+from quorate.wire.exports.zone_backup import ZoneBackup
+from quorate.wire.exports.zone_restore import ZoneRestore
+from quorate.wire.jobs.repair_result import RepairStrategy
 from quorate_cli.commands.repair import RepairLevel
 from quorate_cli.kubectl.options import (
     ContextOption,
@@ -20,13 +20,17 @@ from quorate_cli.kubectl.runs import repair as repairing
 from quorate_cli.kubectl.runs import validate as validating
 from quorate_cli.kubectl.runs.export import key_of, place_of, run_export
 from quorate_cli.terminal.options import (
+    ExecutorsOption,
     JsonOption,
     KeyNames,
     KeyNamesOption,
     LevelOption,
     LimitOption,
+    ModeOption,
     ValidationLevel,
+    ValidationMode,
     ZoneArgument,
+    executors_field,
     limit_field,
 )
 
@@ -50,11 +54,13 @@ KeySecretOption = Annotated[
 def validate(
     zone: ZoneArgument,
     level: LevelOption = ValidationLevel.ROWS,
+    mode: ModeOption = ValidationMode.LIVE,
     keys: KeyNamesOption = KeyNames.ESCAPED,
     report: Annotated[
         str, typer.Option(metavar="FOLDER", help="Folder that gets the report, as JSON and a page.")
     ] = "",
     limit: LimitOption = None,
+    executors: ExecutorsOption = 0,
     kubeconfig: KubeconfigOption = "",
     context: ContextOption = "",
     namespace: NamespaceOption = "",
@@ -66,7 +72,7 @@ def validate(
     The exit code is 0 if they agree, 1 if they differ, 2 if that could not be determined.
     """
     place = Place(kubeconfig, context, namespace, operator_namespace)
-    chosen = validating.Chosen(level, keys, limit)
+    chosen = validating.Chosen(level, keys, limit, mode, executors)
     raise typer.Exit(validating.validate(zone, chosen, report, place, as_json, console))
 
 
@@ -119,6 +125,7 @@ def backup(
         typer.Option(help="Place of the export, new or empty: CLAIM:FOLDER or s3://BUCKET/FOLDER."),
     ],
     limit: LimitOption = None,
+    executors: ExecutorsOption = 0,
     endpoint: EndpointOption = "",
     region: RegionOption = "",
     credentials_secret: SecretOption = "",
@@ -137,7 +144,8 @@ def backup(
     place = Place(kubeconfig, context, namespace, operator_namespace)
     bucket = {"endpoint": endpoint, "region": region}
     at = {"destination": place_of(destination, bucket, credentials_secret, "--destination")}
-    spec = {**at, **limit_field(limit), **key_of(encryption_key_secret)}
+    read_by = {**limit_field(limit), **executors_field(executors)}
+    spec = {**at, **read_by, **key_of(encryption_key_secret)}
     raise typer.Exit(run_export(ZoneBackup, zone, spec, place, as_json, console))
 
 
@@ -152,6 +160,7 @@ def restore(
             "--into-non-empty", help="Also into a zone that has keys: write those that it lacks."
         ),
     ] = False,
+    limit: LimitOption = None,
     endpoint: EndpointOption = "",
     region: RegionOption = "",
     credentials_secret: SecretOption = "",
@@ -170,7 +179,7 @@ def restore(
     place = Place(kubeconfig, context, namespace, operator_namespace)
     bucket = {"endpoint": endpoint, "region": region}
     at = {"source": place_of(source, bucket, credentials_secret, "--source")}
-    spec = {**at, **key_of(encryption_key_secret)}
+    spec = {**at, **limit_field(limit), **key_of(encryption_key_secret)}
     more = {"intoNonEmpty": True} if into_non_empty else {}
     raise typer.Exit(run_export(ZoneRestore, zone, {**spec, **more}, place, as_json, console))
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from rich.console import Console
 
 from quorate.facts.errors import QuorateError
-from quorate.wire.jobs.export_result import RunOutcome
-from quorate.wire.jobs.zone_backup import ZoneBackup
-from quorate.wire.jobs.zone_restore import ZoneRestore
+from quorate.wire.exports.export_result import RunOutcome
+from quorate.wire.exports.zone_backup import ZoneBackup
+from quorate.wire.exports.zone_restore import ZoneRestore
 from quorate_cli.kubectl.kube_api import KubeApi
 from quorate_cli.kubectl.options import Place
 from quorate_cli.kubectl.runs.follow import OTHERWISE, Spec, print_end, print_json, run_to_end

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.text import Text
 
 from quorate.wire.jobs.job_run import JobStatus, RunPhase
-from quorate.wire.resource import API_VERSION, NAME_LENGTH_MAX, Resource
+from quorate.wire.schema.resource import API_VERSION, NAME_LENGTH_MAX, Resource
 from quorate_cli.guard import INTERRUPT_EXIT_CODE
 from quorate_cli.kubectl import objects
 from quorate_cli.kubectl.kube_api import KubeApi, Unreached, objects_path

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from rich.console import Console
 
 from quorate.facts.errors import QuorateError
-from quorate.wire.jobs.repair_result import RepairOutcome
-from quorate.wire.jobs.zone_repair import RepairStrategy, ZoneRepair
+from quorate.wire.jobs.repair_result import RepairOutcome, RepairStrategy
+from quorate.wire.jobs.zone_repair import ZoneRepair
 from quorate_cli.commands.repair import RepairLevel
 from quorate_cli.kubectl.kube_api import KubeApi, objects_path
 from quorate_cli.kubectl.options import Place

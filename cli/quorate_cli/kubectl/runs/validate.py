@@ -15,7 +15,13 @@ from quorate_cli.kubectl.options import Place
 from quorate_cli.kubectl.runs.follow import OTHERWISE, Run, print_json, run_to_end
 from quorate_cli.objects.resources import name_of
 from quorate_cli.processes.process import python
-from quorate_cli.terminal.options import KeyNames, ValidationLevel, limit_field
+from quorate_cli.terminal.options import (
+    KeyNames,
+    ValidationLevel,
+    ValidationMode,
+    executors_field,
+    limit_field,
+)
 from quorate_cli.terminal.problem import Problem
 
 LABEL_VALIDATION = "quorate.io/validation"
@@ -38,18 +44,40 @@ _PARTITIONS = (
 )
 
 
+_RAN_LIVE = (
+    "its result is not of mode idle, because the CRDs or the operator of this cluster are of an"
+    " earlier version: apply the CRDs of this one, upgrade the operator, then validate again"
+)
+
+
 class Chosen(NamedTuple):
-    """The options that say how copies are compared; `limit`: MiB per second of each agent."""
+    """The options that say how copies are compared, and by how many pods.
+
+    `limit`: MiB per second of each agent.
+    """
 
     level: ValidationLevel
     keys: KeyNames
     limit: int | None = None
+    mode: ValidationMode = ValidationMode.LIVE
+    executors: int = 0
 
     @property
     def spec(self) -> dict[str, object]:
         """The fields of the object."""
-        named = {"level": self.level.value.capitalize(), "keys": self.keys.value.capitalize()}
-        return {**named, **limit_field(self.limit)}
+        named: dict[str, object] = {
+            "level": self.level.value.capitalize(),
+            "keys": self.keys.value.capitalize(),
+        }
+        if self.mode is not ValidationMode.LIVE:  # an earlier version knows no other
+            named["mode"] = self.mode.value.capitalize()
+        return {**named, **limit_field(self.limit), **executors_field(self.executors)}
+
+    @property
+    def about(self) -> str:
+        """The depth and the mode, for people."""
+        mode = "" if self.mode is ValidationMode.LIVE else f", {self.mode.value}"
+        return f"level {self.level.value}{mode}"
 
 
 def validate(
@@ -71,15 +99,28 @@ def validate(
     except QuorateError as problem:
         raise Problem(str(problem), OTHERWISE) from problem
     status = done.status
+    if chosen.mode is ValidationMode.IDLE and _ran_live(status):
+        if status.verdict is ValidationVerdict.AGREE:
+            raise Problem(f"datavalidation {run.name}: {_RAN_LIVE}", OTHERWISE)
+        typer.echo(f"datavalidation {run.name}: {_RAN_LIVE}", err=True)
     if as_json:
         print_json(status)
     elif status.verdict is not None:
-        _print(run, zone, chosen.level, status, console)
+        _print(run, zone, chosen, status, console)
     if status.verdict is None:
         raise Problem(f"datavalidation {run.name}: {status.message}", OTHERWISE)
     if report:
         _keep(api, run, namespace, report)
     return EXIT_CODES[status.verdict]
+
+
+def _ran_live(status: DataValidationStatus) -> bool:
+    """Return whether the verdict is of mode live: copies that differ do so in any mode.
+
+    "Could not tell" has no mode if no pod has told it.
+    """
+    is_told = status.verdict not in (None, ValidationVerdict.COULD_NOT_TELL)
+    return is_told and (status.mode or "").lower() != ValidationMode.IDLE
 
 
 def _keep(api: KubeApi, run: Run, namespace: str, folder: str) -> None:
@@ -107,11 +148,11 @@ def _began(pod: Any) -> str:
 
 
 def _print(
-    run: Run, zone: str, level: ValidationLevel, status: DataValidationStatus, console: Console
+    run: Run, zone: str, chosen: Chosen, status: DataValidationStatus, console: Console
 ) -> None:
     assert status.verdict is not None
     console.print(
-        Text(f"zone {zone}, level {level.value}: "),
+        Text(f"zone {zone}, {chosen.about}: "),
         Text(status.verdict, STYLES[status.verdict]),
         sep="",
     )

@@ -7,7 +7,6 @@ docs/protocol.md, sections 5 and 6.
 
 from quorate.facts.lineage import Lineage
 from quorate.facts.time import Now
-from quorate.protocol.copies.outbox import MASTER
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.role_state import (
     FrozenFor,
@@ -28,6 +27,7 @@ from quorate.protocol.messages.master import (
     TroubleKind,
 )
 from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.outbox import MASTER
 from quorate.protocol.messages.replication import Fence, Sync
 from quorate.protocol.messages.transfer import FetchKeys, FetchUpdates, KeyRows
 from quorate.protocol.storage import Row

@@ -22,7 +22,6 @@ from quorate.protocol.agent.turn import Turn
 from quorate.protocol.agent.zone_openings import Opening, ZoneOpenings
 from quorate.protocol.agent.zones_awake import ZonesAwake
 from quorate.protocol.copies.leases import Leases
-from quorate.protocol.copies.outbox import MASTER
 from quorate.protocol.copies.reports import copy_summaries, inventory
 from quorate.protocol.copies.zone_copies import Finished
 from quorate.protocol.messages.handshake import Hello
@@ -42,6 +41,7 @@ from quorate.protocol.messages.master import (
     ZoneTable,
 )
 from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.outbox import MASTER
 from quorate.protocol.messages.replication import Heartbeat, HeartbeatAck
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Storage, ZoneRefused
@@ -171,6 +171,7 @@ class AgentCore:
         self._rows_due: set[str] = set()  # zones whose rows are reported once open
         self._summaries_due: dict[str, None] = {}  # zones whose copies are to be told in brief
         self._kept = {record.uid: record for record in store.kept_zones()}
+        self._removing: set[str] = set()  # deleted zones whose data is not gone yet
         self._openings = ZoneOpenings()
         self._announces_external = bool(hello.external_host)
         self._has_opened = False  # opened a zone in this turn, or tried to
@@ -404,6 +405,7 @@ class AgentCore:
 
     def _remove_zone(self, uid: str) -> None:
         self._kept.pop(uid, None)
+        self._removing.add(uid)
         self._rows_due.discard(uid)
         self._openings.forget(uid)
         zone = self.zones.pop(uid, None)
@@ -418,6 +420,7 @@ class AgentCore:
 
     def zone_removed(self, uid: str) -> None:
         """Tell the master that the data of a deleted zone is gone; until then it keeps asking."""
+        self._removing.discard(uid)
         self._sends.append((MASTER, RowsStored(uid, ())))
 
     def _report_inventory(self, rows: bool, now: Now) -> None:
@@ -474,7 +477,7 @@ class AgentCore:
             due.remove(uid)
         if not due:
             self._inventory_due = None
-            kept = tuple(sorted({*self._kept, *self.zones}))
+            kept = tuple(sorted({*self._kept, *self.zones, *self._removing}))
             self._sends.append((MASTER, Inventory("", (), last=True, kept=kept)))
 
     def _report(self, sequence: int, now: Now) -> None:

@@ -57,7 +57,7 @@ def next_look_ms(
         if not _is_idle(role):
             zone.in_progress = True
             due_ms = min(due_ms, max(_role_due_ms(zone, role, now_ms), now_ms))
-        expiring = role.copy.expiring
+        expiring = role.copy.expiring.heap
         if expiring:
             due_ms = min(due_ms, now_ms + max(expiring[0][0] - now.wall_ms, 0))
     for role in zone.own_leases.values():

@@ -24,7 +24,6 @@ from quorate.protocol.agent.turn import (
     set_aside,
 )
 from quorate.protocol.copies.leases import Leases
-from quorate.protocol.copies.outbox import MASTER, Outbox
 from quorate.protocol.copies.role_state import Stage
 from quorate.protocol.copies.zone_copies import Finished, ZoneCopies
 from quorate.protocol.messages.master import (
@@ -35,6 +34,7 @@ from quorate.protocol.messages.master import (
     TroubleKind,
 )
 from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.outbox import MASTER, Outbox
 from quorate.protocol.messages.replication import (
     Acks,
     Append,

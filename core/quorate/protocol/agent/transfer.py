@@ -7,10 +7,10 @@ questions and answers into messages.  Source: docs/protocol.md, section 5.
 from quorate.protocol.agent import activation
 from quorate.protocol.copies.copy import Copy, decode_update
 from quorate.protocol.copies.fill import Fill
-from quorate.protocol.copies.outbox import MASTER
 from quorate.protocol.copies.role_state import Stage
 from quorate.protocol.copies.supply import supply_keys, supply_snapshot, supply_updates
 from quorate.protocol.copies.zone_copies import ZoneCopies
+from quorate.protocol.messages.outbox import MASTER
 from quorate.protocol.messages.replication import Rejected, Sync
 from quorate.protocol.messages.transfer import (
     FetchKeys,

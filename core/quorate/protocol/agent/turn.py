@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple, TypeVar
 
 from quorate.protocol.copies.copy import Copy
-from quorate.protocol.copies.outbox import MASTER, Outbox
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.record import record_names
 from quorate.protocol.copies.reports import inventory
@@ -21,6 +20,7 @@ from quorate.protocol.copies.role_state import Stage
 from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate.protocol.messages.master import Inventory
 from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.outbox import MASTER, Outbox
 from quorate.protocol.messages.replication import Append, Batch
 from quorate.protocol.transactions import parts
 
@@ -128,7 +128,10 @@ def go_back(zone: ZoneCopies) -> None:
     for copy in zone.touched.values():
         lwm, durable_lwm, majority = copy.lwm, copy.durable_lwm, copy.majority
         answered, alive_in = copy.answered, copy.last_term if copy.is_alive else -1
+        surveyed = copy.surveyed
         copy.recover()
+        if surveyed and copy.present:
+            zone.survey(copy)
         copy.is_alive = copy.last_term == alive_in
         copy.majority, copy.answered = majority, answered  # those of an earlier turn
         copy.durable_lwm = min(durable_lwm, copy.lwm)  # earlier turns may still be synced

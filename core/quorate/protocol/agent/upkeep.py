@@ -4,7 +4,6 @@ It is done in small pieces, so that no turn of the event loop is long.
 """
 
 from collections import deque
-from heapq import heappop, heappush
 
 from quorate.facts.time import Now
 from quorate.protocol.agent import transfer
@@ -14,6 +13,7 @@ from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate.protocol.messages.transfer import FetchSnapshot
 
 EXPIRE_PER_TICK = 200
+EXPIRIES_LOOKED_AT = 2_000
 SURVEY_ROWS = 2000
 LOG_CHECK_MS = 1000
 AGE_MARK_MS = 60_000
@@ -118,17 +118,18 @@ class Upkeep:
         zone = self._zone
         for role in zone.roles.values():
             expiring = role.copy.expiring
-            if not expiring or not role.serves(now.boot_ms):
+            if not expiring.heap or not role.serves(now.boot_ms):
                 continue
             count = 0
-            while expiring and expiring[0][0] <= now.wall_ms and count < EXPIRE_PER_TICK:
-                due, key = heappop(expiring)
+            for due, key in expiring.take(now.wall_ms, EXPIRIES_LOOKED_AT):
                 row = role.copy.get(key)
                 if row is not None and row.value is not None and row.expires_at == due:
                     role.copy.expired.append((due, key))
                     role.write(((key, None, 0),))
                     zone.commands_wrote(role)
                     count += 1
+                if count == EXPIRE_PER_TICK:
+                    break
 
     def _survey(self) -> None:
         """Search the next rows of copies for expiries and tombstones (`ZoneCopies.survey`)."""
@@ -137,6 +138,7 @@ class Upkeep:
             if room <= 0:
                 return
             copy = self._zone.copies[partition]
+            copy.surveyed = True
             after, last = surveys[partition]
             chunk = copy.space.scan(after, room, 1 << 20)
             room -= max(len(chunk), 50)
@@ -144,7 +146,7 @@ class Upkeep:
                 if row.value is None:
                     copy.tombstones.append((row.counter, key))
                 elif row.expires_at and row.counter <= last:
-                    heappush(copy.expiring, (row.expires_at, key))
+                    copy.expiring.note(key, row.expires_at)
             if chunk:
                 surveys[partition] = (chunk[-1][0], last)
             else:

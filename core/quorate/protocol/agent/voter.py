@@ -4,9 +4,9 @@ Source: docs/protocol.md, sections 4 to 6.
 """
 
 from quorate.protocol.copies.copy import decode_update
-from quorate.protocol.copies.outbox import MASTER
 from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate.protocol.messages.master import Prepared, PreparedRow
+from quorate.protocol.messages.outbox import MASTER
 from quorate.protocol.messages.replication import Batch, Fence, FenceAck, FenceRefused, Rejected
 
 

@@ -11,7 +11,6 @@ value that only this copy had.  Source: docs/protocol.md, sections 2, 4 and 5.
 
 from collections import deque
 from collections.abc import Collection, Sequence
-from heapq import heappush
 from itertools import repeat
 
 import msgspec
@@ -24,6 +23,7 @@ from quorate.facts.lineage import Lineage
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import Holder
 from quorate.facts.update_counter import UpdateCounter
+from quorate.protocol.copies.expiries import Expiries
 from quorate.protocol.copies.record import (
     CopyRecord,
     KeptRows,
@@ -47,6 +47,10 @@ LOG_READ_BYTES = 4 * 1024 * 1024
 TOGETHER_MIN = 8
 """Updates with at least this many rows are written in one pass.  Fewer are as fast one by one."""
 
+TOMBSTONES_MAX = 10_000
+"""When so many are noted, or twice as many as were left the last time, those of keys that were
+deleted again are taken out."""
+
 LOOK_BACK_MAX = 10_000
 """At most this many updates are searched for one key."""
 
@@ -61,6 +65,7 @@ class Copy(UpdateCounter):
     - `bare`: a key deleted at or below it may lack its tombstone, whatever `settled` says
     - `purged`, `expired`: what this turn took from `tombstones` and `expiring`; it is put back if
       the batch is refused
+    - `surveyed`: a survey may have passed rows of this turn instead of those that come back then
     - `is_alive`: it has adopted a term since its process started
     - `kept_rows`: earlier rows that are kept for a while, because a reset left what they hold
     """
@@ -95,7 +100,9 @@ class Copy(UpdateCounter):
         "space",
         "state",
         "storage",
+        "surveyed",
         "tombstones",
+        "tombstones_max",
         "version",
     )
 
@@ -111,6 +118,7 @@ class Copy(UpdateCounter):
         self.state = State.ABSENT
         self.purged: list[tuple[int, bytes]] = []
         self.expired: list[tuple[int, bytes]] = []
+        self.surveyed = False
         self.kept_rows: tuple[KeptRows, ...] = ()
         self._reset()
 
@@ -127,7 +135,8 @@ class Copy(UpdateCounter):
         self.prepared: PartitionRow | None = None
         self.prepared_migration = ""
         self.tombstones: deque[tuple[int, bytes]] = deque()
-        self.expiring: list[tuple[int, bytes]] = []
+        self.tombstones_max = TOMBSTONES_MAX
+        self.expiring = Expiries()
         self.mark_at, self.mark = 0, (0, 0)
         self._use_space()
 
@@ -153,8 +162,8 @@ class Copy(UpdateCounter):
             self.version, self.generation = kept.version, kept.generation
             self.evicted_by = kept.row
         self.tombstones.extendleft(reversed(self.purged))
-        for due in self.expired:
-            heappush(self.expiring, due)
+        for at_ms, key in reversed(self.expired):  # the first is what the rows say again
+            self.expiring.note(key, at_ms)
         self.written()
         tombstones, expiring = self.tombstones, self.expiring
         self._reset()
@@ -187,6 +196,7 @@ class Copy(UpdateCounter):
         """Note that the turn's batch was written: what the turn took from the queues is gone."""
         self.purged.clear()
         self.expired.clear()
+        self.surveyed = False
 
     def _enter(self, state: State) -> None:
         check_transition(self.partition, self.state, state)
@@ -369,7 +379,7 @@ class Copy(UpdateCounter):
                 rows = dict(zip(keys, each, strict=True))
                 self.space.put_all(rows)
                 if not all(values):
-                    self.tombstones.extend(
+                    self._note_tombstones(
                         [(counter, key) for key, row in rows.items() if row.value is None]
                     )
                 return
@@ -379,13 +389,21 @@ class Copy(UpdateCounter):
                 continue
             self.put(key, Row(counter, term, expires_at, value))
             if value is None:
-                self.tombstones.append((counter, key))
+                self._note_tombstones([(counter, key)])
+
+    def _note_tombstones(self, deleted: Sequence[tuple[int, bytes]]) -> None:
+        """Have them dropped in time; of a key that is deleted again and again few are noted."""
+        self.tombstones.extend(deleted)
+        if len(self.tombstones) >= self.tombstones_max:
+            newest = {key: counter for counter, key in self.tombstones}
+            self.tombstones = deque(sorted((counter, key) for key, counter in newest.items()))
+            self.tombstones_max = max(2 * len(newest), TOMBSTONES_MAX)
 
     def _delete_below(self, counter: int, compare: bool) -> None:
         """Delete all rows but the protocol's own, without tombstones."""
         self.bare = max(self.bare, counter)
         after: bytes | None = None
-        while chunk := self.space.scan(after, 10_000, 1 << 30):
+        while chunk := self.space.scan(after, 10_000, 1 << 24):
             for key, row in chunk:
                 if not is_reserved(key) and (not compare or row.counter < counter):
                     self.space.drop(key)
@@ -400,13 +418,26 @@ class Copy(UpdateCounter):
         raw = _encode((counter, term, operations))  # encoded as an Update
         self.storage.log_put(self.partition, counter, term, raw)
         self._put_rows(counter, term, operations)
+        expiring = self.expiring
         for key, _, expires_at in operations:
-            if expires_at and key is not None:
-                heappush(self.expiring, (expires_at, key))
+            if key is None:
+                self.expired.extend(expiring.forget_clients())
+            elif expires_at or key in expiring.due:
+                self._note_expiry(key, expires_at)
         self.lwm = counter
         if counter == self.mark_at:
             self.take_mark(counter)
         return raw
+
+    def _note_expiry(self, key: bytes, at_ms: int) -> None:
+        """Have the key expire at this time; 0: never."""
+        before = self.expiring.due.get(key)
+        if before is not None and before != at_ms:
+            self.expired.append((before, key))
+        if at_ms:
+            self.expiring.note(key, at_ms)
+        else:
+            self.expiring.forget(key)
 
     def take_mark(self, counter: int) -> None:
         """Note the digest at this counter, at which the rows of all copies are the same."""
@@ -526,10 +557,12 @@ class Copy(UpdateCounter):
         while self.tombstones and self.tombstones[0][0] <= self.settled:
             counter, key = self.tombstones.popleft()
             row = self.get(key)
-            if row is not None and row.value is None and row.counter == counter:
+            if row is not None and row.value is None and row.counter <= self.settled:
                 self.space.drop(key)
-                self.purged.append((counter, key))
-                purged = True
+                counter, purged = row.counter, True
+            self.purged.append((counter, key))  # a row of this turn may hide the tombstone
+        if not self.tombstones:
+            self.tombstones_max = TOMBSTONES_MAX
         return purged
 
     def cut_log(self, upto: int) -> None:

@@ -16,12 +16,12 @@ from quorate.facts.zone import NEVER_MS, ConsistencyMode, ZoneRecord
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.fill import Fill
 from quorate.protocol.copies.leases import Leases
-from quorate.protocol.copies.outbox import Outbox
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.record import KeptRows, recorded_partitions
 from quorate.protocol.copies.role_state import Stage
 from quorate.protocol.copies.shared_leases import FOREVER, isolated_at
 from quorate.protocol.copies.waiters import Waiter
+from quorate.protocol.messages.outbox import Outbox
 from quorate.protocol.messages.replication import Batch
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Storage
@@ -89,7 +89,7 @@ class ZoneCopies:
         self.full_copies = 0
         self.delta_copies = 0
         self.full_reasons: dict[str, int] = {}
-        # What the present turn has changed, and what it is to send.
+        # Changed in the present turn, and to be sent in it.
         self.out = Outbox()
         self.wrote = False
         self.dirty: dict[int, Primary] = {}
@@ -249,6 +249,7 @@ class ZoneCopies:
         self.give_up(role.waiters)
         role.waiters.clear()
         role.lasting.clear()
+        role.copy.expiring.clear()  # the next role on this copy surveys it
         role.pending.clear()
         role.serving_until = 0
 

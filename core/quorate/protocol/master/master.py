@@ -22,6 +22,7 @@ from quorate.protocol.master.decisions.decide import recover
 from quorate.protocol.master.disruption import cluster_disruption, disruption_facts
 from quorate.protocol.master.migration_queue import MigrationQueue
 from quorate.protocol.master.node_registry import NodeRegistry
+from quorate.protocol.master.older_metastore import OlderMetastore, ToldNewer
 from quorate.protocol.members.cluster import PASSES_MAX, Cluster
 from quorate.protocol.members.membership import KnownAgent
 from quorate.protocol.members.zone_ports import ZonePorts
@@ -84,12 +85,6 @@ class Master:
             master_term, settings, now, recovering=recovering, rebuilds=rebuilds
         )
         self.master_term = master_term
-        self.outdated = ""
-        """Why this master must not lead: agents have rows that the metastore does not hold."""
-        self.told_newer = cluster.newer_rows.told
-        """(zone, partition) -> (version, agent): rows that are newer than those read. The shell
-        reads everything again, and then calls `looked_again` with the contents of this before it
-        began to read."""
         self._headless: dict[str, list[tuple[PartitionRow, ...]]] = {}
         self.agents = cluster.agents
         self.retries = cluster.retries
@@ -114,6 +109,7 @@ class Master:
         """The zones that were deleted under this master."""
         self._remains: set[ShardKey] = set()
         """Shards of such zones, which a former master wrote late: to be deleted."""
+        self._older = OlderMetastore(cluster, self.zones, self._ended)
 
     def load(self, snapshot: dict[Key, Value], now: Now) -> None:
         """Take the contents of the metastore. Nothing is published until agents have reported."""
@@ -142,7 +138,7 @@ class Master:
 
     def refusal(self, hello: Hello) -> Refused | None:
         """Return why the agent that greets must not take part; None if it may."""
-        return self._nodes.refusal(hello)
+        return self._nodes.admission.refusal(hello)
 
     def agent_disconnected(self, node: str, process_gone: bool, now: Now) -> None:
         """Note a lost link to an agent. `process_gone`: its host refuses new connections."""
@@ -293,6 +289,8 @@ class Master:
                 if self._cluster.recovering:
                     agent.rows.setdefault(each, {})
                 self.zones[each].told_all()
+            if self._older.kept_told(node, agent):
+                self._nodes.wishes_changed(node)
 
     # --- the metastore was lost ------------------------------------------------------------------
 
@@ -341,29 +339,30 @@ class Master:
 
     # --- is the metastore the newest one? --------------------------------------------------------
 
-    def looked_again(
-        self, told_newer: Mapping[tuple[str, int], tuple[int, str]], stored: Mapping[Key, Value]
-    ) -> None:
+    @property
+    def outdated(self) -> str:
+        """The reason why this master must not lead, as agents have what the metastore lacks."""
+        return self._older.outdated
+
+    @property
+    def has_doubts(self) -> bool:
+        """Whether agents have anything that is newer than what was read.
+
+        If so, the shell takes `told_newer`, reads everything again, and then calls `looked_again`.
+        """
+        return self._older.has_doubts
+
+    def told_newer(self) -> ToldNewer:
+        """Return all that agents have and that is newer than what was read."""
+        return self._older.told()
+
+    def looked_again(self, told_newer: ToldNewer, stored: Mapping[Key, Value]) -> None:
         """Judge `stored`: the metastore as it was read after agents had reported `told_newer`.
 
         What was reported since then may have been stored after that read. It waits for the next
         read, and nothing is decided about these partitions until then.
         """
-        older: dict[str, dict[int, int]] = {}
-        about: dict[str, str] = {}
-        for each in self._cluster.newer_rows.judge(told_newer, stored):
-            name = self.zones[each.uid].record.name if each.uid in self.zones else each.uid
-            older.setdefault(each.uid, {})[each.partition] = each.version
-            about.setdefault(
-                each.uid,
-                f"agent {each.node} has row {each.version} of partition {each.partition} of zone "
-                f"{name}, and the metastore holds {each.stored}",
-            )
-        for uid, rows_of in older.items():
-            if not self._cluster.rebuilds:
-                self.outdated = self.outdated or about[uid]
-            elif uid in self.zones and not self.zones[uid].record.deleting:
-                self.zones[uid].withdraw(rows_of, about[uid])
+        self._older.looked_again(told_newer, stored)
 
     # --- zones -----------------------------------------------------------------------------------
 
@@ -568,6 +567,8 @@ class Master:
             uid = zone.record.uid
             self.zones.pop(uid, None)
             self._ended.add(uid)
+            for node in self._older.zone_ended(uid):
+                self._nodes.wishes_changed(node)
             self._cluster.event(uid, None, Reason.ZONE_DELETED, f"zone {zone.record.name}")
             self.retries.forget_zone(uid)
             self._ports.give()  # another zone may wait for its port

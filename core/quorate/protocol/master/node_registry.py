@@ -5,8 +5,8 @@
 
 No agent takes part before the metastore holds its registration. An agent is online from then until
 it has been silent for `failure_detection_ms`, or its process is known to be gone. A master that has
-just started judges no agent before `failure_detection_ms` of its own. membership.py has the rules
-of which agents may register. Source: docs/protocol.md, section 7.
+just started judges no agent before `failure_detection_ms` of its own. admission.py has the rules
+of which agents may take part. Source: docs/protocol.md, section 7.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,19 +14,17 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from quorate.facts.addresses import join_address
-from quorate.facts.partition_row import majority, quorum
 from quorate.facts.time import Now
-from quorate.facts.topology import Happening, NodeRecord, PodFacts, Voter
-from quorate.facts.zone import NEVER_MS, RESETS_FORMAT, ZoneRecord
+from quorate.facts.topology import Happening, NodeRecord, PodFacts
+from quorate.facts.zone import NEVER_MS, ZoneRecord
+from quorate.protocol.master.admission import Admission
 from quorate.protocol.master.told_places import ToldPlaces
 from quorate.protocol.members.cluster import Cluster
 from quorate.protocol.members.membership import (
     KnownAgent,
     Past,
     left,
-    older_image,
     record_of,
-    refusal,
 )
 from quorate.protocol.members.zone_ports import ZonePorts
 from quorate.protocol.messages.events import Reason
@@ -52,6 +50,7 @@ class NodeRegistry:
     ) -> None:
         self.writes: dict[str, NodeRecord | None] = {}
         self.members_changed = False
+        self.admission = Admission(cluster.agents, zones)
         self.places = ToldPlaces(cluster.agents, zones, self.wishes_changed)
         self._cluster = cluster
         self._agents = cluster.agents
@@ -69,80 +68,10 @@ class NodeRegistry:
 
     # --- who comes and goes ----------------------------------------------------------------------
 
-    def refusal(self, hello: Hello) -> Refused | None:
-        """Return why the agent that greets must not take part; None if it may."""
-        agent = self._agents.get(hello.node)
-        refused = refusal(agent, hello)
-        if refused is None and (agent is None or agent.newest is None):
-            refused = self._refusal_by_rows(hello)
-        refused = refused or self._refusal_by_modes(hello)
-        is_another = agent is not None and agent.record and agent.record.store != hello.store
-        if refused is None and is_another and self._is_done_without(record_of(hello)):
-            return Refused(
-                f"node {hello.node}: store {hello.store} counts as gone for good, and other agents "
-                "serve without its votes; it is accepted once these are given up: start the agents "
-                "that have the other copies",
-                RefusalCode.NAME_IN_USE,
-            )
-        return refused
-
-    def _refusal_by_rows(self, hello: Hello) -> Refused | None:
-        """Refuse an unregistered node if a row names a later incarnation of its store.
-
-        Its registration was lost then, and what greets is an older image of its folder.
-        """
-        for zone in self._zones.values():
-            if not zone.record.persistent:
-                continue  # there, each incarnation is another store
-            for part in zone.parts.values():
-                for holder in (part.row.primary, part.row.destination):
-                    if holder is None or (holder.node, holder.store) != (hello.node, hello.store):
-                        continue
-                    if holder.incarnation > hello.incarnation:
-                        return older_image(hello, holder.incarnation)
-        return None
-
-    def _refusal_by_modes(self, hello: Hello) -> Refused | None:
-        """Refuse an agent that is too old for a zone of which it has copies.
-
-        It would not see a reset, and delete copies that one left.
-        """
-        if hello.format_version >= RESETS_FORMAT:
-            return None
-        for zone in self._zones.values():
-            parts, needs = zone.parts, zone.record.frame_format
-            if parts.leave(hello.node) or (needs and parts.names(hello.node)):
-                return Refused(
-                    f"node {hello.node}: it has copies of zone {zone.record.name} that a reset left"
-                    f" or may leave ({zone.record.mode}), which needs frame format {RESETS_FORMAT};"
-                    f" it speaks {hello.format_version}: start a version of Quorate that speaks"
-                    f" {RESETS_FORMAT}",
-                    RefusalCode.FORMAT,
-                )
-        return None
-
-    def _is_done_without(self, record: NodeRecord) -> bool:
-        """Return whether some quorum is smaller because this store is gone for good.
-
-        If the store were taken back before its votes are given up, it could help to make up a
-        quorum that has nothing of what was answered meanwhile.
-        """
-        for zone in self._zones.values():
-            nodes = zone.nodes
-            voter = Voter(record.name, record.zone_store(zone.record.persistent))
-            for part in zone.parts.values():
-                for voters in part.row.voter_sets:
-                    count, dead = len(voters), sum(nodes.is_dead(each) for each in voters)
-                    if voter not in voters or quorum(count, dead) == majority(count):
-                        continue
-                    if nodes.is_dead(voter):
-                        return True
-        return False
-
     def connected(self, hello: Hello, now: Now) -> None:
         """Take the greeting of an agent: refuse it, or register it before it takes part."""
         agent = self._agents.get(hello.node)
-        refused = self.refusal(hello)
+        refused = self.admission.refusal(hello)
         if refused is not None:
             self._cluster.send(hello.node, refused)
             return
@@ -151,6 +80,7 @@ class NodeRegistry:
         agent.connected, agent.gone, agent.removing = True, False, False
         agent.heard_ms, agent.heard_ping = now.boot_ms, 0
         self.places.greeted(agent, hello)
+        agent.comes_with(hello.store)
         wanted = _with_wishes(record_of(hello), agent)
         if agent.record is not None and (
             (agent.record.store, agent.record.incarnation) != (wanted.store, wanted.incarnation)
@@ -449,6 +379,7 @@ class NodeRegistry:
         if agent is None:
             return
         meant, wanted = agent.newest, agent.pending
+        agent.take_unrecorded(record)
         if record is None and self._is_lost(agent):
             assert meant is not None
             self._write_node(node, agent, meant)
@@ -480,6 +411,8 @@ class NodeRegistry:
         later one's memory for a store that is gone for good.
         """
         self.writes.pop(node, None)
+        if agent.newest is None or agent.newest.store != record.store:
+            agent.unrecorded = record.unrecorded
         self._take_since(agent, record, now)
         if agent.pending is None:
             return
@@ -536,6 +469,7 @@ def _with_wishes(record: NodeRecord, agent: KnownAgent) -> NodeRecord:
         since=agent.since.stored if agent.since is not None else None,
         storage_profiles=tuple(sorted({*agent.said_profiles, *filter(None, [pod.storage_class])})),
         pod=agent.pod,
+        unrecorded=agent.unrecorded,
     )
 
 

@@ -6,6 +6,7 @@ come and go. Source: docs/protocol.md, section 7.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import NamedTuple
 
 import msgspec
@@ -47,7 +48,8 @@ class KnownAgent:
     - `said_domain`, `told_domain`: the failure domain by its own word and by the operator's, which
       tells it only of agents that are `in_pod`. `said_attributes`, `said_profiles`: by its own
       word, or as registered until it greets. `pod`: what the operator told of its pod.
-    - `followed`: its former stores, which were followed by others.
+    - `followed`: its former stores, which were followed by others. `unrecorded`: of the store that
+      it has now; see NodeRecord.
     - `inventory`: its reported copies by zone. `reported`: the zones whose copies it has reported.
       `told_all`: whether it has reported everything. `rows`: what it reported of zones with lost
       rows, by partition. `kept`: the zones of which it has anything stored.
@@ -91,6 +93,7 @@ class KnownAgent:
         "told_all",
         "told_domain",
         "unreached",
+        "unrecorded",
     )
 
     def __init__(self, record: NodeRecord | None, heard_ms: int) -> None:
@@ -113,6 +116,7 @@ class KnownAgent:
         self.said_profiles = record.storage_profiles if record is not None else ()
         self.pod = record.pod if record is not None else None
         self.followed: set[str] = set()
+        self.unrecorded = record.unrecorded if record is not None else None
         self.heard_ms = heard_ms
         self.heard_ping = 0
         self.has_left = False
@@ -129,6 +133,30 @@ class KnownAgent:
     def draining(self) -> bool:
         """Whether it is to hold no copies, as written in its registration."""
         return self.record is not None and self.record.draining
+
+    def comes_with(self, store: str) -> None:
+        """Note its store: a new one may have data of zones that were deleted before it came."""
+        if self.newest is None or self.newest.store != store:
+            self.unrecorded = None
+
+    def take_unrecorded(self, stored: NodeRecord | None) -> None:
+        """Take what the metastore holds, if it is of its store, besides what is known here.
+
+        What is known here may be what could not be written. A store that is to be registered in
+        place of another is still to be compared.
+        """
+        if stored is None:
+            self.unrecorded = None
+        elif self.newest is not None and self.newest.store == stored.store:
+            both = [each for each in (stored.unrecorded, self.unrecorded) if each is not None]
+            self.unrecorded = tuple(dict.fromkeys(chain(*both))) if both else None
+
+    def note_unrecorded(self, uid: str, most: int) -> None:
+        """Note a deleted zone; of more than `most`, forget the first of which it has no data."""
+        noted = [*filter(lambda each: each != uid, self.unrecorded or ()), uid]
+        gone = [each for each in noted if self.told_all and each not in self.kept]
+        forgotten = {*gone[: max(len(noted) - most, 0)]}
+        self.unrecorded = tuple(each for each in noted if each not in forgotten)
 
     def forget_reports(self) -> None:
         """Forget what it reported of its copies and of other agents: it will be asked again."""

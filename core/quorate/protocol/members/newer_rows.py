@@ -1,8 +1,6 @@
-"""Rows that agents have in a newer version than the metastore: is it the newest one?
+"""Rows that agents have in a newer version than the metastore, as it was read.
 
-Rows are written before they are published, so the metastore should hold whatever an agent has. If
-it does not, the shell reads it again; what it reads then decides. Source: docs/protocol.md,
-section 7.
+How they are judged: master/older_metastore.py.
 """
 
 from collections.abc import Mapping

@@ -86,6 +86,11 @@ def part_key(transaction: bytes) -> bytes:
     return RESERVED + b"transaction/" + transaction
 
 
+def listed_transactions(index: bytes | None) -> tuple[bytes, ...]:
+    """Return the transactions that the row of INDEX_KEY lists; None: it has no value."""
+    return () if index is None else _decode_index(index)
+
+
 def load(role: Primary, now_ms: int) -> None:
     """Load the role's parts and locks from its partition's rows.
 
@@ -94,9 +99,7 @@ def load(role: Primary, now_ms: int) -> None:
     role.parts.clear()
     role.locks.clear()
     index = role.copy.get(INDEX_KEY)
-    if index is None or index.value is None:
-        return
-    for transaction in _decode_index(index.value):
+    for transaction in listed_transactions(None if index is None else index.value):
         row = role.copy.get(part_key(transaction))
         if row is not None and row.value is not None:
             state = _decode(row.value)

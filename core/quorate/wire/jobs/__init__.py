@@ -1,1 +1,1 @@
-"""The kinds of which each object is one Job, the schedules of these, and the results of pods."""
+"""Validations and repairs, of which each object is one Job; what all kinds of Jobs share."""

@@ -6,9 +6,9 @@ from typing import ClassVar
 from pydantic import Field
 
 from quorate.wire.jobs.export_place import ClaimPlace
-from quorate.wire.jobs.job_run import JobStatus, ReadingRun, run_once_rule
-from quorate.wire.jobs.validation_result import ValidationVerdict
-from quorate.wire.resource import Conditions, Integer, Part, Resource, Rule, Text, name_rule
+from quorate.wire.jobs.job_run import DividedRun, JobStatus, run_once_rule
+from quorate.wire.jobs.validation_result import ValidationMode, ValidationVerdict
+from quorate.wire.schema.resource import Conditions, Integer, Part, Resource, Rule, Text, name_rule
 
 
 class ValidationLevel(enum.StrEnum):
@@ -33,13 +33,18 @@ class ReportPlace(Part):
     """A folder of a volume, which the pod must be able to write.  Nothing in it is ever deleted."""
 
 
-class ValidationRun(ReadingRun):
+class ValidationRun(DividedRun):
     """What is compared, and with what.  Level Rows: give the pod 2Gi of memory or more."""
 
     level: ValidationLevel = ValidationLevel.ROWS
-    """Counters: positions and lineages, no rows.  Digest: digests that agents keep, and rows where
+    """Counters: positions and lineages, and no rows (in mode Idle one of each primary, which lists
+    open transactions).  Digest: digests that agents keep, and rows where
     they differ.  Rows: every row of every copy, by Spark in the pod, which needs 2Gi of memory or
     more (resources)."""
+    mode: ValidationMode = ValidationMode.LIVE
+    """Live: clients may write meanwhile; keys that they write are not compared.  Idle: for a zone
+    that is quiet, as before an upgrade.  Agree then also says that nothing was written while it
+    ran; if a partition was written to, or its copies moved, the verdict is CouldNotTell."""
     keys: KeyNames = KeyNames.ESCAPED
     """How the report, which is the log of the pod, names keys that differ.  Escaped: as they are,
     unprintable bytes escaped.  Hashed: the first 16 hex digits of their SHA-256."""
@@ -47,11 +52,21 @@ class ValidationRun(ReadingRun):
     """A folder that gets the report as JSON and as a page, beside being the log of the pod.  Runs
     with the same folder tell what has changed since the last one, and the trends of the last 30."""
 
+    rules: ClassVar[tuple[Rule, ...]] = (
+        *DividedRun.rules,
+        Rule(
+            "executors",
+            "self.executors == 0 || self.level == 'Rows'",
+            "write 0, or level: Rows: other levels read too little to divide it",
+            lambda new, _: new.executors == 0 or new.level is ValidationLevel.ROWS,
+        ),
+    )
+
 
 class DataValidationSpec(ValidationRun):
-    """One comparison of all copies of a zone, while clients write; it is run once."""
+    """One comparison of all copies of a zone; it is run once."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (run_once_rule("DataValidation"),)
+    rules: ClassVar[tuple[Rule, ...]] = (*ValidationRun.rules, run_once_rule("DataValidation"))
 
 
 class OutvotedCopyStatus(Part):
@@ -69,6 +84,9 @@ class DataValidationStatus(JobStatus):
     verdict: ValidationVerdict | None = None
     """Agree: everything could be judged, and nothing differs.  Differ: at least one difference is
     proven.  CouldNotTell: no difference is proven, and something could not be judged."""
+    mode: ValidationMode | None = None
+    """The mode in which the pod ran.  Absent: no pod has told it, or the operator or the pod is of
+    an earlier version, which validates in mode Live."""
     classes: dict[str, Integer] = Field(default_factory=dict)
     """How many differ, by class.  Partitions: counter, lineage, gap; skipped: not judged.  Keys:
     keyCounter, value, size, expiry, missing, other; one key may be of several."""
@@ -100,6 +118,7 @@ class DataValidation(Resource):
     printer_columns = (
         ("Zone", "string", ".spec.zoneRef.name"),
         ("Level", "string", ".spec.level"),
+        ("Mode", "string", ".spec.mode"),
         ("Phase", "string", ".status.phase"),
         ("Percent", "integer", ".status.percent"),
         ("Verdict", "string", ".status.verdict"),

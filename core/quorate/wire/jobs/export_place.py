@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from quorate.wire.resource import Part, Rule, Text
+from quorate.wire.schema.resource import Part, Rule, Text
 from quorate.wire.zone import ObjectName
 
 VOLUME = "/exports"

@@ -1,8 +1,14 @@
 """The recent past of a zone, from its status."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from quorate.wire.jobs.zone_history import DayTold, ExportTold, HourTold, ZoneHistory
-from quorate.wire.zone import ZoneExport, ZoneStatus
-from quorate.wire.zone_day import ZoneDay
+
+if TYPE_CHECKING:  # a caller with a status has imported them
+    from quorate.wire.zone import ZoneExport, ZoneStatus
+    from quorate.wire.zone_day import ZoneDay
 
 
 def history_of(

@@ -1,6 +1,7 @@
-"""The result of a repair as its pod tells it to Kubernetes: the termination message.
+"""The strategies of a repair, and its result as its pod tells it to Kubernetes.
 
-As with a validation (validation_result), the operator reads it from the pod's status.
+As with a validation (validation_result), the operator reads the result, which is the termination
+message, from the pod's status.
 """
 
 import enum
@@ -14,6 +15,16 @@ from quorate.wire.jobs.validation_result import MESSAGE_BYTES_MAX
 REASONS_MAX = 5
 REASON_MAX = 300
 """Characters of one reason."""
+
+
+class RepairStrategy(enum.StrEnum):
+    """The rule by which the row of a key is chosen."""
+
+    LWW = "LWW"
+    PRIMARY = "PRIMARY"
+    RELATIVE_MAJORITY = "RELATIVE_MAJORITY"
+    REMOVE = "REMOVE"
+    CHECK_ONLY = "CHECK_ONLY"
 
 
 class RepairOutcome(enum.StrEnum):

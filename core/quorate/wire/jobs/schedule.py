@@ -1,15 +1,17 @@
 """The fields that all kinds share whose objects create runs by a schedule."""
 
 import enum
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from quorate.wire.resource import Conditions, Integer, Part, Text
+from quorate.wire.schema.resource import Conditions, Integer, Part, Rule, Text
 
 NAME_LENGTH_MAX = 39
 """The name of a run ends with a minute, and is 50 characters long at most."""
 LIMIT_MAX = 1000
+FIELDS = 5
+"""Fields of a schedule.  There is none of seconds: the name of a run has the minute."""
 STARTING_DEADLINE_S = 3600
 STARTING_DEADLINE_MAX_S = 30 * 24 * 3600
 
@@ -45,6 +47,21 @@ class ScheduleSpec(Part):
     Complete."""
     failed_runs_history_limit: Annotated[Integer, Field(ge=0, le=LIMIT_MAX)] = 3
     """How many objects of other finished runs are kept."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "schedule",
+            rf"self.schedule.matches('^\\s*\\S+(\\s+\\S+){{{FIELDS - 1}}}\\s*$')",
+            "write five fields: minute, hour, day of month, month and day of week, such as"
+            " 0 3 * * * for 03:00",
+            lambda new, _: has_all_fields(new.schedule),
+        ),
+    )
+
+
+def has_all_fields(schedule: str) -> bool:
+    """Return whether a schedule has the right number of fields, whatever is in them."""
+    return len(schedule.split()) == FIELDS
 
 
 class ScheduleStatus(Part):

@@ -5,7 +5,7 @@ from pydantic import Field
 from quorate.wire.jobs.data_validation import ValidationRun
 from quorate.wire.jobs.schedule import NAME_LENGTH_MAX, ScheduleSpec, ScheduleStatus
 from quorate.wire.managed_agents import Labels
-from quorate.wire.resource import Part, Resource, name_rule
+from quorate.wire.schema.resource import Part, Resource, name_rule
 
 
 class ValidationTemplate(Part):

@@ -27,6 +27,13 @@ class ValidationVerdict(enum.StrEnum):
     COULD_NOT_TELL = "CouldNotTell"
 
 
+class ValidationMode(enum.StrEnum):
+    """Treatment of writes during the run."""
+
+    LIVE = "Live"
+    IDLE = "Idle"
+
+
 class DifferenceClass(enum.StrEnum):
     """What differs, or was not proven; the counts of a verdict are by these."""
 
@@ -64,6 +71,7 @@ class ValidationResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """A verdict in short.  `classes`: counts above 0, by DifferenceClass.
 
     `reasons`: why something could not be told.  `outvoted`: copies that can be refilled.
+    `mode`: None: an earlier version has told the result, or no pod.
     """
 
     verdict: ValidationVerdict
@@ -76,6 +84,7 @@ class ValidationResult(msgspec.Struct, frozen=True, omit_defaults=True):
     reasons: tuple[str, ...] = ()
     outvoted: tuple[Outvoted, ...] = ()
     duration_ms: int = 0
+    mode: ValidationMode | None = None
 
 
 def encode_result(result: ValidationResult) -> bytes:

@@ -7,18 +7,8 @@ from pydantic import Field
 
 from quorate.wire.jobs.export_place import ExportPlace
 from quorate.wire.jobs.job_run import JobStatus, ReadingRun, run_once_rule
-from quorate.wire.jobs.repair_result import RepairOutcome
-from quorate.wire.resource import Conditions, Integer, Part, Resource, Rule, Text, name_rule
-
-
-class RepairStrategy(enum.StrEnum):
-    """The rule by which the row of a key is chosen."""
-
-    LWW = "LWW"
-    PRIMARY = "PRIMARY"
-    RELATIVE_MAJORITY = "RELATIVE_MAJORITY"
-    REMOVE = "REMOVE"
-    CHECK_ONLY = "CHECK_ONLY"
+from quorate.wire.jobs.repair_result import RepairOutcome, RepairStrategy
+from quorate.wire.schema.resource import Conditions, Integer, Part, Resource, Rule, Text, name_rule
 
 
 class RepairLevel(enum.StrEnum):

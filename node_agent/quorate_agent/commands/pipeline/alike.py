@@ -24,5 +24,5 @@ def shows_expiry(role: Primary, now_ms: int) -> bool:
     """Return whether a key may have expired without the clients that cache it having been told."""
     if role.changed is None:
         return False
-    expiring = role.copy.expiring
+    expiring = role.copy.expiring.heap
     return bool(expiring) and expiring[0][0] < now_ms

@@ -4,6 +4,9 @@ An agent may have millions of keys, and leases must not wait for a list of them.
 at rows for a few milliseconds.  Lists are made one after the other: a second half-made list would
 only take memory.  A list is no snapshot: as with SCAN, a key that exists all the time is in it
 once, and one that comes or goes meanwhile may be in it or not.
+
+RANDOMKEY and CLUSTER COUNTKEYSINSLOT take their place among the lists if their first step, made
+when they came, did not suffice.
 """
 
 from __future__ import annotations
@@ -16,7 +19,9 @@ from quorate.protocol.copies.primary import Primary
 from quorate_agent.clients.connection import ClientConnection, Slot
 from quorate_agent.commands.waits import FOR_EVER_MS
 from quorate_agent.resp.replies import CLUSTERDOWN, bulk, error
+from quorate_agent.resp.scan import BYTES_MAX, ScanRows
 from quorate_agent.resp.session import KeysRequest
+from quorate_agent.resp.stepped import Stepped
 
 STEP_S = 0.005
 """Seconds of each turn, for all lists together: a fourth of the time for other commands."""
@@ -28,10 +33,6 @@ LIST_BYTES_MAX = 64 * 1024 * 1024
 """Bytes of the keys in one reply: as much as a value may have."""
 
 TOO_LONG = error(b"ERR KEYS would list more than %d bytes: use SCAN" % LIST_BYTES_MAX)
-
-Scan = Callable[[int, bytes | None, int], tuple[list[bytes], bytes | None]]
-"""Returns the live keys of a partition after a key, in order, and the last row looked at
-(Agent.scan)."""
 
 
 def may_list(replicas: Replicas, now_ms: int) -> bool:
@@ -47,7 +48,7 @@ class KeyLists:
     def __init__(
         self,
         replicas: Replicas,
-        scan: Scan,
+        scan: ScanRows,
         fulfil: Callable[[ClientConnection, Slot, bytes], None],
         took: Callable[[Slot, float], None],
         clock: Callable[[], float],
@@ -57,16 +58,19 @@ class KeyLists:
         self._fulfil = fulfil
         self._took = took
         self._clock = clock
-        self._lists: deque[_KeyList] = deque()
+        self._lists: deque[_KeyList | _Steps] = deque()
 
     def __bool__(self) -> bool:
         return bool(self._lists)
 
-    def add(self, slot: Slot, asked: KeysRequest) -> None:
-        """Add a KEYS; later commands of its connection wait until it is answered."""
+    def add(self, slot: Slot, asked: KeysRequest | Stepped) -> None:
+        """Add a command; later commands of its connection wait until it is answered."""
         slot.deadline_ms = FOR_EVER_MS
         slot.connection.blocked += 1
-        self._lists.append(_KeyList(slot, asked, list(self._replicas.roles.values())))
+        if isinstance(asked, KeysRequest):
+            self._lists.append(_KeyList(slot, asked, list(self._replicas.roles.values())))
+        else:
+            self._lists.append(_Steps(slot, asked))
 
     def client_gone(self, client: ClientConnection) -> None:
         """Drop the lists of a client that is gone."""
@@ -104,7 +108,7 @@ class _KeyList:
         self._count = self._bytes = 0  # of the keys in them
 
     def answers(
-        self, scan: Scan, primaries: Sequence[Primary | None], now_ms: int
+        self, scan: ScanRows, primaries: Sequence[Primary | None], now_ms: int
     ) -> Iterator[bytes]:
         """Look at some rows per step; yield b"" after each, and at last the reply."""
         while self._roles:
@@ -113,7 +117,8 @@ class _KeyList:
             if primaries[partition] is not role or not role.serves(now_ms):
                 yield CLUSTERDOWN  # another agent lists the rest of its keys, if any
                 return
-            keys, self._after = scan(partition, self._after, STEP_ROWS)
+            chunk = scan(partition, self._after, STEP_ROWS, BYTES_MAX)
+            keys, self._after = chunk.live, chunk.last
             if self._matches is not None:
                 keys = [key for key in keys if self._matches(key)]
             self._parts.append(b"".join(map(bulk, keys)))
@@ -126,3 +131,22 @@ class _KeyList:
                 self._roles.popleft()
             yield b""
         yield b"*%d\r\n%b" % (self._count, b"".join(self._parts))
+
+
+class _Steps:
+    """One command of another kind."""
+
+    __slots__ = ("_stepped", "slot", "took_s")
+
+    def __init__(self, slot: Slot, stepped: Stepped) -> None:
+        self.slot = slot
+        self.took_s = 0.0
+        self._stepped = stepped
+
+    def answers(
+        self, scan: ScanRows, primaries: Sequence[Primary | None], now_ms: int
+    ) -> Iterator[bytes]:
+        """Look at some rows per step; yield b"" after each, and at last the reply."""
+        while not (reply := self._stepped.step(STEP_ROWS)):
+            yield b""
+        yield reply

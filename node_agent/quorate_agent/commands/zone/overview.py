@@ -27,7 +27,7 @@ from quorate_agent.notices.event_channel import EventChannel
 from quorate_agent.notices.tracking import Tracking
 from quorate_agent.resp.cluster_view import ClusterNode, ClusterView
 from quorate_agent.resp.remembered import KEPT_MS
-from quorate_agent.resp.scan import ScanPositions, origin_of
+from quorate_agent.resp.scan import ScanChunk, ScanPositions, origin_of
 from quorate_agent.resp.session import Connection
 from quorate_agent.resp.slow_log import SlowLog
 from quorate_agent.resp.view import is_live
@@ -184,25 +184,8 @@ class ZoneOverview:
         none."""
         if self._clock.boot_ms() - role.began_ms > KEPT_MS + self.replicas.park_bound_ms:
             return 0
-        keys = {key for _, key in role.copy.expiring if is_reserved(key)}
-        rows = [role.copy.get(key) for key in keys]
+        rows = [role.copy.get(key) for key in role.copy.expiring.reserved]
         return sum(row is not None and row.value is not None for row in rows)
-
-    def slot_key_count(self, slot: int) -> int:
-        """Return the number of live keys in one slot; scans the rows of its partition."""
-        partition = slot >> self._shift
-        role = self.replicas.primaries[partition]
-        if role is None:
-            return 0
-        count, after = 0, None
-        while chunk := role.copy.space.scan(after, 10_000, 1 << 24):
-            count += sum(
-                1
-                for key, row in chunk
-                if row.value is not None and key_slot(key) == slot and not is_reserved(key)
-            )
-            after = chunk[-1][0]
-        return count
 
     def info(self) -> dict[str, dict[str, str | int]]:
         """Return the sections of INFO."""
@@ -248,19 +231,19 @@ class ZoneOverview:
 
         Exact for a few keys, else an estimate."""
         now_ms = self._clock.wall_ms()
-        roles = self._serving()
-        noted = sum(len(role.copy.expiring) for role in roles)
-        step = max(noted // EXPIRING_LOOKED_AT, 1)
-        looked_at, left_ms = 0, []
-        for role in roles:
-            for at, key in role.copy.expiring[::step]:
-                looked_at += 1
-                row = None if is_reserved(key) else role.copy.get(key)
-                if row is not None and row.value is not None and row.expires_at == at >= now_ms:
-                    left_ms.append(at - now_ms)  # else it was written again since, or is gone
+        noted = [role.copy.expiring for role in self._serving()]
+        keys = sum(len(each.due) - len(each.reserved) for each in noted)
+        step = max(sum(len(each.heap) for each in noted) // EXPIRING_LOOKED_AT, 1)
+        times = [
+            at_ms
+            for each in noted
+            for at_ms, key in each.heap[::step]
+            if each.due.get(key) == at_ms and not is_reserved(key)
+        ]
+        left_ms = [at_ms - now_ms for at_ms in times if at_ms >= now_ms]  # else it is going
         if not left_ms:
             return 0, 0
-        return round(noted * len(left_ms) / looked_at), sum(left_ms) // len(left_ms)
+        return round(keys * len(left_ms) / len(times)), sum(left_ms) // len(left_ms)
 
     def primaries(self) -> Sequence[int]:
         """Return the partitions that this agent serves."""
@@ -273,6 +256,10 @@ class ZoneOverview:
     def partition_count(self) -> int:
         """Return how many partitions the zone has."""
         return self.replicas.record.partitions
+
+    def is_primary(self, partition: int) -> bool:
+        """Return whether this agent is primary of the partition, serving or not."""
+        return self.replicas.primaries[partition] is not None
 
     def is_here(self, partition: int) -> bool:
         """Return whether this agent serves the partition and is not about to hand it over."""
@@ -300,16 +287,27 @@ class ZoneOverview:
         return self._clock.boot_ms() // 1000
 
     def scan(
-        self, partition: int, after: bytes | None, rows_max: int
-    ) -> tuple[list[bytes], bytes | None]:
-        """Return live keys in key order, and the last key looked at."""
+        self,
+        partition: int,
+        after: bytes | None,
+        rows_max: int,
+        bytes_max: int,
+        *,
+        with_expired: bool = False,
+    ) -> ScanChunk:
+        """Look at rows of keys > `after`, without reading values that are stored apart."""
         copy = self._copy(partition)
         if copy is None:
-            return [], None
-        now_ms = self._clock.wall_ms()
-        chunk = copy.space.scan(after, rows_max, 1 << 22)
-        keys = [key for key, row in chunk if is_live(row, now_ms) and not is_reserved(key)]
-        return keys, chunk[-1][0] if chunk else None
+            return ScanChunk([], [], None, 0)
+        now_ms = 0 if with_expired else self._clock.wall_ms()
+        found = copy.space.scan_keys(after, rows_max, bytes_max)
+        live = [
+            key
+            for key, at in zip(found.keys, found.expiries, strict=True)
+            if (not at or at >= now_ms) and not (key < b"\1" and is_reserved(key))
+        ]  # GONE is before any time
+        last = None if found.whole or not found.keys else found.keys[-1]
+        return ScanChunk(live, found.keys, last, found.read_bytes)
 
     def value(self, key: bytes) -> bytes | None:
         """Return the value of a live key."""

@@ -182,7 +182,7 @@ _CLUSTER_ROWS = (
     _Row("cluster|keyslot", cluster.slot_of_key, 3, "stale", "", "cluster", "3.0.0",
          "Returns the hash slot of a key"),
     _Row("cluster|countkeysinslot", cluster.slot_key_count, 3, "stale", "", "cluster", "3.0.0",
-         "Counts the keys in a hash slot"),
+         "Counts the keys in a hash slot", "", Scope.SCAN),
 )
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 
 from quorate.protocol.messages.events import Reason
-from quorate.wire.jobs.export_result import ExportResult, RunOutcome, made_of_base
+from quorate.wire.exports.export_result import ExportResult, RunOutcome, made_of_base
+from quorate.wire.exports.scheduled_zone_backup import ScheduledZoneBackup
+from quorate.wire.exports.zone_backup import ZoneBackup, ZoneBackupStatus
 from quorate.wire.jobs.job_run import RunPhase
-from quorate.wire.jobs.scheduled_zone_backup import ScheduledZoneBackup
-from quorate.wire.jobs.zone_backup import ZoneBackup, ZoneBackupStatus
 from quorate_operator.declared.runs.exports_in_use import places_in_use
 from quorate_operator.declared.runs.finished_export import finished_export
 from quorate_operator.declared.runs.job_runs import JobRuns, zone_of

@@ -11,11 +11,11 @@ Places are compared without their options: of two stores with the same bucket bo
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from quorate.wire.exports.zone_backup import ZoneBackup
+from quorate.wire.exports.zone_restore import ZoneRestore
 from quorate.wire.jobs.export_place import VOLUME
 from quorate.wire.jobs.job_run import RunPhase
-from quorate.wire.jobs.zone_backup import ZoneBackup
-from quorate.wire.jobs.zone_restore import ZoneRestore
-from quorate.wire.resource import Resource
+from quorate.wire.schema.resource import Resource
 from quorate.wire.zone import Zone
 from quorate_operator import names
 from quorate_operator.declared.runs.noted_import import annotated_import, noted_import

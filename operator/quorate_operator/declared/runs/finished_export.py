@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from quorate.wire.jobs.export_result import ExportResult, RunOutcome
-from quorate.wire.jobs.export_run import ExportRunStatus
+from quorate.wire.exports.export_result import ExportResult, RunOutcome
+from quorate.wire.exports.export_run import ExportRunStatus
 from quorate.wire.jobs.job_run import RunPhase
 from quorate_operator import names
 from quorate_operator.declared.runs.job_runs import ended_condition

@@ -18,15 +18,17 @@ import pydantic
 from quorate.facts.errors import WireError
 from quorate.protocol.messages.events import Event, Reason
 from quorate.wire.jobs.job_run import JobStatus, RunPhase
-from quorate.wire.resource import Condition, Resource
-from quorate.wire.unknown_fields import without_unknown
+from quorate.wire.schema.resource import Condition, Resource
+from quorate.wire.schema.unknown_fields import without_unknown
+from quorate_operator import names
 from quorate_operator.declared.runs.recoveries import LedZone
+from quorate_operator.jobs.executors import ExecutorsTooLarge, executors_of, with_executors
 from quorate_operator.jobs.job import Copies, JobOwner, Work, job_of
-from quorate_operator.jobs.job_end import has_ended
+from quorate_operator.jobs.job_end import JobEnd, has_ended, read_end
 from quorate_operator.jobs.job_progress import percent_at, running_at
-from quorate_operator.kube.api import ApiRefused, KubeApi, find, path_of
+from quorate_operator.kube.api import ApiRefused, KubeApi, find, is_same, path_of, set_own_status
 from quorate_operator.owned.apply import is_owned
-from quorate_operator.owned.pod_states import trouble
+from quorate_operator.owned.pod_states import is_ending, trouble
 from quorate_operator.process.clock import rfc3339
 
 _log = logging.getLogger("quorate.runs")
@@ -87,9 +89,9 @@ class JobRuns(ABC, Generic[Status]):
         """Those that are not finished."""
         self._addresses: dict[str, tuple[str, str]] = {}
         """By name of one that runs: the uid of its Job, and where its pod tells how far it is."""
-        self._over: set[str] = set()
-        """Uids of those that this process has finished or refused: the watch may show them as they
-        were."""
+        self._over: dict[str, str] = {}
+        """By name: the uid of one that this process has finished or refused: the watch may show it
+        as it was."""
 
     def __bool__(self) -> bool:
         """Whether any object is still to be run or followed."""
@@ -103,7 +105,7 @@ class JobRuns(ABC, Generic[Status]):
         if status.phase is not None and status.phase.is_final:
             self._bodies.pop(name, None)
             return False
-        if uid in self._over or body["metadata"].get("deletionTimestamp"):
+        if uid == self._over.get(name) or body["metadata"].get("deletionTimestamp"):
             return False
         self._bodies[name] = body
         return True
@@ -112,6 +114,7 @@ class JobRuns(ABC, Generic[Status]):
         """Forget an object that was deleted; its Job goes with it."""
         self._bodies.pop(name, None)
         self._addresses.pop(name, None)
+        self._over.pop(name, None)
 
     async def reconcile(self, name: str) -> float | None:
         """Run or follow an object; return the seconds until it is to be looked at again.
@@ -183,6 +186,10 @@ class JobRuns(ABC, Generic[Status]):
         """Return more events about a finished run: reason, kind, message."""
         return []
 
+    def _keeps_end(self, status: Status) -> bool:
+        """Return whether the end of the Job counts however long the zone is waited for."""
+        return True
+
     def _begun(self, run: Any, led: LedZone) -> dict[str, object]:
         """Return more of the status of a run whose Job was made."""
         return {}
@@ -219,6 +226,17 @@ class JobRuns(ABC, Generic[Status]):
     async def _make(self, run: JobOwner, led: LedZone, work: Work) -> str:
         """Make a Job; return "", or what it waits for.  Raises JobRefused."""
         job = job_of(run, work, led.cluster, self._image)
+        if executors_of(run.spec):
+            if not await self._may_lead():
+                return (
+                    f"it has executors, and namespace {self._namespace} has no ServiceAccount"
+                    f" {names.DRIVER_ACCOUNT}: name the namespace in executors.namespaces of the"
+                    " chart, or apply examples/driver-role.yaml there"
+                )
+            try:
+                job = with_executors(job, run.spec, work, led.cluster, self._image)
+            except ExecutorsTooLarge as error:
+                raise JobRefused(f"its Job cannot be made: {error}", is_final=True) from error
         try:
             await self._api.create(self._jobs(), job)
         except ApiRefused as refused:
@@ -231,6 +249,12 @@ class JobRuns(ABC, Generic[Status]):
             raise JobRefused(f"its Job is refused: {refused}{way}", is_final) from refused
         return ""
 
+    async def _may_lead(self) -> bool:
+        """Return whether the ServiceAccount is there by which a pod leads executors."""
+        path = f"/api/v1/namespaces/{self._namespace}/serviceaccounts"
+        accounts = self._api.list(path, name=names.DRIVER_ACCOUNT)
+        return bool([each async for each in accounts])
+
     async def _whose(self, run: JobOwner, work: Work) -> str:
         """Return "" if the Job that is there is this object's, else what is waited for."""
         name = work.job_name(run.metadata.name)
@@ -241,6 +265,9 @@ class JobRuns(ABC, Generic[Status]):
 
     async def _follow(self, body: Body, status: Status) -> float | None:
         """Look at the Job; return the seconds until it is to be looked at again."""
+        end = read_end(status.job_end)
+        if end is not None:
+            return await self._judge(body, status, end)
         metadata = body["metadata"]
         job = await find(self._api, f"{self._jobs()}/{status.job}")
         if job is None or not is_owned(job, metadata["uid"]):
@@ -250,16 +277,24 @@ class JobRuns(ABC, Generic[Status]):
         pods = [] if runs and not is_over else await self._pods(metadata["name"], job)
         if is_over:
             not_started = status.message if status.message.startswith(_NOT_RUNNING) else ""
-            try:
-                ended = await self._ended(body, status, job, pods, not_started)
-            except JobRefused as refused:
-                await self._tell(body, status.model_copy(update={"message": str(refused)}))
-                return REFUSED_S
-            return await self._came(body, ended)
-        message = self._doing(status) if runs else _waiting(pods)
+            return await self._judge(body, status, JobEnd(job, pods, not_started))
+        message = self._doing(status) if runs else _waiting(pods, status.message)
         percent = await self._percent(metadata["name"], job) if runs else None
         await self._tell(body, status.model_copy(update={"message": message, "percent": percent}))
         return FOLLOW_S
+
+    async def _judge(self, body: Body, status: Status, end: JobEnd) -> float | None:
+        """Deal with the end of a Job; it is kept in the status where something is waited for."""
+        try:
+            ended = await self._ended(body, status, *end)
+        except JobRefused as refused:
+            kept = end.text if self._keeps_end(status) else ""
+            update = {"message": str(refused), "job_end": kept}
+            await self._tell(body, status.model_copy(update=update))
+            return REFUSED_S
+        waits = ended.phase is RunPhase.RUNNING and ended.job == status.job
+        update = {"job_end": end.text if waits and self._keeps_end(status) else ""}
+        return await self._came(body, ended.model_copy(update=update))
 
     async def _came(self, body: Body, status: Status) -> float | None:
         """Write the status of a run whose Job has ended or is lost, and that may go on."""
@@ -287,11 +322,10 @@ class JobRuns(ABC, Generic[Status]):
 
     async def _finish(self, body: Body, finished: Status) -> None:
         """Write the result; tell it as an event."""
-        await self._tell(body, finished)
+        if not await self._tell(body, finished):
+            return
         name = body["metadata"]["name"]
-        self._bodies.pop(name, None)
-        self._addresses.pop(name, None)
-        self._over.add(body["metadata"]["uid"])
+        self._end(body)
         self._note(body, finished)
         outcome = self._outcome(finished)
         led = self._find(zone_of(body))
@@ -307,19 +341,39 @@ class JobRuns(ABC, Generic[Status]):
         _log.info("%s: %s", self._about(name), finished.message)
         self._on_end(zone_of(body), outcome)
 
-    async def _tell(self, body: Body, status: Status) -> None:
-        """Write the status if it has changed."""
+    async def _tell(self, body: Body, status: Status) -> bool:
+        """Write the status if it has changed; return whether the object is still there."""
         if self._status_of(body) == status:
-            return
-        name = body["metadata"]["name"]
+            return True
+        name, uid = body["metadata"]["name"], body["metadata"]["uid"]
         fresh = status.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-        stored = await self._api.set_status(path_of(self._namespace, self.kind.plural, name), fresh)
+        path = path_of(self._namespace, self.kind.plural, name)
+        stored = await set_own_status(self._api, path, uid, fresh)
+        if stored is None:
+            self._drop(body)
+            return False
         if status.phase is RunPhase.REFUSED:
-            self._bodies.pop(name, None)
-            self._over.add(body["metadata"]["uid"])
+            self._end(body)
             self._on_end(zone_of(body), RunPhase.REFUSED)
-        elif name in self._bodies:
+        elif self._is_known(body):
             self._bodies[name] = stored
+        return True
+
+    def _is_known(self, body: Body) -> bool:
+        """Return whether the object is to be run or followed, not another one of its name."""
+        return is_same(self._bodies.get(body["metadata"]["name"]), body)
+
+    def _end(self, body: Body) -> None:
+        """Run or follow the object never more, unless it was deleted already."""
+        if self._is_known(body):
+            self._over[body["metadata"]["name"]] = body["metadata"]["uid"]
+            self._drop(body)
+
+    def _drop(self, body: Body) -> None:
+        """Run or follow the object no more."""
+        if self._is_known(body):
+            del self._bodies[body["metadata"]["name"]]
+            self._addresses.pop(body["metadata"]["name"], None)
 
     def _made(self, phase: RunPhase, message: str) -> Status:
         return self._status_kind(phase=phase, message=message)
@@ -356,12 +410,15 @@ def zone_of(body: Body) -> str:
     return str(((body.get("spec") or {}).get("zoneRef") or {}).get("name", ""))
 
 
-def _waiting(pods: list[Body]) -> str:
-    """Return why no pod runs yet."""
-    for pod in pods:
+def _waiting(pods: list[Body], told: str) -> str:
+    """Return why no pod runs yet; `told`: what was told of it before."""
+    left = [pod for pod in pods if not _has_ended(pod) and not is_ending(pod)]
+    for pod in left:
         found = trouble(pod["metadata"]["name"], pod, None)
-        if found is not None and not _has_ended(pod):
+        if found is not None:
             return f"{_NOT_RUNNING}: {found.reason}: {found.message}"
+    if told.startswith(_NOT_RUNNING) and not left:
+        return told  # the pods of a late Job are deleted before it is told to be late
     return "its pod is being started"
 
 

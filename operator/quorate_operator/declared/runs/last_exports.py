@@ -8,8 +8,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from quorate.wire.jobs.export_result import RunOutcome
-from quorate.wire.jobs.export_run import ExportRunStatus
+from quorate.wire.exports.export_result import RunOutcome
+from quorate.wire.exports.export_run import ExportRunStatus
 from quorate.wire.zone import ZoneExport, ZoneStatus
 from quorate_operator.declared.declared_zone import DeclaredZone
 

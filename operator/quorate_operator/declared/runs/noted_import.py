@@ -10,7 +10,8 @@ conflict if the Zone has changed: so a decision is only made from what is still 
 from collections.abc import Mapping
 from typing import Any
 
-from quorate.wire.zone import RESTORING, Restoring, Zone, begun_import
+from quorate.wire.restoring import RESTORING, Restoring
+from quorate.wire.zone import Zone, begun_import
 from quorate_operator.declared.runs.recoveries import LedZone
 from quorate_operator.kube.api import KubeApi, path_of
 

@@ -21,7 +21,7 @@ from quorate.wire.zone_recovery import (
     ZoneRecoveryStatus,
     recovery_status,
 )
-from quorate_operator.kube.api import KubeApi, path_of
+from quorate_operator.kube.api import KubeApi, is_same, path_of, set_own_status
 from quorate_operator.mastership.runner import Runner
 from quorate_operator.process.clock import rfc3339
 
@@ -69,8 +69,8 @@ class Recoveries:
         self._namespace = namespace
         self._find = find
         self._bodies: dict[str, Body] = {}
-        self._begun: set[str] = set()
-        """Uids of those that this process has run: what the watch shows of them may be older."""
+        self._begun: dict[str, str] = {}
+        """By name: the uid of one that this process has run: what the watch shows may be older."""
         self._results: dict[str, ZoneRecoveryStatus] = {}
         """By uid: results that are not written yet."""
 
@@ -81,7 +81,7 @@ class Recoveries:
     def seen(self, body: Body) -> bool:
         """Take an object that is new or changed; return whether it is to be looked at."""
         metadata = body["metadata"]
-        if metadata["uid"] in self._begun or is_final(body):
+        if metadata["uid"] == self._begun.get(metadata["name"]) or is_final(body):
             return False
         self._bodies[metadata["name"]] = body
         return True
@@ -89,6 +89,7 @@ class Recoveries:
     def gone(self, name: str) -> None:
         """Forget an object that was deleted."""
         self._bodies.pop(name, None)
+        self._results.pop(self._begun.pop(name, ""), None)
 
     async def reconcile(self, name: str) -> float | None:
         """Run an object, if it can be; return the seconds until it is to be looked at again.
@@ -99,7 +100,7 @@ class Recoveries:
         if body is None:
             return None
         uid = body["metadata"]["uid"]
-        if uid in self._begun:  # the result could not be written
+        if uid == self._begun.get(name):  # the result could not be written
             await self._tell(body, self._results.get(uid) or _status(_UNKNOWN, _INTERRUPTED))
             return None
         if _phase(body) == RecoveryPhase.RUNNING:
@@ -113,29 +114,43 @@ class Recoveries:
         led = self._find(recovery.spec.zone_ref.name)
         if isinstance(led, str):
             if (body.get("status") or {}).get("message") != led:
-                waiting = _status(RecoveryPhase.WAITING, led)
-                self._bodies[name] = await self._tell(body, waiting)
+                stored = await self._tell(body, _status(RecoveryPhase.WAITING, led))
+                if stored is not None and self._is_known(body):
+                    self._bodies[name] = stored
             return RECOVERY_S
         if not recovery.spec.dry_run:
             # Refused with a conflict if another process began it, or what was seen of it is old.
             running = _status(RecoveryPhase.RUNNING, "it is being done")
-            await self._tell(body, running, body["metadata"]["resourceVersion"])
-        self._begun.add(uid)
+            stored = await self._tell(body, running, body["metadata"]["resourceVersion"])
+            if stored is None:
+                return None
+        self._begun[name] = uid
         self._results[uid] = await _run(led, recovery.asked)
         _log.info("zonerecovery %s/%s: %s", self._namespace, name, self._results[uid].message)
         await self._tell(body, self._results[uid])
         return None
 
-    async def _tell(self, body: Body, status: ZoneRecoveryStatus, revision: str = "") -> Body:
-        """Write the status; return the object as it is now.  `revision`: only over this one."""
+    def _is_known(self, body: Body) -> bool:
+        """Return whether the object is to be run, not another one of its name."""
+        return is_same(self._bodies.get(body["metadata"]["name"]), body)
+
+    async def _tell(
+        self, body: Body, status: ZoneRecoveryStatus, revision: str = ""
+    ) -> Body | None:
+        """Write the status; return the object as it is now, None if it is not there any more.
+
+        `revision`: only over this one.
+        """
         metadata = body["metadata"]
         fresh = status.model_dump(mode="json", by_alias=True, exclude_none=True)
         path = path_of(self._namespace, ZoneRecovery.plural, metadata["name"])
-        stored = await self._api.set_status(path, fresh, revision)
-        if status.phase is not None and status.phase.is_final:
-            self._begun.add(metadata["uid"])
+        stored = await set_own_status(self._api, path, metadata["uid"], fresh, revision)
+        is_over = status.phase is not None and status.phase.is_final
+        if is_over or stored is None:
             self._results.pop(metadata["uid"], None)
-            self._bodies.pop(metadata["name"], None)
+            if self._is_known(body):
+                self._begun[metadata["name"]] = metadata["uid"]
+                del self._bodies[metadata["name"]]
         return stored
 
 

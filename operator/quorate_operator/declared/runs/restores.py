@@ -19,9 +19,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from quorate.protocol.messages.events import Reason
-from quorate.wire.jobs.export_result import ExportResult, RunOutcome
-from quorate.wire.jobs.zone_restore import ZoneRestore, ZoneRestoreStatus
-from quorate.wire.zone import RESTORING
+from quorate.wire.exports.export_result import ExportResult, RunOutcome
+from quorate.wire.exports.zone_restore import ZoneRestore, ZoneRestoreStatus
+from quorate.wire.restoring import RESTORING
 from quorate_operator.declared.runs import job_runs
 from quorate_operator.declared.runs.exports_in_use import waits_for_deletion
 from quorate_operator.declared.runs.finished_export import finished_export
@@ -36,7 +36,7 @@ from quorate_operator.declared.runs.noted_import import (
     sentence,
 )
 from quorate_operator.declared.runs.recoveries import LedZone
-from quorate_operator.declared.runs.writers import NotOfThisZone, Writers
+from quorate_operator.declared.runs.writers import NotOfThisZone, Writers, arguments_of
 from quorate_operator.jobs.export_end import export_result, unknown
 from quorate_operator.jobs.job import Copies, JobOwner, Work
 from quorate_operator.jobs.restore_job import (
@@ -85,9 +85,9 @@ class Restores(JobRuns[ZoneRestoreStatus]):
         super().__init__(ZoneRestoreStatus, api, namespace, find, image, on_end)
         self._writers = writers
         self.last = LastExports(on_result, begins=False)
-        self._unbegun: dict[str, str] = {}
+        self._unbegun: dict[str, tuple[str, str]] = {}
         """By uid of one of which no import was made, and before whose note there was none: the
-        zone."""
+        zone, and its own name."""
         self._left: dict[str, str] = {}
         """By name of one that was deleted: its uid, if its note is to be removed."""
 
@@ -97,10 +97,8 @@ class Restores(JobRuns[ZoneRestoreStatus]):
 
     def gone(self, name: str) -> None:
         """Forget an object that was deleted; its Jobs go with it."""
-        body = self._bodies.get(name)
         super().gone(name)
-        if body is not None and body["metadata"]["uid"] in self._unbegun:
-            self._left[name] = body["metadata"]["uid"]
+        self._left |= {of: uid for uid, (_, of) in self._unbegun.items() if of == name}
 
     def has_left(self, name: str) -> bool:
         """Return whether one that was deleted has left a note that is to be removed."""
@@ -142,6 +140,9 @@ class Restores(JobRuns[ZoneRestoreStatus]):
 
     def _begun(self, run: ZoneRestore, led: LedZone) -> dict[str, object]:
         return {"place": run.spec.source.text}
+
+    def _keeps_end(self, status: ZoneRestoreStatus) -> bool:
+        return not _is_check(status)  # of long ago it says nothing about the zone
 
     def _doing(self, status: ZoneRestoreStatus) -> str:
         if _is_check(status):
@@ -190,7 +191,7 @@ class Restores(JobRuns[ZoneRestoreStatus]):
         if await self._has_import(body):  # an operator that ended before it told so has made it
             return _importing(body, status, result.export_id)
         if is_first:
-            self._unbegun[uid] = zone
+            self._unbegun[uid] = zone, body["metadata"]["name"]
         if waits := await self._writers.waits_for_backup(zone):
             if is_first:
                 waits = await self._take_back(uid) or waits
@@ -206,7 +207,7 @@ class Restores(JobRuns[ZoneRestoreStatus]):
             waits = await self._make(restore, led, import_work(restore, copies, mine))
         except JobRefused as refused:
             if is_first:
-                self._unbegun[uid] = zone
+                self._unbegun[uid] = zone, body["metadata"]["name"]
             if not refused.is_final:
                 raise
             if is_first:
@@ -215,7 +216,7 @@ class Restores(JobRuns[ZoneRestoreStatus]):
             return _part(body, status, failed)
         if waits:
             if is_first:
-                self._unbegun[uid] = zone
+                self._unbegun[uid] = zone, body["metadata"]["name"]
             return _waiting(status, waits)
         return _importing(body, status, result.export_id)
 
@@ -230,9 +231,9 @@ class Restores(JobRuns[ZoneRestoreStatus]):
 
         `beginning` is held.  Raises ApiRefused if the Zone is not as it was seen.
         """
-        zone = self._unbegun.get(uid)
-        if zone is None:
+        if uid not in self._unbegun:
             return ""
+        zone, _ = self._unbegun[uid]
         led = self._find(zone)
         if isinstance(led, LedZone):
             begun = annotated_import(led.body)
@@ -309,8 +310,7 @@ def _is_check(status: ZoneRestoreStatus) -> bool:
 
 def _continues(job: Body) -> bool:
     """Return whether the check was of an import that had begun."""
-    [container] = job["spec"]["template"]["spec"]["containers"]
-    return CONTINUES in container["args"]
+    return CONTINUES in arguments_of(job["spec"]["template"], CHECK)
 
 
 def _waiting(status: ZoneRestoreStatus, why: str) -> ZoneRestoreStatus:

@@ -76,6 +76,7 @@ class Runs:
             Kind.RESTORE: self.restores,
             Kind.REPAIR: Repairs(api, namespace, find, image, self._on_end(Kind.REPAIR), writers),
         }
+        self._uids: dict[tuple[Kind, str], str] = {}
         outcomes: dict[str, Iterable[str]] = {
             kind: each.reasons for kind, each in self._of.items() if isinstance(each, JobRuns)
         }
@@ -111,10 +112,19 @@ class Runs:
 
     def seen(self, kind: Kind, body: Mapping[str, Any]) -> bool:
         """Take an object that is new or changed; return whether it is to be looked at."""
-        return self._of[kind].seen(body)
+        name, uid = body["metadata"]["name"], str(body["metadata"]["uid"])
+        # Its predecessor's deletion may be told later, or never.
+        has_left = self.is_another(kind, name, uid) and self.gone(kind, name)
+        self._uids[kind, name] = uid
+        return self._of[kind].seen(body) or has_left
+
+    def is_another(self, kind: Kind, name: str, uid: str) -> bool:
+        """Return whether the object of this name that was seen last is not the one of this uid."""
+        return self._uids.get((kind, name), uid) != uid
 
     def gone(self, kind: Kind, name: str) -> bool:
         """Forget an object that was deleted; return whether there is something to clear up."""
+        self._uids.pop((kind, name), None)
         self._of[kind].gone(name)
         return kind is Kind.RESTORE and self.restores.has_left(name)
 

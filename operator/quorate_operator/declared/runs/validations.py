@@ -1,6 +1,6 @@
 """The DataValidations of one namespace: how each is run, and the result that counts for a zone."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from quorate.protocol.messages.events import Reason
@@ -12,10 +12,14 @@ from quorate.wire.jobs.data_validation import (
 )
 from quorate.wire.jobs.job_run import RunPhase
 from quorate.wire.jobs.scheduled_data_validation import ScheduledDataValidation
-from quorate.wire.jobs.validation_result import ValidationResult, ValidationVerdict
+from quorate.wire.jobs.validation_result import (
+    ValidationMode,
+    ValidationResult,
+    ValidationVerdict,
+)
 from quorate.wire.jobs.zone_history import ZoneHistory
-from quorate.wire.resource import Condition
-from quorate.wire.zone import ZoneStatus
+from quorate.wire.schema.resource import Condition
+from quorate.wire.zone import ZoneComparison, ZoneStatus
 from quorate_operator import names
 from quorate_operator.declared.declared_zone import DeclaredZone
 from quorate_operator.declared.runs.job_runs import JobRuns, ended_condition, zone_of
@@ -40,6 +44,7 @@ _AGREES = {
     ValidationVerdict.DIFFER: "False",
     ValidationVerdict.COULD_NOT_TELL: "Unknown",
 }
+_AGREE, _DIFFER = ValidationVerdict.AGREE, ValidationVerdict.DIFFER
 _DEPTH = {each: at for at, each in enumerate(ValidationLevel)}
 
 
@@ -53,17 +58,28 @@ class ZoneVerdict(NamedTuple):
     message: str
     classes: Mapping[str, int]
     level: ValidationLevel = ValidationLevel.ROWS
+    is_remembered: bool = False
+    """Whether the status of the Zone is all that is known of it."""
 
     def replaces(self, earlier: "ZoneVerdict | None") -> bool:
         """Return whether this one counts instead of an earlier one.
 
-        A proven difference counts until copies are found equal, at that level or a deeper one.
+        A proven difference counts until copies are compared at that level, or a deeper one, and
+        found equal, or to differ again.
         """
         if earlier is None or earlier.verdict is not ValidationVerdict.DIFFER:
             return True
-        is_deep = _DEPTH[self.level] >= _DEPTH[earlier.level]
-        agrees = self.verdict is ValidationVerdict.AGREE and is_deep
-        return agrees or self.verdict is ValidationVerdict.DIFFER
+        return self.is_proven and _DEPTH[self.level] >= _DEPTH[earlier.level]
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether something is proven."""
+        return self.verdict is not ValidationVerdict.COULD_NOT_TELL
+
+    @property
+    def about(self) -> str:
+        """The beginning of a message about it."""
+        return f"DataValidation {self.validation}, {self.ended}: "
 
 
 class Validations(JobRuns[DataValidationStatus]):
@@ -92,6 +108,8 @@ class Validations(JobRuns[DataValidationStatus]):
         self._on_result = on_result
         self._verdicts: dict[str, tuple[str, ZoneVerdict]] = {}
         """By name of a finished one: its zone's name, and its result."""
+        self._proven: dict[tuple[str, ValidationLevel], ZoneVerdict] = {}
+        """By the zone's name and level: the last difference that a deleted one has proven."""
         self._runs: dict[str, ScheduledRun] = {}
 
     def gone(self, name: str) -> None:
@@ -101,23 +119,38 @@ class Validations(JobRuns[DataValidationStatus]):
         """
         super().gone(name)
         self._runs.pop(name, None)
-        zone, told = self._verdicts.get(name, ("", None))
-        if told is not None and told.verdict is not ValidationVerdict.DIFFER:
-            del self._verdicts[name]
+        zone, told = self._verdicts.pop(name, ("", None))
+        if told is None:
+            return
+        if told.verdict is not ValidationVerdict.DIFFER:
             self._on_result(zone)
+            return
+        known = self._proven.get((zone, told.level))
+        if known is None or known.ended <= told.ended:
+            self._proven[zone, told.level] = told
 
     def verdict(self, zone: DeclaredZone) -> ZoneVerdict | None:
-        """Return the result that counts for a Zone; an earlier one of its name has others."""
-        found = [told for of, told in self._verdicts.values() if of == zone.name]
-        counts: ZoneVerdict | None = None
-        for told in sorted(found, key=lambda each: each.ended):
-            if told.ended >= zone.since and told.replaces(counts):
-                counts = told
-        return counts
+        """Return the result that counts for a Zone, None: none is known but by its condition."""
+        counts = _counting(self._known(zone))
+        if counts is None or not counts.is_remembered:
+            return counts
+        return counts if counts.verdict is ValidationVerdict.DIFFER else None
 
     def completed(self, zone: DeclaredZone, status: ZoneStatus) -> ZoneStatus:
-        """Return a Zone's status with the condition CopiesAgree."""
+        """Return a Zone's status with the condition CopiesAgree, and what it is made of."""
+        comparisons = _comparisons(self._known(zone))
+        status = status.model_copy(update={"comparisons": comparisons or None})
         return with_copies_agree(status, zone.known_status, self.verdict(zone))
+
+    def _known(self, zone: DeclaredZone) -> list[ZoneVerdict]:
+        """Return the results of a Zone, the first one first; an earlier one of its name has
+        others."""
+        found = [told for of, told in self._verdicts.values() if of == zone.name]
+        found += [told for (of, _), told in self._proven.items() if of == zone.name]
+        known = [*_remembered(zone.known_status, found), *found]
+        known = [each for each in known if each.ended >= zone.since]
+        # Of the same result, what is found comes after what is remembered.
+        return sorted(known, key=lambda each: each.ended)
 
     def runs(self, schedule: str) -> list[ScheduledRun]:
         """Return the runs that are there of the ScheduledDataValidation with this uid, the oldest
@@ -184,13 +217,14 @@ def finished_status(
     status: DataValidationStatus, body: Body, result: ValidationResult, time: str
 ) -> DataValidationStatus:
     """Return the status of a run that has this result."""
-    level = (body.get("spec") or {}).get("level")
-    message = sentence(result, has_keys=level != ValidationLevel.COUNTERS)
+    spec = body.get("spec") or {}
+    message = sentence(result, has_keys=spec.get("level") != ValidationLevel.COUNTERS)
     reason = result.verdict.value
     return status.model_copy(
         update={
             "phase": RunPhase.FINISHED,
             "verdict": result.verdict,
+            "mode": result.mode,
             "message": message,
             "completion_time": time,
             "percent": None,
@@ -219,10 +253,12 @@ def sentence(result: ValidationResult, has_keys: bool = True) -> str:
     """Return the result in a sentence, with what to do next."""
     compared = f"{result.copies} copies of {result.partitions} partitions"
     if result.verdict is ValidationVerdict.AGREE:
-        if not has_keys:
-            return f"all {compared} agree in their counters"
         unsettled = result.unsettled_keys
         more = f", {unsettled} more were written meanwhile" if unsettled else ""
+        if result.mode is ValidationMode.IDLE:
+            more = ", and nothing was written meanwhile"
+        if not has_keys:
+            return f"all {compared} agree in their counters{more}"
         return f"all {compared} agree; {result.settled_keys} keys were compared{more}"
     if result.verdict is ValidationVerdict.COULD_NOT_TELL:
         return (
@@ -250,20 +286,15 @@ def with_copies_agree(
 
     `before`: the status as last written; without any verdict its condition stays.
     """
-    kind = names.CONDITION_COPIES_AGREE
-    known = next((each for each in before.conditions if each.type == kind), None)
-    made = known
-    is_older = (
-        known is not None and verdict is not None and verdict.ended < known.last_transition_time
-    )
-    if verdict is not None and not is_older:
+    known = made = _condition(before)
+    if verdict is not None and not _is_told(verdict, known):
         is_so = _AGREES[verdict.verdict]
         is_same = known is not None and known.status == is_so
         made = Condition(
-            type=kind,
+            type=names.CONDITION_COPIES_AGREE,
             status=is_so,
             reason=verdict.verdict.value,
-            message=f"DataValidation {verdict.validation}, {verdict.ended}: {verdict.message}",
+            message=f"{verdict.about}{verdict.message}",
             last_transition_time=(
                 known.last_transition_time if known is not None and is_same else verdict.ended
             ),
@@ -272,3 +303,71 @@ def with_copies_agree(
     if made is None:
         return status
     return status.model_copy(update={"conditions": [*status.conditions, made]})
+
+
+def _is_told(verdict: ZoneVerdict, known: Condition | None) -> bool:
+    """Return whether a Zone's condition says this, or more than is known by this operator."""
+    if known is None:
+        return False
+    if verdict.verdict is ValidationVerdict.DIFFER:
+        # It counts also if a later one of a level that is less deep was seen first.
+        return verdict.is_remembered and known.status == _AGREES[verdict.verdict]
+    return verdict.ended < known.last_transition_time
+
+
+def _condition(status: ZoneStatus) -> Condition | None:
+    kind = names.CONDITION_COPIES_AGREE
+    return next((each for each in status.conditions if each.type == kind), None)
+
+
+def _counting(known: Sequence[ZoneVerdict]) -> ZoneVerdict | None:
+    """Return the result that counts; `known`: the first one first."""
+    counts: ZoneVerdict | None = None
+    for told in known:
+        if told.replaces(counts):
+            counts = told
+    return counts
+
+
+def _comparisons(known: Sequence[ZoneVerdict]) -> list[ZoneComparison]:
+    """Return the last proven result of each level; `known`: the first one first.
+
+    That all agree is not taken from a condition alone, which does not tell at which level.
+    """
+    proven = [each for each in known if each.is_proven]
+    last = {each.level: each for each in proven if each.validation or each.verdict is _DIFFER}
+    return [
+        ZoneComparison(level=level, verdict=each.verdict, time=each.ended, run=each.validation)
+        for level in ValidationLevel
+        if (each := last.get(level)) is not None
+    ]
+
+
+def _remembered(before: ZoneStatus, found: Sequence[ZoneVerdict]) -> list[ZoneVerdict]:
+    """Return the results that a Zone's status tells; `found`: what is known besides."""
+    told = [_told_by(each) for each in before.comparisons or ()]
+    if told:
+        return [each for each in told if each is not None]
+    # An earlier version has written the condition alone, which does not tell the level.
+    condition = _condition(before)
+    if condition is None or not is_time(condition.last_transition_time):
+        return []
+    verdicts = {_AGREES[each]: each for each in (_AGREE, _DIFFER)}
+    verdict = verdicts.get(condition.status)
+    is_found = any(condition.message.startswith(each.about) for each in found)
+    if verdict is None or (verdict is _DIFFER and is_found):
+        return []
+    time, said = condition.last_transition_time, condition.message
+    return [ZoneVerdict(time, "", verdict, said, {}, ValidationLevel.ROWS, is_remembered=True)]
+
+
+def _told_by(comparison: ZoneComparison) -> ZoneVerdict | None:
+    """Return what was proven; None: a later version has written it in its own words."""
+    level = next((each for each in ValidationLevel if each == comparison.level), None)
+    verdict = next((each for each in (_AGREE, _DIFFER) if each == comparison.verdict), None)
+    if level is None or verdict is None or not is_time(comparison.time):
+        return None
+    said = "all copies agree" if verdict is _AGREE else "copies differ"
+    return ZoneVerdict(
+        comparison.time, comparison.run, verdict, said, {}, level, is_remembered=True
+    )

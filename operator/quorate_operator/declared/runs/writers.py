@@ -8,12 +8,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
+from quorate.wire.exports.zone_backup import ZoneBackup
+from quorate.wire.exports.zone_restore import ZoneRestore
 from quorate.wire.jobs.job_run import RunPhase
-from quorate.wire.jobs.zone_backup import ZoneBackup
 from quorate.wire.jobs.zone_repair import ZoneRepair
-from quorate.wire.jobs.zone_restore import ZoneRestore
-from quorate.wire.resource import Resource
-from quorate.wire.zone import Restoring, Zone
+from quorate.wire.restoring import Restoring
+from quorate.wire.schema.resource import Resource
+from quorate.wire.zone import Zone
 from quorate_operator import names
 from quorate_operator.declared.runs.job_runs import zone_of
 from quorate_operator.declared.runs.recoveries import LedZone, NoZone
@@ -148,7 +149,8 @@ class Writers:
         async for pod in self._api.list(f"/api/v1/namespaces/{self._namespace}/pods", chosen):
             of = pod["metadata"].get("labels", {}).get(names.LABEL_ZONE_UID)
             is_over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-            if of is not None and not is_over and (of == uid or _zone_of_pod(pod) == zone):
+            is_same = of == uid or _zone_of_pod(pod, work) == zone
+            if of is not None and not is_over and is_same:
                 yield pod
 
     async def _is_of(self, pod: Json, run: JobOwner) -> bool:
@@ -165,10 +167,21 @@ class Writers:
         return zone in [each["metadata"]["name"] async for each in zones]
 
 
-def _zone_of_pod(pod: Body) -> str:
-    """Return the name of the zone that a pod works on: the second word of its command."""
-    words = [*pod["spec"]["containers"][0]["args"]]
-    return str(words[1])
+def _zone_of_pod(pod: Body, work: Work) -> str:
+    """Return the name of the zone that a pod works on: the second word of its command.
+
+    Empty: no container does this work, or it has no such command.
+    """
+    words = arguments_of(pod, work)
+    return words[1] if len(words) > 1 else ""
+
+
+def arguments_of(pod: Body, work: Work) -> list[str]:
+    """Return the arguments of the container that does this work, beside which others may have been
+    put; empty: there is none."""
+    containers = (pod.get("spec") or {}).get("containers") or ()
+    named = [each for each in containers if each.get("name") == work.component]
+    return [str(each) for container in named for each in container.get("args") or ()]
 
 
 def _began(job: Body) -> str:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from quorate.wire.jobs.zone_backup import ZoneBackup
-from quorate.wire.jobs.zone_restore import ZoneRestore
+from quorate.wire.exports.zone_backup import ZoneBackup
+from quorate.wire.exports.zone_restore import ZoneRestore
 from quorate_cli.kubectl.app import app
 from quorate_cli.kubectl.runs import follow
 from quorate_cli.terminal.problem import Problem
@@ -82,15 +82,32 @@ def test_a_backup_is_created_and_followed(
     )
 
 
-def test_the_limit_is_a_field_of_the_backup(
-    kubectl: Kubectl, api: CannedApi, monkeypatch: pytest.MonkeyPatch
+LIMIT = ("--max-mib-per-second-per-agent", "8")
+
+
+@pytest.mark.parametrize(
+    ("command", "plural", "words", "field"),
+    [
+        ("backup", "zonebackups", LIMIT, {"maxMiBPerSecondPerAgent": 8}),
+        ("restore", "zonerestores", LIMIT, {"maxMiBPerSecondPerAgent": 8}),
+        ("backup", "zonebackups", ("--executors", "3"), {"executors": 3}),
+    ],
+)
+def test_how_copies_are_read_is_a_field_of_the_object(
+    kubectl: Kubectl,
+    api: CannedApi,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    plural: str,
+    words: tuple[str, str],
+    field: dict[str, int],
 ) -> None:
-    becomes(api, monkeypatch, "zonebackups", COMPLETE)
+    becomes(api, monkeypatch, plural, COMPLETE)
 
-    place = ("--destination", "backups:library/monday")
-    run(kubectl, "backup", "library", *place, "--max-mib-per-second-per-agent", "8")
+    place = "--destination" if command == "backup" else "--source"
+    run(kubectl, command, "library", place, "backups:library/monday", *words)
 
-    assert made(api, "zonebackups")["maxMiBPerSecondPerAgent"] == 8
+    assert field.items() <= made(api, plural).items()
 
 
 @pytest.mark.parametrize(

@@ -74,17 +74,29 @@ def created(api: CannedApi) -> list[Any]:
     return [body for method, path, body in api.asked if (method, path) == ("POST", COLLECTION)]
 
 
-def test_the_limit_is_a_field_of_the_object(
-    kubectl: Kubectl, api: CannedApi, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("option", "field", "refused"),
+    [
+        ("--max-mib-per-second-per-agent", "maxMiBPerSecondPerAgent", "0"),
+        ("--executors", "executors", "101"),
+    ],
+)
+def test_how_copies_are_read_is_a_field_of_the_object(
+    kubectl: Kubectl,
+    api: CannedApi,
+    monkeypatch: pytest.MonkeyPatch,
+    option: str,
+    field: str,
+    refused: str,
 ) -> None:
     becomes(api, monkeypatch, AGREE)
 
-    run(kubectl, "library", "--max-mib-per-second-per-agent", "8")
-    refused = run(kubectl, "library", "--max-mib-per-second-per-agent", "0")
+    run(kubectl, "library", option, "8")
+    ended = run(kubectl, "library", option, refused)
 
     [made] = created(api)
-    assert made["spec"]["maxMiBPerSecondPerAgent"] == 8
-    assert refused.exit_code == 2
+    assert made["spec"][field] == 8
+    assert ended.exit_code == 2
 
 
 def test_it_creates_one_object_and_prints_its_verdict(
@@ -109,6 +121,80 @@ def test_it_creates_one_object_and_prints_its_verdict(
         f"datavalidation {NAME}: it waits: Zone library is paused\n"
         f"datavalidation {NAME}: its pod reads the copies\n"
     )
+
+
+def test_the_mode_is_a_field_of_the_object(
+    kubectl: Kubectl, api: CannedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    becomes(api, monkeypatch, {**AGREE, "mode": "Idle"})
+
+    done = run(kubectl, "library", "--mode", "idle")
+
+    [made] = created(api)
+    assert made["spec"]["mode"] == "Idle"
+    assert done.exit_code == 0
+    assert done.stdout.startswith("zone library, level rows, idle: Agree\n")
+
+
+def test_a_mode_that_the_crds_do_not_know_is_no_verdict(
+    kubectl: Kubectl, api: CannedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    becomes(api, monkeypatch, AGREE)
+    usual = api.on_create
+
+    def without_mode(made: Any) -> None:
+        usual(made)
+        del made["spec"]["mode"]
+
+    api.on_create = without_mode
+
+    refuses(run(kubectl, "library", "--mode", "idle"))
+
+
+def test_copies_that_differ_in_mode_live_differ_in_mode_idle(
+    kubectl: Kubectl, api: CannedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    becomes(api, monkeypatch, DIFFER)
+
+    done = run(kubectl, "library", "--mode", "idle")
+
+    assert done.exit_code == 1
+    assert done.stdout.startswith("zone library, level rows, idle: Differ\n")
+    assert "its result is not of mode idle" in done.stderr
+
+
+@pytest.mark.parametrize("status", [AGREE, {**AGREE, "mode": "Live"}])
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_a_result_of_mode_live_is_no_verdict_of_mode_idle(
+    kubectl: Kubectl,
+    api: CannedApi,
+    monkeypatch: pytest.MonkeyPatch,
+    status: Any,
+    words: tuple[str, ...],
+) -> None:
+    """An operator of an earlier version ran it so, under the CRDs of this one."""
+    becomes(api, monkeypatch, status)
+
+    refuses(run(kubectl, "library", "--mode", "idle", *words))
+
+
+def refuses(done: Result) -> None:
+    assert isinstance(done.exception, Problem)
+    assert done.exception.exit_code == 2
+    assert "its result is not of mode idle" in str(done.exception)
+    assert "upgrade the operator, then validate again" in str(done.exception)
+    assert "Agree" not in done.stdout
+
+
+def test_a_run_of_mode_idle_without_a_result_says_why(
+    kubectl: Kubectl, api: CannedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    becomes(api, monkeypatch, UNPROVEN)
+
+    done = run(kubectl, "library", "--mode", "idle")
+
+    assert done.exit_code == 2
+    assert done.stdout.startswith("zone library, level rows, idle: CouldNotTell\ncould not tell")
 
 
 @pytest.mark.parametrize(("status", "code"), [(AGREE, 0), (DIFFER, 1), (UNPROVEN, 2)])

@@ -22,6 +22,7 @@ from quorate.protocol.members.membership import KnownAgent, ZoneNodes
 from quorate.protocol.messages.events import Reason
 from quorate.protocol.messages.master import AskInventory, CopyReport
 from quorate.protocol.metastore import SHARD_PARTITIONS, UNREADABLE, DamagedRow, partitions_of
+from quorate.protocol.recovery import RecoveryAction, commands_of
 from quorate.protocol.zone_master.causes import Cause, Why
 from quorate.protocol.zone_master.recovery.recover_rows import Told, Waiting, recovered_row
 from quorate.protocol.zone_master.zone import Zone
@@ -71,8 +72,8 @@ class ZoneRebuild:
         said += [f"{which(those)} set aside: {why}" for why, those in by_reason.items()]
         if self.set_aside:
             said.append(
-                "repair these rows, or have them rebuilt from the agents' data (`quorate recover "
-                "rebuild`, or a ZoneRecovery)"
+                "repair these rows, or have them rebuilt from the agents' data"
+                f" ({commands_of(RecoveryAction.REBUILD)})"
             )
         return "; ".join(said)
 

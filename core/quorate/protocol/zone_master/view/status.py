@@ -17,6 +17,7 @@ from quorate.protocol.members.membership import ZoneNodes
 from quorate.protocol.members.reported_storages import ReportedStorages
 from quorate.protocol.messages.events import LOST_NAMED_MAX
 from quorate.protocol.messages.master import TransferProgress
+from quorate.protocol.recovery import RecoveryAction, commands_of
 from quorate.protocol.status import MigrationStatus, TimerStatus, ZoneStatus
 from quorate.protocol.zone_master.causes import Cause, Why
 from quorate.protocol.zone_master.decide_partition import PartitionState, may_wait_for_left
@@ -203,13 +204,13 @@ def way_out_of_loss(record: ZoneRecord) -> str:
     """Return what becomes of partitions that are LOST, or what a person can do about them."""
     if record.start_empty:
         return "onAllCopiesLost of the zone is StartEmpty"
-    reopen = "let them begin again without data (`quorate recover reopen`, or a ZoneRecovery)"
+    reopen = f"let them begin again without data ({commands_of(RecoveryAction.REOPEN)})"
     if not record.persistent:
         return reopen
     return (
         "data that agents set aside is in set-aside-N of their data folders (their logs and"
         " `quorate dev status` show where and why): put it back (`quorate dev put-back`, or"
-        f" `quorate-agent --put-back N` for each agent), or {reopen}"
+        f" `quorate-agent --put-back N` for each agent that you start yourself), or {reopen}"
     )
 
 
@@ -337,20 +338,19 @@ def _without_quorum(record: ZoneRecord, rows: Sequence[PartitionRow], nodes: Zon
             for voter in row.left_by_reset:
                 (silent if nodes.voter_holder(voter) is not None else left).add(voter.node)
             behind.append(row.partition)
-    sentence = ""
+    sentence, reset = "", commands_of(RecoveryAction.RESET)
     if stopped:
         again = "start one of these agents with its old folder, or " if record.persistent else ""
         sentence = (
             f"; {len(stopped)} of them no longer have a quorum (partitions {listed(stopped)}): the"
             f" stores of {', '.join(sorted(gone))} are gone for good, and may have held the only"
-            f" copies of acknowledged writes; {again}go on without them (`quorate recover reset`,"
-            " or a ZoneRecovery)"
+            f" copies of acknowledged writes; {again}go on without them ({reset})"
         )
     if waiting:
         sentence += (
             f"; {len(waiting)} of them wait for a quorum (partitions {listed(waiting)}): start"
             f" agents that are away: {', '.join(sorted(away))}, or go on without what only they"
-            " have (`quorate recover reset`, or a ZoneRecovery)"
+            f" have ({reset})"
         )
     if behind:
         start = f"start agents that are away ({', '.join(sorted(left))})" if left else ""
@@ -359,7 +359,7 @@ def _without_quorum(record: ZoneRecord, rows: Sequence[PartitionRow], nodes: Zon
             f"; {len(behind)} of them restarted before anything was written after a reset, and wait"
             f" for the copies that it left (partitions {listed(behind)}), which may have later"
             f" updates: {', or '.join(filter(None, (start, look)))}, or go on without them"
-            " (`quorate recover reset`, or a ZoneRecovery)"
+            f" ({reset})"
         )
     return sentence
 

@@ -5,6 +5,7 @@ from quorate_agent.resp.cluster_view import ClusterView
 from quorate_agent.resp.reading.integers import parse_integer
 from quorate_agent.resp.replies import NOT_AN_INTEGER, bulk, error, integer
 from quorate_agent.resp.session import Session
+from quorate_agent.resp.stepped import SlotCount, Stepped, begin
 
 TABLES = (b"cluster|slots", b"cluster|shards", b"cluster|nodes")
 """Commands that say which node serves which slots."""
@@ -46,11 +47,11 @@ def slot_of_key(session: Session, args: list[bytes]) -> bytes:
     return integer(key_slot(args[2]))
 
 
-def slot_key_count(session: Session, args: list[bytes]) -> bytes:
+def slot_key_count(session: Session, args: list[bytes]) -> bytes | Stepped:
     """CLUSTER COUNTKEYSINSLOT slot"""
     slot = parse_integer(args[2])
     if slot is None:
         return NOT_AN_INTEGER
     if not 0 <= slot < SLOT_COUNT:
         return _BAD_SLOT
-    return integer(session.agent.slot_key_count(slot))
+    return begin(SlotCount(session, slot))

@@ -1,14 +1,11 @@
 """The commands that ask about or act on the whole agent: INFO, DBSIZE, WAIT …"""
 
-import random
-
 from quorate_agent.resp.commands.session.connection import SERVED_VERSION
 from quorate_agent.resp.reading.glob import TOO_LONG, are_too_long, glob_matcher
 from quorate_agent.resp.reading.integers import parse_integer
 from quorate_agent.resp.replies import (
     NOT_AN_INTEGER,
     SYNTAX_ERROR,
-    bulk,
     bulks,
     error,
     integer,
@@ -16,10 +13,10 @@ from quorate_agent.resp.replies import (
     verbatim,
 )
 from quorate_agent.resp.session import KeysRequest, Session, WaitRequest
+from quorate_agent.resp.stepped import RandomKey, Stepped, begin
 
 _NEGATIVE_TIMEOUT = error(b"ERR timeout is negative")
 _TIMEOUT_NOT_AN_INTEGER = error(b"ERR timeout is not an integer or out of range")
-_RANDOM_ROWS = 1_000
 
 # Sections that INFO shows by default, in this order; the agent may add others.
 _SECTIONS = ("Server", "Clients", "Memory", "Persistence", "Stats", "Replication", "CPU", "Cluster")
@@ -105,18 +102,8 @@ def list_keys(session: Session, args: list[bytes]) -> KeysRequest | bytes:
     return KeysRequest(None if pattern == b"*" else glob_matcher(pattern))
 
 
-def random_key(session: Session, args: list[bytes]) -> bytes:
+def random_key(session: Session, args: list[bytes]) -> bytes | Stepped:
     """RANDOMKEY: one of the first keys of a random partition, not drawn evenly"""
-    agent = session.agent
-    if agent.key_count():
-        partitions = list(agent.primaries())
-        random.shuffle(partitions)
-        for partition in partitions:
-            after: bytes | None = None
-            while True:
-                keys, after = agent.scan(partition, after, _RANDOM_ROWS)
-                if keys:
-                    return bulk(random.choice(keys))
-                if after is None:
-                    break
-    return null(session.connection.resp3)
+    if not session.agent.key_count():
+        return null(session.connection.resp3)
+    return begin(RandomKey(session))

@@ -15,8 +15,9 @@ from quorate.facts.keyspace import key_partition
 from quorate_agent.resp.command import Command, Scope
 from quorate_agent.resp.reading.scan_arguments import ScanArguments, parse_cursor, parse_scan
 from quorate_agent.resp.replies import INVALID_CURSOR, array, bulk, bulks
-from quorate_agent.resp.scan import OVERLAP_S, Place, place_of, scan_page
+from quorate_agent.resp.scan import BYTES_MAX, OVERLAP_S, Place, place_of, scan_page
 from quorate_agent.resp.session import AgentServices, Session
+from quorate_agent.resp.stepped import NOT_AT_ONCE, Stepped
 from quorate_agent.resp.transaction import Call
 from quorate_agent.resp.values.value import Damaged, kind_of
 
@@ -34,7 +35,7 @@ def scan(session: Session, args: list[bytes]) -> bytes | Call:
     place = place_of(cursor, agent.scan_origin, now_s)
     if session.connection.is_agents:  # it asks for one partition
         if place.partition >= agent.partition_count():
-            return _page(agent, None, [], asked)
+            return _page(agent, place, None, [], asked)
         if agent.is_here(place.partition):
             return _part(agent, place, asked)
         return PartOfScan(agent, place, asked, args).call()
@@ -45,7 +46,7 @@ def scan(session: Session, args: list[bytes]) -> bytes | Call:
     to, keys = scan_page(place, asked.count, scope, agent.scan, agent.scan_positions, agent.is_here)
     if to is not None and not keys and not agent.is_here(to.partition):
         return PartOfScan(agent, to, asked, args).call()
-    return _page(agent, to, keys, asked)
+    return _page(agent, place, to, keys, asked)
 
 
 class PartOfScan:
@@ -67,7 +68,7 @@ class PartOfScan:
 
     def nothing(self) -> bytes:
         """Return an empty page whose cursor leads here again."""
-        return _page(self._agent, self._place, [], self._asked)
+        return _page(self._agent, self._place, self._place, [], self._asked)
 
     def call(self) -> Call:
         """Return the scan as a command of the partition."""
@@ -83,9 +84,11 @@ class PartOfScan:
 
 def run_inside(session: Session, command: Command, args: list[bytes]) -> bytes:
     """Reply to a command without keys in a transaction, where nothing may wait."""
-    answer: bytes | Call = command.handler(session, args)
+    answer: bytes | Call | Stepped = command.handler(session, args)
     if isinstance(answer, bytes):
         return answer
+    if isinstance(answer, Stepped):
+        return NOT_AT_ONCE
     part = answer.command.handler
     assert isinstance(part, PartOfScan)  # no other command that can be queued makes one
     return part.nothing()
@@ -97,15 +100,41 @@ def _part(agent: AgentServices, place: Place, asked: ScanArguments) -> bytes:
     to, keys = scan_page(place, asked.count, only, agent.scan, agent.scan_positions)
     if to is None and place.partition + 1 < agent.partition_count():
         to = place.start_of(place.partition + 1)
-    return _page(agent, to, keys, asked)
+    return _page(agent, place, to, keys, asked)
 
 
-def _page(agent: AgentServices, to: Place | None, keys: list[bytes], asked: ScanArguments) -> bytes:
+def _page(
+    agent: AgentServices, place: Place, to: Place | None, keys: list[bytes], asked: ScanArguments
+) -> bytes:
+    """Return those of `keys`, found from `place` on, that match; the scan goes on at `to`.
+
+    It goes on earlier if the values that TYPE needs are long."""
     if (matches := asked.matcher()) is not None:
         keys = [key for key in keys if matches(key)]
     if asked.type_name is not None:
-        keys = [key for key in keys if _type_name(agent.value(key)) == asked.type_name]
+        keys, last = _of_type(agent, keys, asked.type_name)
+        if last is not None:
+            partition = key_partition(last, agent.partition_count())
+            token = agent.scan_positions.token(partition, last)
+            to = place._replace(partition=partition, token=token)
     return array((bulk(b"%d" % (0 if to is None else to.cursor)), bulks(keys)))
+
+
+def _of_type(
+    agent: AgentServices, keys: list[bytes], type_name: bytes
+) -> tuple[list[bytes], bytes | None]:
+    """Return the keys of that type, and the last key looked at if values are so long that the page
+    ends behind it; else None."""
+    found: list[bytes] = []
+    left_bytes = BYTES_MAX
+    for number, key in enumerate(keys, 1):
+        value = agent.value(key)
+        if _type_name(value) == type_name:
+            found.append(key)
+        left_bytes -= len(value or b"")
+        if left_bytes <= 0 and number < len(keys):
+            return found, key
+    return found, None
 
 
 def _type_name(value: bytes | None) -> bytes:

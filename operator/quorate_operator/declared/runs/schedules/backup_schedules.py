@@ -6,16 +6,17 @@ from typing import Any, NamedTuple
 
 from quorate.facts.errors import WireError
 from quorate.protocol.messages.events import Event, Reason
-from quorate.wire.jobs.export_result import RunOutcome
-from quorate.wire.jobs.job_run import RunPhase
-from quorate.wire.jobs.scheduled_zone_backup import (
+from quorate.wire.exports.export_result import RunOutcome
+from quorate.wire.exports.scheduled_zone_backup import (
     ListedBackup,
     ScheduledZoneBackup,
     ScheduledZoneBackupSpec,
     ScheduledZoneBackupStatus,
     backed_up,
 )
-from quorate.wire.jobs.zone_backup import BackupRun, ZoneBackup, ZoneBackupStatus
+from quorate.wire.exports.zone_backup import BackupRun, ZoneBackup, ZoneBackupStatus
+from quorate.wire.jobs.job_run import RunPhase
+from quorate_operator.declared.runs.last_exports import is_time, time_of
 from quorate_operator.declared.runs.recoveries import LedZone
 from quorate_operator.declared.runs.scheduled_run import ScheduledRun, due_of
 from quorate_operator.declared.runs.schedules.cron import BadSchedule, last_but_one
@@ -87,9 +88,11 @@ class BackupSchedules(Schedules[ScheduledZoneBackupStatus]):
         schedules the latest; empty: there is none.
 
         A verified backup that began later is there, unless two runs in succession were not made or
-        have failed.
+        have failed.  Of a schedule that an earlier version could read and this one cannot it is the
+        first time at which it did not run.
         """
-        found = [time for of, time in self._due.values() if of == zone]
+        now = datetime.now(UTC)
+        found = [time for of, time in self._due.values() if of == zone and time <= now]
         return text_of(max(found)) if found else ""
 
     def is_scheduled(self, zone: str) -> bool:
@@ -105,10 +108,22 @@ class BackupSchedules(Schedules[ScheduledZoneBackupStatus]):
                 return
             due = last_but_one(schedule.spec.schedule, schedule.spec.time_zone, now)
         except (WireError, BadSchedule):
+            self._note_missed(name)
             return
         created = schedule.metadata.creation_timestamp
         if due is not None and created and due >= datetime.fromisoformat(created):
             self._due[name] = schedule.spec.template.spec.zone_ref.name, due
+
+    def _note_missed(self, name: str) -> None:
+        """Note when one that cannot be read (any more) was to run next, as its status tells."""
+        body = self._bodies[name]
+        following = self._status(body).next_schedule_time
+        try:
+            zone = str(body["spec"]["template"]["spec"]["zoneRef"]["name"])
+        except (KeyError, TypeError):
+            return
+        if is_time(following):
+            self._due[name] = zone, time_of(following)
 
     def to_delete(
         self, schedule: str, run: ZoneBackup, zone_uid: str, in_use: Collection[str] = ()

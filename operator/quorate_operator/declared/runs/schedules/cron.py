@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from cronsim import CronSim, CronSimError
 
 from quorate.facts.errors import QuorateError
+from quorate.wire.jobs.schedule import has_all_fields
 
 
 class BadSchedule(QuorateError):
@@ -38,6 +39,8 @@ def last_and_next(
             " Europe/Berlin, or UTC"
         ) from error
     local = now.astimezone(zone)
+    if not has_all_fields(schedule):  # the library reads a sixth one, of seconds
+        raise _unreadable(schedule, "Wrong number of fields")
     try:
         # Local times may go back: where clocks are set back, the next one may be a past one.
         after = (each for each in CronSim(schedule, local) if each.astimezone(UTC) > now)
@@ -46,11 +49,15 @@ def last_and_next(
         before = CronSim(schedule, local + timedelta(minutes=1), reverse=True)
         last = next((each for each in before if each.astimezone(UTC) <= now), None)
     except CronSimError as error:
-        raise BadSchedule(
-            f"schedule {schedule} cannot be read ({error}): write minute, hour, day of month, month"
-            " and day of week, such as 0 3 * * * for 03:00"
-        ) from error
+        raise _unreadable(schedule, str(error)) from error
     return (
         last.astimezone(UTC) if last is not None else None,
         following.astimezone(UTC) if following is not None else None,
+    )
+
+
+def _unreadable(schedule: str, why: str) -> BadSchedule:
+    return BadSchedule(
+        f"schedule {schedule} cannot be read ({why}): write minute, hour, day of month, month and"
+        " day of week, such as 0 3 * * * for 03:00"
     )

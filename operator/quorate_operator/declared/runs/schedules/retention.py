@@ -18,8 +18,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from quorate.wire.jobs.export_result import DELETED_MAX, RunOutcome
-from quorate.wire.jobs.scheduled_zone_backup import LISTED_MAX, ListedBackup, Retention
+from quorate.wire.exports.export_result import DELETED_MAX, RunOutcome
+from quorate.wire.exports.scheduled_zone_backup import LISTED_MAX, ListedBackup, Retention
 from quorate_operator.declared.runs.schedules.schedules import CLOCKS_DIFFER
 
 VERIFIED = RunOutcome.COMPLETE.value

@@ -16,12 +16,12 @@ import pydantic
 from quorate.facts.errors import WireError
 from quorate.wire.jobs.job_run import JobRun, RunPhase
 from quorate.wire.jobs.schedule import ConcurrencyPolicy, ScheduleSpec, ScheduleStatus
-from quorate.wire.resource import API_VERSION, Condition, Metadata, Part, Resource
-from quorate.wire.unknown_fields import without_unknown
+from quorate.wire.schema.resource import API_VERSION, Condition, Metadata, Part, Resource
+from quorate.wire.schema.unknown_fields import without_unknown
 from quorate_operator import names
 from quorate_operator.declared.runs.scheduled_run import ScheduledRun, run_name, schedule_of
 from quorate_operator.declared.runs.schedules.cron import BadSchedule, last_and_next
-from quorate_operator.kube.api import ApiRefused, KubeApi, find, path_of
+from quorate_operator.kube.api import ApiRefused, KubeApi, is_same, path_of, set_own_status
 
 _log = logging.getLogger("quorate.schedules")
 
@@ -94,6 +94,8 @@ class Schedules(ABC, Generic[Status]):
         """Take an object that is new or changed; return whether it is to be looked at."""
         name = body["metadata"]["name"]
         before, self._bodies[name] = self._bodies.get(name), body
+        if before is not None and not is_same(before, body):
+            self._told.pop(before["metadata"]["uid"], None)
         return before is None or _declared(before) != _declared(body)
 
     def gone(self, name: str) -> None:
@@ -202,11 +204,12 @@ class Schedules(ABC, Generic[Status]):
         except ApiRefused as refused:
             if refused.status != 409:
                 raise
-            path = path_of(self._namespace, self.run_kind.plural, body["metadata"]["name"])
-            there = await find(self._api, path)
-            if there is None:  # it was deleted meanwhile
+            runs = path_of(self._namespace, self.run_kind.plural)
+            found = self._api.list(runs, name=body["metadata"]["name"])
+            there = [each async for each in found]
+            if not there:  # it was deleted meanwhile
                 raise
-            if not self._is_of(there, schedule):  # else another operator has created it
+            if not self._is_of(there[0], schedule):  # else another operator has created it
                 return ""
         return str(body["metadata"]["name"])
 
@@ -222,9 +225,14 @@ class Schedules(ABC, Generic[Status]):
         if self._status(body) == status:
             return
         fresh = status.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-        path = path_of(self._namespace, self.kind.plural, body["metadata"]["name"])
-        await self._api.set_status(path, fresh)
-        self._told[body["metadata"]["uid"]] = status
+        name, uid = body["metadata"]["name"], body["metadata"]["uid"]
+        path = path_of(self._namespace, self.kind.plural, name)
+        stored = await set_own_status(self._api, path, uid, fresh)
+        if is_same(self._bodies.get(name), body):
+            if stored is None:  # it was deleted, and the watch has not told it yet
+                self.gone(name)
+            else:
+                self._told[uid] = status
 
     def _status(self, body: Body) -> Status:
         """Return the status as last written, without fields of a later version; empty if it cannot

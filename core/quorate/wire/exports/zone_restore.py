@@ -4,13 +4,13 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from quorate.wire.exports.export_run import EXPORT_COLUMNS, ExportRunStatus
 from quorate.wire.jobs.export_place import EncryptionKeyRef, ExportPlace
-from quorate.wire.jobs.export_run import EXPORT_COLUMNS, ExportRunStatus
-from quorate.wire.jobs.job_run import JobRun, run_once_rule
-from quorate.wire.resource import Resource, Rule, name_rule
+from quorate.wire.jobs.job_run import ReadingRun, run_once_rule
+from quorate.wire.schema.resource import Resource, Rule, name_rule
 
 
-class ZoneRestoreSpec(JobRun):
+class ZoneRestoreSpec(ReadingRun):
     """One import into a zone of any number of partitions; it is run once."""
 
     source: ExportPlace

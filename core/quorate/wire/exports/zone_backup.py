@@ -4,13 +4,13 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from quorate.wire.exports.export_run import EXPORT_COLUMNS, ExportRunStatus
 from quorate.wire.jobs.export_place import EncryptionKeyRef, ExportPlace
-from quorate.wire.jobs.export_run import EXPORT_COLUMNS, ExportRunStatus
-from quorate.wire.jobs.job_run import ReadingRun, run_once_rule
-from quorate.wire.resource import Integer, Resource, Rule, Text, name_rule
+from quorate.wire.jobs.job_run import DividedRun, run_once_rule
+from quorate.wire.schema.resource import Integer, Resource, Rule, Text, name_rule
 
 
-class BackupRun(ReadingRun):
+class BackupRun(DividedRun):
     """The zone that is exported, and where to."""
 
     destination: ExportPlace
@@ -22,7 +22,7 @@ class BackupRun(ReadingRun):
 class ZoneBackupSpec(BackupRun):
     """One export of a zone, while clients write; it is run once."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (run_once_rule("ZoneBackup"),)
+    rules: ClassVar[tuple[Rule, ...]] = (*BackupRun.rules, run_once_rule("ZoneBackup"))
 
 
 class ZoneBackupStatus(ExportRunStatus):

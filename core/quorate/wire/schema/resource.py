@@ -18,13 +18,13 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from quorate.facts.errors import WireError
-from quorate.wire.unknown_fields import UnknownField, without_unknown
-
-GROUP = "quorate.io"
-VERSION = "v1alpha1"
-API_VERSION = f"{GROUP}/{VERSION}"
-NAME_LENGTH_MAX = 50
-"""Children of an object carry its name and a suffix; all of them must be valid names."""
+from quorate.wire.schema.attribute_docs import attribute_docs
+from quorate.wire.schema.names import API_VERSION as API_VERSION
+from quorate.wire.schema.names import GROUP as GROUP
+from quorate.wire.schema.names import NAME_LENGTH_MAX as NAME_LENGTH_MAX
+from quorate.wire.schema.names import VERSION as VERSION
+from quorate.wire.schema.names import is_short_name
+from quorate.wire.schema.unknown_fields import UnknownField, without_unknown
 
 SENTENCES_MAX = 10
 """Problems of one manifest that are told; of the others there is only the number."""
@@ -83,7 +83,6 @@ class Part(BaseModel):
         extra="forbid",
         frozen=True,
         populate_by_name=True,
-        use_attribute_docstrings=True,
     )
     rules: ClassVar[tuple[Rule, ...]] = ()
 
@@ -92,6 +91,11 @@ class Part(BaseModel):
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         schema = handler.resolve_ref_schema(handler(core_schema))
+        docs = attribute_docs(cls)
+        for name, field in cls.model_fields.items():
+            if name in docs:
+                shown = schema["properties"][field.alias or name]
+                shown.setdefault("description", docs[name])
         if cls.rules:
             schema["x-kubernetes-validations"] = [
                 {
@@ -236,13 +240,6 @@ def name_rule(kind: str, length_max: int = NAME_LENGTH_MAX) -> Rule:
         f"at most {length_max} characters",
         lambda new, _: is_short_name(new.metadata.name, length_max),
     )
-
-
-def is_short_name(name: str, length_max: int = NAME_LENGTH_MAX) -> bool:
-    """Whether `name` can name an object of ours and be part of its children's names."""
-    if not 0 < len(name) <= length_max or name[0] == "-" or name[-1] == "-":
-        return False
-    return all(sign in "abcdefghijklmnopqrstuvwxyz0123456789-" for sign in name)
 
 
 def describe(manifest: Mapping[str, Any], kind: str) -> str:

@@ -1,6 +1,6 @@
-"""Commands that read copies hand the limit for each agent to their programs."""
+"""Commands that read copies hand their options to the programs that they run."""
 
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from typer.testing import CliRunner
@@ -62,6 +62,35 @@ def test_the_program_gets_the_limit(ran: list[list[str]], words: tuple[str, ...]
     free, limited = ran
     assert not any(word.startswith(OPTION) for word in free)
     assert f"{OPTION}=8" in limited
+
+
+def test_an_import_and_the_look_before_it_get_the_limit(
+    ran: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(command: list[str], printed: IO[bytes] | None = None) -> int:
+        ran.append(command)
+        return 0
+
+    monkeypatch.setattr(export, "run_validation", run)
+    monkeypatch.setattr(export, "_take_over", lambda *of: None)
+    monkeypatch.setattr(export, "_end", lambda *of: 0)
+
+    words = ["import", "there", "books", OPTION, "8", "--server", "127.0.0.1:1"]
+    ended = CliRunner().invoke(app, words)
+
+    assert ended.exit_code == 0, ended.output
+    assert len(ran) == 2
+    assert all(f"{OPTION}=8" in command for command in ran)
+
+
+def test_the_program_gets_the_mode(ran: list[list[str]]) -> None:
+    for more in ((), ("--mode", "idle")):
+        words = ["validate", "books", "--level", "digest", *more, "--server", "127.0.0.1:1"]
+        ended = CliRunner().invoke(app, words)
+        assert ended.exit_code == 0, ended.output
+
+    found = [command[command.index("--mode") + 1] for command in ran]
+    assert found == ["live", "idle"]
 
 
 @of_each

@@ -11,9 +11,10 @@ from typing import Any
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import Zone
 from quorate_operator.declared.declared_zone import DeclaredZone, cluster_of
-from quorate_operator.declared.deletion import erasable, erases, is_freed
+from quorate_operator.declared.deleting.termination import Termination
+from quorate_operator.declared.deletion import erasable, erases, is_freed, is_held
+from quorate_operator.declared.kinds import Kind
 from quorate_operator.declared.led_cluster import LedClusters
-from quorate_operator.declared.termination import Termination
 from quorate_operator.declared.watched_cluster import WatchedCluster
 from quorate_operator.kube.api import ApiRefused, KubeApi, find, path_of
 from quorate_operator.metastores.kubernetes import KubernetesMetastore
@@ -27,7 +28,8 @@ class Release:
     """Judges the objects of one namespace.
 
     `ownership_api`: for everything in the metastore; `own_claims(cluster, owned)`: sets whether the
-    claims of managed agents are deleted with the cluster's object.
+    claims of managed agents are deleted with the cluster's object; `is_unchanged`: reads an object
+    again and returns whether it is as users had declared it.
     """
 
     def __init__(
@@ -37,12 +39,14 @@ class Release:
         namespace: str,
         led: LedClusters[WatchedCluster],
         own_claims: Callable[[StorageCluster, bool], Awaitable[None]],
+        is_unchanged: Callable[[Kind, Body], Awaitable[bool]],
     ) -> None:
         self._ownership_api = ownership_api
         self._api = objects_api
         self._namespace = namespace
         self._led = led
         self._own_claims = own_claims
+        self._is_unchanged = is_unchanged
         self._termination = Termination(objects_api, namespace)
 
     def note(self, refused: ApiRefused) -> None:
@@ -59,7 +63,7 @@ class Release:
         That begins when no Zone is declared in it.  `has_zones`: whether the watch has shown one.
         """
         name = body["metadata"]["name"]
-        is_kept = is_freed(body) or not erases(body)
+        is_kept = is_freed(body) or not erases(body) or not is_held(body)
         if is_kept:
             await self._keep_volumes(body)
         begins = not has_zones and self._begins_with_cluster(name)
@@ -72,9 +76,13 @@ class Release:
         if led is None or not led.runner.is_leading or led.pause or has_zones:
             return False
         # The watch may lag behind, especially if this process has just begun to lead.
-        if self._begins_with_cluster(name) and await self._has_zones(name):
+        if self._begins_with_cluster(name) and (
+            await self._has_zones(name) or not await self._is_unchanged(Kind.CLUSTER, body)
+        ):
             return False
         if not led.erase_all_but((), "is deleted"):
+            return False
+        if not await self._is_unchanged(Kind.CLUSTER, body):
             return False
         await self._led.end(name)
         await KubernetesMetastore(self._ownership_api, self._namespace, name).erase()
@@ -88,7 +96,8 @@ class Release:
         cluster's.  A paused Zone stays.
         """
         where = f"{self._namespace}/{zone.name}"
-        is_kept = is_freed(zone.body) or not (erases(zone.body) or pause)
+        body = zone.body
+        is_kept = is_freed(body) or not (erases(body) or pause) or not is_held(body)
         begins = not pause and self._begins_with_zone(zone)
         if is_kept or await self._termination.is_under_way(anew=begins):
             _log.info("zone %s: its object is deleted, its data is kept", where)
@@ -101,6 +110,8 @@ class Release:
                 return False  # not led yet
             _log.info("zone %s: StorageCluster %s is gone: released", where, zone.cluster)
             return True
+        if self._begins_with_zone(zone) and not await self._is_unchanged(Kind.ZONE, body):
+            return False
         known = led.runner.known_zones()
         return led.is_erased(erasable(zone.uid, zone.name, zone.zone, known))
 

@@ -10,10 +10,10 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from quorate.facts.errors import WireError
+from quorate.wire.exports.zone_backup import BackupRun
 from quorate.wire.jobs.schedule import NAME_LENGTH_MAX, ScheduleSpec, ScheduleStatus
-from quorate.wire.jobs.zone_backup import BackupRun
 from quorate.wire.managed_agents import Labels
-from quorate.wire.resource import Integer, Part, Resource, Rule, Text, name_rule
+from quorate.wire.schema.resource import Integer, Part, Resource, Rule, Text, name_rule
 
 KEEP_MAX = 500
 LISTED_MAX = 600

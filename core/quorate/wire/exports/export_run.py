@@ -2,9 +2,9 @@
 
 from pydantic import Field
 
-from quorate.wire.jobs.export_result import RunOutcome
+from quorate.wire.exports.export_result import RunOutcome
 from quorate.wire.jobs.job_run import JobStatus
-from quorate.wire.resource import Conditions, Integer, Text
+from quorate.wire.schema.resource import Conditions, Integer, Text
 
 EXPORT_COLUMNS = (
     ("Zone", "string", ".spec.zoneRef.name"),
