@@ -13,7 +13,6 @@ from collections import deque
 from itertools import islice
 from typing import Protocol, cast
 
-from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.waiters import Waiter
 from quorate_agent.clients.memory import WATCHED_BYTES, ClientMemory
 from quorate_agent.machine.clock import Clock
@@ -152,7 +151,6 @@ class ClientConnection(asyncio.Protocol):
         "external",
         "half_closed_ms",
         "held",
-        "last_write",
         "out",
         "parser",
         "paused",
@@ -164,6 +162,7 @@ class ClientConnection(asyncio.Protocol):
         "transport",
         "unread",
         "unread_since_ms",
+        "written",
     )
 
     def __init__(self, endpoint: ClientEndpoint, external: bool = False) -> None:
@@ -185,8 +184,7 @@ class ClientConnection(asyncio.Protocol):
         self.half_closed_ms = 0  # when the client closed its side, or the connection ended
         self.refusal = b""  # the reply to every further command; empty: none is refused
         self.told_behind = 0  # bytes of pushes that wait in the queue, or have waited (pushes.py)
-        # Role and counter; of a forwarded write None and the partition.
-        self.last_write: tuple[Primary | None, int] | None = None
+        self.written = 0  # a bit for each partition that it wrote into, for WAIT
         self.transport: asyncio.Transport
         self.state: Connection
         self.session: Session

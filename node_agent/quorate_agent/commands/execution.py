@@ -295,7 +295,6 @@ class CommandExecution:
             slot = Slot(client, command, args, replies.OK, (args[1],), now)
             client.queue.append(slot)
             role.wait(slot)
-        client.last_write = (role, role.copy.lwm)
         return True
 
     def _write(
@@ -305,7 +304,8 @@ class CommandExecution:
         if not role.turn:
             self._replicas.commands_wrote(role)
             self._turn()
-        client.last_write = (role, role.write(operations))
+        role.write(operations)
+        client.written |= 1 << role.copy.partition
         if len(operations) == 1:
             return (operations[0][0],)
         return tuple([key for key, _, _ in operations])

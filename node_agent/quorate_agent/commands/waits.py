@@ -1,9 +1,12 @@
-"""WAIT: waits until enough other copies hold a connection's last write."""
+"""WAIT: waits until enough other copies hold what a connection has written, in each partition."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from quorate.facts.partition_row import quorum
 from quorate.protocol.agent.replicas import Replicas
+from quorate.protocol.copies.primary import Primary
+from quorate.protocol.copies.role_state import Peer
 from quorate_agent.clients.connection import ClientConnection, Slot
 from quorate_agent.resp.replies import error, integer
 
@@ -14,6 +17,21 @@ _UNBLOCKED = error(
 )
 
 
+class _Target(NamedTuple):
+    """What copies of a partition must hold.  `role`: its primary, None if that is not here."""
+
+    partition: int
+    role: Primary | None
+    counter: int
+
+
+class _Waiting(NamedTuple):
+    """A WAIT that is not answered yet.  Its connection writes nothing meanwhile."""
+
+    slot: Slot
+    targets: tuple[_Target, ...]
+
+
 class Waits:
     """The WAIT commands of one zone's clients here.  `fulfil(client, slot, reply)` answers one."""
 
@@ -22,55 +40,88 @@ class Waits:
     ) -> None:
         self._replicas = replicas
         self._fulfil = fulfil
-        self._slots: list[Slot] = []
+        self._waiting: list[_Waiting] = []
 
     def __bool__(self) -> bool:
-        return bool(self._slots)
+        return bool(self._waiting)
 
     def add(self, slot: Slot, now_ms: int) -> None:
         """Add a WAIT; later commands of its connection wait until it is answered."""
         assert slot.wait is not None
         slot.deadline_ms = now_ms + slot.wait.timeout_ms if slot.wait.timeout_ms else FOR_EVER_MS
         slot.connection.blocked += 1
-        self._slots.append(slot)
+        self._waiting.append(_Waiting(slot, tuple(self._targets(slot.connection.written))))
 
     def client_gone(self, client: ClientConnection) -> None:
         """Drop the WAITs of a client that is gone."""
-        self._slots = [slot for slot in self._slots if slot.connection is not client]
+        self._waiting = [each for each in self._waiting if each.slot.connection is not client]
 
     def check(self, now_ms: int) -> None:
         """Answer the WAITs that enough copies satisfy, or whose time is over."""
-        waiting: list[Slot] = []
-        for slot in self._slots:
+        waiting: list[_Waiting] = []
+        for each in self._waiting:
+            slot, targets = each
             assert slot.wait is not None
-            count = self._copies_of_last_write(slot.connection)
+            count = self._copies(targets)
             if count >= slot.wait.copies or slot.deadline_ms <= now_ms:
+                self._forget_held(slot.connection, targets)
                 self._fulfil(slot.connection, slot, integer(count))
-            elif slot.deadline_ms >= FOR_EVER_MS and self._is_over(slot.connection):
+            elif slot.deadline_ms >= FOR_EVER_MS and self._is_over(targets):
                 self._fulfil(slot.connection, slot, _UNBLOCKED)
             else:
-                waiting.append(slot)
-        self._slots = waiting
+                waiting.append(each)
+        self._waiting = waiting
 
-    def _is_over(self, client: ClientConnection) -> bool:
-        """Return whether the role that wrote last has ended: it no longer learns what the copies
-        hold."""
-        if client.last_write is None:
-            return False
-        role = client.last_write[0]
-        return role is None or self._replicas.primaries[role.copy.partition] is not role
+    def _targets(self, written: int) -> Iterator[_Target]:
+        """Yield what copies must hold of the partitions whose bits are set."""
+        while written:
+            partition = (written & -written).bit_length() - 1
+            written &= written - 1
+            role = self._replicas.primaries[partition]
+            yield _Target(partition, role, role.copy.lwm if role is not None else 0)
 
-    def _copies_of_last_write(self, client: ClientConnection) -> int:
-        """Return how many other copies hold the last write.
+    def _is_here(self, target: _Target) -> bool:
+        """Return whether the target's primary is still here.
 
-        Without a write every backup counts; of a forwarded write, as many as its answer proves."""
-        if client.last_write is None:
+        A role that has ended no longer learns what the copies hold."""
+        role = target.role
+        return role is not None and self._replicas.primaries[target.partition] is role
+
+    def _is_over(self, targets: tuple[_Target, ...]) -> bool:
+        """Return whether the count of a partition can grow no more."""
+        return not all(self._is_here(target) for target in targets)
+
+    def _copies(self, targets: tuple[_Target, ...]) -> int:
+        """Return how many other copies hold everything, of each partition.
+
+        Without a write every backup counts."""
+        if not targets:
             row = self._replicas.table[0]
             return len(row.owners) - 1 if row is not None else 0
-        role, counter = client.last_write
-        if role is not None:
-            return sum(1 for peer in role.peers.values() if peer.adopted and peer.lwm >= counter)
+        return min(map(self._copies_of, targets))
+
+    def _copies_of(self, target: _Target) -> int:
+        """Return how many other copies hold the target.
+
+        Of a primary elsewhere it is what its acknowledgements prove; they have been passed on
+        before, as replies keep their order."""
+        role = target.role
+        if role is not None and self._is_here(target):
+            return sum(1 for peer in role.peers.values() if _holds(peer, target.counter))
         if self._replicas.record.acknowledges_alone:
             return 0
-        row = self._replicas.table[counter]
+        row = self._replicas.table[target.partition]
         return quorum(len(row.voters), 0) - 1 if row is not None else 0
+
+    def _forget_held(self, client: ClientConnection, targets: tuple[_Target, ...]) -> None:
+        """Let later WAITs of the connection pass by what every copy holds."""
+        for target in targets:
+            role = target.role
+            if role is not None and all(
+                _holds(peer, target.counter) for peer in role.peers.values()
+            ):
+                client.written &= ~(1 << target.partition)
+
+
+def _holds(peer: Peer, counter: int) -> bool:
+    return peer.adopted and peer.lwm >= counter

@@ -208,12 +208,12 @@ def test_plain_ones_are_refused_while_there_is_no_room(agent: Agent, client: Kep
     assert updates == 0
 
 
-def test_wait_is_for_the_last_of_them(agent: Agent, client: KeptClient) -> None:
-    keys = [key_in(partition) for partition in (2, 0, 2, 1, 0)]
+def test_wait_is_for_each_of_them(agent: Agent, client: KeptClient) -> None:
+    keys = [key_in(partition) for partition in (2, 0, 2, 3, 0)]
 
     client.send(*_plain(keys))
 
-    assert client.connection.last_write == (agent.replicas.roles[0], 1)
+    assert client.connection.written == 0b1101
 
 
 def test_who_has_cached_an_expired_key_is_told_before_it_is_written(

@@ -112,7 +112,8 @@ class Across:
                 continue
             self._metrics.transactions.labels(each.outcome.value).inc()
             if each.outcome is Outcome.COMMITTED:
-                client.last_write = (None, key_slot(slot.args[1]) >> self._shift)
+                for key in slot.args[1:]:
+                    client.written |= 1 << (key_slot(key) >> self._shift)
             self._answers.fulfil(client, slot, self._reply(slot, each))
 
     def _reply(self, slot: Slot, ended: Ended) -> bytes:

@@ -199,7 +199,7 @@ class Forwards:
             self._forget(request)
             client = request.slot.connection
             if request.is_write:
-                client.last_write = (None, request.partition)
+                client.written |= 1 << request.partition
             self._answers.fulfil(client, request.slot, reply)
 
     def _ask_again(self, request: _Request, executed: bool) -> None:

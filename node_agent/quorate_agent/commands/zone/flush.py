@@ -41,6 +41,7 @@ def flush_all(replicas: Replicas, slot: Slot, now_ms: int) -> None:
     slot.left = len(roles)
     slot.done = not roles
     for role in roles:
-        slot.connection.last_write = (role, role.write(((None, None, 0),)))
+        role.write(((None, None, 0),))
+        slot.connection.written |= 1 << role.copy.partition
         replicas.commands_wrote(role)
         role.wait(PartOfFlush(slot, now_ms))
