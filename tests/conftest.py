@@ -10,6 +10,7 @@ pytest_plugins = [
     "machine_parts",
     "fresh_seeds",
     "deep_tests",
+    "processor_time",
     "quorate_control_plane.fixtures",
     "quorate_cluster.fixtures",
     "machine_standstills",  # behind those whose sections it shows

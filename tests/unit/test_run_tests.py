@@ -25,6 +25,8 @@ SAYS = """
 echo "a test of lane $lane"
 echo "---------------- the machine ----------------"
 echo "as $lane saw it"
+echo "---------------- processor time ----------------"
+echo "12 s of the processors: tests/$lane.py"
 echo "============== slowest 50 durations =============="
 [ $lane = computing ] || echo "$((${#lane} * 10)).25s call     tests/$lane.py::test"
 [ $lane != second ] || echo "FAILED tests/second.py::test - it is wrong"
@@ -122,15 +124,18 @@ def test_a_run_ends_as_its_worst_lane_and_shows_at_last_what_all_of_them_found(
 
     assert done.returncode == 2
     _, _, end = done.stdout.partition("== all lanes\n")
+    sections = [
+        line
+        for lane in LANES
+        for line in (
+            "---------------- the machine ----------------",
+            f"as {lane} saw it",
+            "---------------- processor time ----------------",
+            f"12 s of the processors: tests/{lane}.py",
+        )
+    ]
     assert end.splitlines() == [
-        "---------------- the machine ----------------",
-        "as first saw it",
-        "---------------- the machine ----------------",
-        "as second saw it",
-        "---------------- the machine ----------------",
-        "as third saw it",
-        "---------------- the machine ----------------",
-        "as computing saw it",
+        *sections,
         "50 slowest:",
         "60.25s call     tests/second.py::test",
         "50.25s call     tests/third.py::test",
