@@ -182,16 +182,25 @@ class DevCluster:
             zones = map(resources.zone, resources.fetch_all(self.api(), resources.ZONE))
             check_all_is_lost(self.state(), list(zones))
             found = {
-                agent: number
+                agent: newest
                 for agent in entry.agents
-                if (number := newest_set_aside(self.folder.data(agent.name)))
+                if (newest := newest_set_aside(self.folder.data(agent.name)))
             }
             if not found:
                 raise Problem("nothing was put back: no agent has data that was set aside")
             self._stop([agent.name for agent in found])
-            for agent, number in found.items():
-                put_back(self._agent_command(entry, agent), number)
-                self._say(f"{agent.name}: set-aside-{number} was put back")
+            for agent, newest in found.items():
+                if newest.is_back:
+                    self._say(f"{agent.name}: set-aside-{newest.number} was put back before")
+                    continue
+                try:
+                    put_back(self._agent_command(entry, agent), newest.number)
+                except Problem as problem:
+                    raise Problem(
+                        f"{agent.name}: {problem}; agents with data that was set aside are stopped:"
+                        " correct this, then `quorate dev put-back` again, which goes on there"
+                    ) from None
+                self._say(f"{agent.name}: set-aside-{newest.number} was put back")
             names = [agent.name for agent in entry.agents]
             refused = self._start_agents(entry, names)
             self._membership.declare(self.folder.read())

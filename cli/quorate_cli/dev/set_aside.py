@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from quorate.facts.partition_row import quorum
 from quorate.facts.zone import StorageKind
@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 
 SECONDS = 60.0
 """Seconds until it must be done: folders are renamed, nothing is copied."""
+
+_NAMES = ("folder.json", "folder.json.put-back")
+"""The identity of a set-aside's store, before and after it was put back."""
+
+DISPLACED = "was put back in its place"
+"""The end of the reason for which the agent keeps what was there before."""
 
 
 def check_can_be_filled(name: str, state: ClusterState, zones: Sequence[Zone]) -> None:
@@ -76,14 +82,32 @@ def check_all_is_lost(state: ClusterState, zones: Sequence[Zone]) -> None:
         raise Problem("nothing was put back: no Persistent zone is declared")
 
 
-def newest_set_aside(data: Path) -> int:
-    """Return the number of the newest set-aside that can be put back; 0 if there is none."""
-    numbers = [
-        int(number)
-        for file in data.glob("set-aside-*/folder.json")
-        if (number := file.parent.name.rpartition("-")[2]).isdecimal()
+class SetAside(NamedTuple):
+    """What an agent has set aside.  `is_back`: it was put back, and is the agent's folder now."""
+
+    number: int
+    is_back: bool
+
+
+def newest_set_aside(data: Path) -> SetAside | None:
+    """Return the newest that may be put back; None if there is none.
+
+    What another one displaced when that was put back does not count: it holds no data that the
+    zones miss, and a second call after an interrupted one would give it back."""
+    found = [
+        SetAside(int(number), file.name != _NAMES[0])
+        for name in _NAMES
+        for file in data.glob(f"set-aside-*/{name}")
+        if (number := file.parent.name.rpartition("-")[2]).isdecimal() and not _is_displaced(file)
     ]
-    return max(numbers, default=0)
+    return max(found, default=None)
+
+
+def _is_displaced(file: Path) -> bool:
+    try:
+        return file.with_name("reason.txt").read_text().rstrip().endswith(DISPLACED)
+    except FileNotFoundError:
+        return False
 
 
 def put_back(command: Sequence[str], number: int) -> None:
@@ -97,7 +121,13 @@ def set_aside(command: Sequence[str], reason: str) -> str:
 
 
 def _run(command: list[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        raise Problem(
+            f"{command[0]} was not done after {SECONDS:.0f} s, and was killed: whether it has"
+            " changed anything is unknown; the same command again completes what was begun"
+        ) from None
     if done.returncode:
         said = done.stderr.strip().splitlines() or ["it printed no error"]
         raise Problem(said[-1])

@@ -1,5 +1,6 @@
 """When an agent's data may be set aside: only where the others have all that was answered."""
 
+import functools
 from pathlib import Path
 
 import msgspec
@@ -7,6 +8,7 @@ import pytest
 
 from quorate.protocol.status import NodeStatus
 from quorate.wire.zone import Zone
+from quorate_agent.folder.data_folder import DataFolder, put_folder_back
 from quorate_cli.dev.set_aside import check_all_is_lost, check_can_be_filled, newest_set_aside
 from quorate_cli.objects.cluster_state import ClusterState
 from quorate_cli.terminal.problem import Problem
@@ -83,10 +85,36 @@ def test_folders_are_put_back_only_when_every_partition_is_lost() -> None:
         check_all_is_lost(_lost(8, 8), [_zone(3, "InMemory")])
 
 
-def test_the_newest_set_aside_that_was_not_put_back_is_found(tmp_path: Path) -> None:
-    assert newest_set_aside(tmp_path) == 0
-    for number, file in ((2, "folder.json"), (10, "folder.json"), (11, "folder.json.put-back")):
-        (tmp_path / f"set-aside-{number}").mkdir()
-        (tmp_path / f"set-aside-{number}" / file).write_text("{}")
+def _keep(data: Path, number: int, reason: str, file: str = "folder.json") -> None:
+    aside = data / f"set-aside-{number}"
+    aside.mkdir()
+    (aside / file).write_text("{}")
+    (aside / "reason.txt").write_text(reason + "\n")
 
-    assert newest_set_aside(tmp_path) == 10
+
+def test_the_newest_set_aside_is_found(tmp_path: Path) -> None:
+    assert newest_set_aside(tmp_path) is None
+    _keep(tmp_path, 2, "corrupt")
+    _keep(tmp_path, 10, "corrupt")
+    assert newest_set_aside(tmp_path) == (10, False)
+    _keep(tmp_path, 11, "corrupt", "folder.json.put-back")
+    assert newest_set_aside(tmp_path) == (11, True)
+    _keep(tmp_path, 12, "corrupt")
+    assert newest_set_aside(tmp_path) == (12, False)
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_what_was_displaced_is_not_put_back_by_a_second_call(tmp_path: Path, is_done: bool) -> None:
+    path = tmp_path / "agent-1"
+    folder = DataFolder.open(path, cluster="demo", node="agent-1", cluster_id="id")
+    folder.set_aside("corrupt")
+    folder.close()
+    back = functools.partial(
+        put_folder_back, path, cluster="demo", node="agent-1", number=1, incarnation=7
+    )
+    back()
+    if not is_done:  # killed before its last step
+        aside = path / "set-aside-1"
+        (aside / "folder.json.put-back").rename(aside / "folder.json")
+
+    assert newest_set_aside(path) == (1, is_done)
