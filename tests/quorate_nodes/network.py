@@ -49,6 +49,11 @@ class Network:
         return f"{self._prefix}.0.254"
 
     @property
+    def nodes(self) -> str:
+        """A range that holds this machine and every node, and no pod."""
+        return f"{self._prefix}.0.0/24"
+
+    @property
     def services(self) -> str:
         """The range of cluster IPs."""
         return f"{self._prefix}.64.0/24"

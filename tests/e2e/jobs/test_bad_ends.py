@@ -1,8 +1,9 @@
-"""Runs on real nodes without enough memory, time or an image; and an export to a volume."""
+"""Runs on real nodes without enough memory, time or an image; an export to a volume, and an import
+that is compared while nothing is written."""
 
 import pytest
 
-from quorate_cluster.fixtures import Measured
+from quorate_cluster.outage import Pulses
 from quorate_nodes.cluster import Json
 from quorate_nodes.release.installed import CLUSTER, ZONE, Installed
 from quorate_nodes.release.jobs import Jobs
@@ -37,8 +38,8 @@ def test_runs_without_memory_time_or_image_say_what_they_lack(
     assert "image" in ends["no-image"]["message"], ends
 
 
-def test_a_zone_is_exported_to_a_volume_and_imported_from_it(
-    first_day: Installed, jobs: Jobs, measured: Measured
+def test_an_export_to_a_volume_is_imported_and_compared_while_nothing_is_written(
+    first_day: Installed, jobs: Jobs
 ) -> None:
     client = first_day.client(ZONE)
     client.set("kept", "in a volume")
@@ -46,7 +47,7 @@ def test_a_zone_is_exported_to_a_volume_and_imported_from_it(
     with (
         jobs.upgraded(),
         claimed(first_day, CLAIM),
-        jobs.deleted_in_the_end("zonebackups,zonerestores"),
+        jobs.deleted_in_the_end("zonebackups,zonerestores,datavalidations"),
         first_day.zone_made("shelves", shelves),
     ):
         jobs.declare("ZoneBackup", "monday", **_of(ZONE), **jobs.place, destination=PLACE)
@@ -57,6 +58,16 @@ def test_a_zone_is_exported_to_a_volume_and_imported_from_it(
         assert restored["outcome"] == "Complete", restored
         assert (restored["rows"], restored["digest"]) == (exported["rows"], exported["digest"])
         assert first_day.client("shelves").get("kept") == b"in a volume"
+
+        idle = {**_of("shelves"), **jobs.place, "level": "Rows", "mode": "Idle"}
+        jobs.declare("DataValidation", "quiet", **idle)
+        quiet = jobs.wait_end("datavalidation", "quiet")
+        assert (quiet["verdict"], quiet["mode"]) == ("Agree", "Idle"), quiet
+        assert quiet["settledKeys"] == exported["rows"], quiet
+        with Pulses(first_day, "shelves", keys_max=1):
+            jobs.declare("DataValidation", "disturbed", **idle)
+            disturbed = jobs.wait_end("datavalidation", "disturbed")
+        assert (disturbed["verdict"], disturbed["mode"]) == ("CouldNotTell", "Idle"), disturbed
 
 
 def _of(zone: str) -> Json:

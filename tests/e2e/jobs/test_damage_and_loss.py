@@ -24,6 +24,7 @@ from quorate_network_policies.evaluator import Policies
 from quorate_network_policies.in_pods import Connection, PodConnections
 from quorate_network_policies.judged import Judged
 from quorate_nodes.cluster import Json
+from quorate_nodes.enforced import policies_enforced
 from quorate_nodes.release.damage import damage_row, data_of, stopped
 from quorate_nodes.release.digests import digests
 from quorate_nodes.release.installed import CLUSTER, NAMESPACE, OPERATORS, ZONE, Installed
@@ -68,10 +69,12 @@ def test_damage_is_found_and_repaired_and_a_deleted_zone_comes_back(
         "networkPolicy.create=true",
         f"networkPolicy.apiServerPorts={{{api_port}}}",
         f"networkPolicy.prometheus[0].ipBlock.cidr={machine}/32",
-        f"networkPolicy.clients[0].ipBlock.cidr={machine}/32",
+        # By a Service they come with the address of the node that forwards them.
+        f"networkPolicy.clients[0].ipBlock.cidr={network.nodes}",
     )
     with (
         jobs.upgraded(*values),
+        policies_enforced(first_day.nodes),
         first_day.zone_made(BOOKS, {**SPEC, "partitions": PARTITIONS}),
         Pulses(first_day, ZONE, keys_max=4) as library,
         _bucket(first_day, monkeypatch) as place,
@@ -217,7 +220,7 @@ def _told_by_events(installed: Installed) -> dict[str, str]:
 
 
 def _assert_allowed(installed: Installed, judged: Judged, seen: Collection[Connection]) -> None:
-    """The chart's policies allow every connection of a pod.  Nothing enforces them here."""
+    """The chart's policies allow every connection of a pod, which the kernel has enforced."""
     judged.know(installed.get("pods")["items"])
     kinds = {(source, to, port) for source, to, port in judged.ends(seen)}
     assert {
