@@ -58,6 +58,7 @@ def result_of(verdict: Verdict) -> ValidationResult:
         tuple(Outvoted(each.partition, each.node, each.suppliers) for each in verdict.outvoted),
         verdict.duration_ms,
         _MODES[verdict.mode],
+        verdict.zone_uid,
     )
 
 

@@ -131,8 +131,11 @@ class Validation:
                 self._compare_rows(settled, scan_rows)
             elif self._is_idle:
                 self._settle(settled)
-            if self._is_idle and first.uids != self._reading.uids:
+            if len((first.uids | self._reading.uids) - {""}) > 1:
                 whole_reason = f"zone {self._copies.zone}: was created again while it ran"
+                # What differs may differ between the two zones.
+                self._findings.clear()
+                self._counter_differences.clear()
         except Unreadable as error:
             whole_reason = str(error)
         if scan_rows is None:

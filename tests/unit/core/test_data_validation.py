@@ -125,6 +125,7 @@ def test_a_result_is_read_as_it_was_written() -> None:
         outvoted=(Outvoted(5, "agent-3", ("agent-1", "agent-2")),),
         duration_ms=1500,
         mode=ValidationMode.IDLE,
+        zone_uid="uid-of-books",
     )
 
     assert decode_result(encode_result(result).decode()) == result

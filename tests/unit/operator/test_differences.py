@@ -122,11 +122,14 @@ async def test_a_difference_that_was_settled_stays_so_when_that_object_is_gone(
     assert await until_condition(led, "True") == condition
 
 
-def shown(led: Namespace, name: str, verdict: str, time: str, level: str = "Rows") -> None:
+def shown(
+    led: Namespace, name: str, verdict: str, time: str, level: str = "Rows", zone_uid: str = ""
+) -> None:
     """Show an object that has finished long ago."""
     metadata = {"name": name, "namespace": "default", "uid": f"uid-of-{name}"}
     spec = {"zoneRef": {"name": "books"}, "level": level}
     status = {"phase": "Finished", "verdict": verdict, "completionTime": time, "message": "said"}
+    status |= {"zoneUid": zone_uid}
     body = {"apiVersion": API_VERSION, "kind": "DataValidation", "metadata": metadata}
     path = led.path("DataValidation", name)
     led.show(led.api.put(path, {**body, "spec": spec, "status": status}))
@@ -145,6 +148,36 @@ async def test_results_count_in_the_order_of_their_ends_however_they_are_seen(
     shown(led, "fourth", "Agree", "2026-01-04T00:00:00Z", "Counters")
     await until_looked_at(led)
     assert await until_condition(led, "False") == condition
+
+
+@pytest.mark.parametrize("verdict", ["Agree", "Differ"])
+async def test_a_result_about_the_data_of_an_earlier_zone_does_not_count(
+    led: Namespace, verdict: str
+) -> None:
+    """Its end was read, by the operator's clock, after this Zone was created."""
+    await led.until_available("books")
+    shown(led, "first", verdict, "2999-01-01T00:00:00Z", zone_uid="uid-of-one-before")
+    await until_looked_at(led)
+    assert verdicts(led) == []
+    led.controller.run_gone(Kind.VALIDATION, "first", "uid-of-first")
+    await until_looked_at(led)
+    assert verdicts(led) == []
+    status = led.controller._zones["books"].fresh
+    assert "comparisons" not in status
+    assert "CopiesAgree" not in [each["type"] for each in status["conditions"]]
+
+    shown(led, "second", "Differ", "2026-01-01T00:00:00Z", zone_uid="uid-of-books")
+    await until_condition(led, "False")
+
+
+async def test_a_result_about_some_data_does_not_count_while_those_of_the_zone_are_unknown(
+    led: Namespace,
+) -> None:
+    shown(led, "first", "Differ", "2026-01-01T00:00:00Z", zone_uid="uid-of-one-before")
+    zone = led.controller._zones["books"]
+    zone.was_told({})
+
+    assert led.controller._runs.validations.completed(zone, ZoneStatus()).conditions == []
 
 
 @pytest.mark.parametrize(

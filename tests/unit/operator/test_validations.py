@@ -164,6 +164,49 @@ async def test_an_earlier_zone_of_this_name_has_no_say(led: Namespace) -> None:
     assert led.controller._runs.validations.verdict(zone) is None
 
 
+@pytest.mark.parametrize("result", [AGREE, DIFFER])
+@pytest.mark.parametrize(
+    ("begun", "told_by_pod"),
+    [
+        ("uid-of-one-before", "uid-of-one-before"),
+        ("uid-of-one-before", ""),
+        ("uid-of-one-before", "uid-of-books"),
+        ("uid-of-books", "uid-of-one-before"),
+        ("", "uid-of-one-before"),
+    ],
+)
+async def test_the_result_of_a_zone_that_was_replaced_is_none(
+    led: Namespace, told: list[Event], result: ValidationResult, begun: str, told_by_pod: str
+) -> None:
+    declare(led, "first")
+    await until_phase(led, "first", "Running")
+    body = led.api.objects[led.path("DataValidation", "first")]
+    assert body["status"]["zoneUid"] == "uid-of-books"
+    led.show({**body, "status": {**body["status"], "zoneUid": begun}})
+    finish(led, "first", msgspec.structs.replace(result, zone_uid=told_by_pod))
+    ended = await until_phase(led, "first", "Finished")
+
+    assert ended["verdict"] == "CouldNotTell"
+    assert "Zone books was replaced by another one meanwhile" in ended["message"]
+    assert [each.reason for each in told] == ["CopiesUnproven"]
+
+
+@pytest.mark.parametrize("begun", ["uid-of-books", ""])
+@pytest.mark.parametrize("told_by_pod", ["uid-of-books", ""])
+async def test_the_result_of_the_zone_counts_whoever_tells_its_uid(
+    led: Namespace, begun: str, told_by_pod: str
+) -> None:
+    declare(led, "first")
+    await until_phase(led, "first", "Running")
+    body = led.api.objects[led.path("DataValidation", "first")]
+    led.show({**body, "status": {**body["status"], "zoneUid": begun}})
+    finish(led, "first", msgspec.structs.replace(DIFFER, zone_uid=told_by_pod))
+    ended = await until_phase(led, "first", "Finished")
+
+    assert ended.get("zoneUid", "") == (begun or told_by_pod)
+    await until_condition(led, "False")
+
+
 async def test_no_validation_runs_twice(led: Namespace, told: list[Event]) -> None:
     before = await finished(led, "first", AGREE)
     stale = {**led.api.objects[led.path("DataValidation", "first")], "status": {"phase": "Running"}}

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from types import EllipsisType
 
+import pytest
+
 from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.tools import AskRows
 from quorate_spark.copies import CopySeen
@@ -67,6 +69,35 @@ def test_a_damaged_row_is_reported_with_its_key_partition_and_nodes() -> None:
     assert [copy.value_bytes for copy in difference.copies] == [7, 7, 7]
     assert len({copy.value_sha256 for copy in difference.copies}) == 2
     assert verdict.settled_keys == 19
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_rows_of_two_zones_of_one_name_prove_nothing(is_damaged: bool) -> None:
+    def again() -> None:
+        for agent in zone.agents:
+            agent.uid = "second"
+
+    with listening(filled()) as zone:
+        for agent in zone.agents:
+            agent.uid = "first"
+        if is_damaged:
+            zone.copy(1).rows[b"key-07"] = (8, 3, 0, b"damaged")
+        verdict = validate(zone, after_first_copy(again))
+
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert verdict.reasons == ("zone z: was created again while it ran",)
+    assert verdict.zone_uid == "second"
+
+
+def test_an_agent_that_begins_to_tell_the_uid_is_of_the_same_zone() -> None:
+    def upgrade() -> None:
+        zone.agents[0].uid = "first"
+
+    with listening(filled()) as zone:
+        zone.agents[0].uid, zone.agents[1].uid, zone.agents[2].uid = "", "first", "first"
+        verdict = validate(zone, after_first_copy(upgrade))
+
+    assert verdict.outcome is Outcome.AGREE
 
 
 def test_a_lost_row_and_a_lost_delete_are_damage() -> None:

@@ -442,7 +442,8 @@ def test_with_a_limit_agents_that_hold_none_are_asked_for_transactions(level: Le
     assert verdict.outcome is Outcome.AGREE, verdict.reasons
 
 
-def test_a_zone_that_was_created_again_is_another_one() -> None:
+@pytest.mark.parametrize("level", Level)
+def test_a_zone_that_was_created_again_is_another_one(level: Level) -> None:
     def again() -> None:
         for agent in zone.agents:
             agent.uid = "second"
@@ -451,7 +452,7 @@ def test_a_zone_that_was_created_again_is_another_one() -> None:
         for agent in zone.agents:
             agent.uid = "first"
         after_the_first_reading(zone, again)
-        verdict = validate(zone, Level.COUNTERS)
+        verdict = validate(zone, level)
 
     assert verdict.outcome is Outcome.UNKNOWN
     assert verdict.reasons[0] == "zone z: was created again while it ran"

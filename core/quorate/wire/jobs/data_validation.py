@@ -87,6 +87,9 @@ class DataValidationStatus(JobStatus):
     mode: ValidationMode | None = None
     """The mode in which the pod ran.  Absent: no pod has told it, or the operator or the pod is of
     an earlier version, which validates in mode Live."""
+    zone_uid: Text = ""
+    """The id of the zone's data: that of another Zone of the same name has another one, for which
+    this result does not count.  Absent: the operator was of an earlier version."""
     classes: dict[str, Integer] = Field(default_factory=dict)
     """How many differ, by class.  Partitions: counter, lineage, gap; skipped: not judged.  Keys:
     keyCounter, value, size, expiry, missing, other; one key may be of several."""

@@ -71,7 +71,8 @@ class ValidationResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """A verdict in short.  `classes`: counts above 0, by DifferenceClass.
 
     `reasons`: why something could not be told.  `outvoted`: copies that can be refilled.
-    `mode`: None: an earlier version has told the result, or no pod.
+    `mode`: None: an earlier version has told the result, or no pod.  `zone_uid`: of the data that
+    was compared, as its agents tell it; empty: they do not, or an earlier version has told it.
     """
 
     verdict: ValidationVerdict
@@ -85,6 +86,7 @@ class ValidationResult(msgspec.Struct, frozen=True, omit_defaults=True):
     outvoted: tuple[Outvoted, ...] = ()
     duration_ms: int = 0
     mode: ValidationMode | None = None
+    zone_uid: str = ""
 
 
 def encode_result(result: ValidationResult) -> bytes:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from quorate.protocol.messages.events import Reason
 from quorate.wire.jobs.data_validation import (
     DataValidation,
@@ -60,6 +62,8 @@ class ZoneVerdict(NamedTuple):
     level: ValidationLevel = ValidationLevel.ROWS
     is_remembered: bool = False
     """Whether the status of the Zone is all that is known of it."""
+    zone_uid: str = ""
+    """The id of the zone's data; empty: of the Zone that remembers it, or not known."""
 
     def replaces(self, earlier: "ZoneVerdict | None") -> bool:
         """Return whether this one counts instead of an earlier one.
@@ -108,8 +112,9 @@ class Validations(JobRuns[DataValidationStatus]):
         self._on_result = on_result
         self._verdicts: dict[str, tuple[str, ZoneVerdict]] = {}
         """By name of a finished one: its zone's name, and its result."""
-        self._proven: dict[tuple[str, ValidationLevel], ZoneVerdict] = {}
-        """By the zone's name and level: the last difference that a deleted one has proven."""
+        self._proven: dict[tuple[str, str, ValidationLevel], ZoneVerdict] = {}
+        """By the zone's name, its data's id and the level: the last difference that a deleted one
+        has proven."""
         self._runs: dict[str, ScheduledRun] = {}
 
     def gone(self, name: str) -> None:
@@ -125,28 +130,27 @@ class Validations(JobRuns[DataValidationStatus]):
         if told.verdict is not ValidationVerdict.DIFFER:
             self._on_result(zone)
             return
-        known = self._proven.get((zone, told.level))
+        about = zone, told.zone_uid, told.level
+        known = self._proven.get(about)
         if known is None or known.ended <= told.ended:
-            self._proven[zone, told.level] = told
+            self._proven[about] = told
 
     def verdict(self, zone: DeclaredZone) -> ZoneVerdict | None:
         """Return the result that counts for a Zone, None: none is known but by its condition."""
-        counts = _counting(self._known(zone))
-        if counts is None or not counts.is_remembered:
-            return counts
-        return counts if counts.verdict is ValidationVerdict.DIFFER else None
+        return _counting_now(self._known(zone, zone.known_status.zone_id))
 
     def completed(self, zone: DeclaredZone, status: ZoneStatus) -> ZoneStatus:
         """Return a Zone's status with the condition CopiesAgree, and what it is made of."""
-        comparisons = _comparisons(self._known(zone))
-        status = status.model_copy(update={"comparisons": comparisons or None})
-        return with_copies_agree(status, zone.known_status, self.verdict(zone))
+        known = self._known(zone, status.zone_id)
+        status = status.model_copy(update={"comparisons": _comparisons(known) or None})
+        return with_copies_agree(status, zone.known_status, _counting_now(known))
 
-    def _known(self, zone: DeclaredZone) -> list[ZoneVerdict]:
-        """Return the results of a Zone, the first one first; an earlier one of its name has
-        others."""
+    def _known(self, zone: DeclaredZone, zone_uid: str) -> list[ZoneVerdict]:
+        """Return the results of a Zone with these data, the first one first; an earlier one of its
+        name has others."""
         found = [told for of, told in self._verdicts.values() if of == zone.name]
-        found += [told for (of, _), told in self._proven.items() if of == zone.name]
+        found += [told for (of, _, _), told in self._proven.items() if of == zone.name]
+        found = [each for each in found if each.zone_uid in ("", zone_uid)]
         known = [*_remembered(zone.known_status, found), *found]
         known = [each for each in known if each.ended >= zone.since]
         # Of the same result, what is found comes after what is remembered.
@@ -175,6 +179,9 @@ class Validations(JobRuns[DataValidationStatus]):
     def _doing(self, status: DataValidationStatus) -> str:
         return "its pod reads the copies"
 
+    def _begun(self, run: DataValidation, led: LedZone) -> dict[str, object]:
+        return {"zone_uid": led.uid}
+
     async def _ended(
         self,
         body: Body,
@@ -183,7 +190,13 @@ class Validations(JobRuns[DataValidationStatus]):
         pods: list[Body],
         not_started: str,
     ) -> DataValidationStatus:
-        return finished_status(status, body, result_of(job, pods, not_started), rfc3339())
+        result, zone = result_of(job, pods, not_started), zone_of(body)
+        led = self._find(zone)
+        uids = {status.zone_uid, result.zone_uid, led.uid if isinstance(led, LedZone) else ""}
+        if len(uids - {""}) > 1:
+            why = f"Zone {zone} was replaced by another one meanwhile, which has other data"
+            result = msgspec.structs.replace(unproven(why), zone_uid=result.zone_uid)
+        return finished_status(status, body, result, rfc3339())
 
     async def _lost(
         self, body: Body, status: DataValidationStatus, why: str
@@ -207,6 +220,7 @@ class Validations(JobRuns[DataValidationStatus]):
             status.message,
             status.classes,
             next((each for each in ValidationLevel if each == level), ValidationLevel.ROWS),
+            zone_uid=status.zone_uid,
         )
         if self._verdicts.get(name) != (zone_of(body), told):
             self._verdicts[name] = zone_of(body), told
@@ -225,6 +239,7 @@ def finished_status(
             "phase": RunPhase.FINISHED,
             "verdict": result.verdict,
             "mode": result.mode,
+            "zone_uid": status.zone_uid or result.zone_uid,
             "message": message,
             "completion_time": time,
             "percent": None,
@@ -327,6 +342,14 @@ def _counting(known: Sequence[ZoneVerdict]) -> ZoneVerdict | None:
         if told.replaces(counts):
             counts = told
     return counts
+
+
+def _counting_now(known: Sequence[ZoneVerdict]) -> ZoneVerdict | None:
+    """Return the result that counts; None: none is known but by the Zone's condition."""
+    counts = _counting(known)
+    if counts is None or not counts.is_remembered:
+        return counts
+    return counts if counts.verdict is _DIFFER else None
 
 
 def _comparisons(known: Sequence[ZoneVerdict]) -> list[ZoneComparison]:
