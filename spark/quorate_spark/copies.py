@@ -66,12 +66,14 @@ class Reading(NamedTuple):
 def absence(reading: Reading, zone: str, partitions: int, replicas: int) -> str:
     """Return why missing copies forbid a verdict; empty if none is known to be missing.
 
-    `partitions` and `replicas`: as the zone declares them, 0 if not known.  Then the copies found
-    must at least be of a number of partitions that a zone can have.
+    `partitions` and `replicas`: as the zone declares them, 0 if not known.  Then the number of
+    partitions is that which agents tell.  Where they do not, the copies found must at least be of a
+    number of partitions that a zone can have.
     """
     owned = reading.owned
     if not owned:
         return f"no agent asked ({', '.join(reading.nodes)}) owns a copy of zone {zone}"
+    partitions = partitions or reading.partitions
     count = partitions or max(owned) + 1
     missing = [partition for partition in range(count) if partition not in owned]
     if missing:

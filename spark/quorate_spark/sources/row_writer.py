@@ -100,7 +100,8 @@ def _zone_of(source: Source) -> ZoneCopies:
     problem = asked.absence(reading)
     if problem:
         raise Unreadable(problem)
-    return ZoneCopies(source.zone, source.agents, source.cluster, len(reading.owned))
+    partitions = reading.partitions or len(reading.owned)
+    return ZoneCopies(source.zone, source.agents, source.cluster, partitions)
 
 
 def _check_overwrite(options: Options, zone: str) -> None:

@@ -11,6 +11,7 @@ from quorate.facts.lineage import Entry, Lineage
 from quorate.protocol.messages.tools import AskCopies, AskUpdates, Copies
 from quorate_spark.reading.agent_link import Unreadable
 from quorate_spark.sources import update_stream
+from quorate_spark.sources.row_writer import _zone_of
 from quorate_spark.sources.update_stream import HistoryLost, LogLost, UpdateReader
 from quorate_spark_fixtures.logged_zone import LoggedZone
 from quorate_spark_fixtures.scripted_zone import listening
@@ -130,6 +131,19 @@ def test_a_copy_that_has_not_adopted_its_term_is_not_asked(zone: LoggedZone) -> 
 
 def test_only_the_partitions_asked_for_are_read(zone: LoggedZone) -> None:
     assert stream(zone, partitions="1").initialOffset().keys() == {"1"}
+
+
+def test_nothing_begins_without_a_partition_whose_agent_is_away(zone: LoggedZone) -> None:
+    for agent in zone.agents:
+        agent.partitions = PARTITIONS
+    source = stream(zone)._source
+    assert _zone_of(source).partitions == PARTITIONS
+    for agent in zone.agents:
+        del agent.copies[1]
+
+    for begin in (stream(zone).initialOffset, partial(_zone_of, source)):
+        with pytest.raises(Unreadable, match=r"no agent asked owns a copy of 1 partitions \(1\)"):
+            begin()
 
 
 def test_another_copy_goes_on_where_one_fails(zone: LoggedZone) -> None:
