@@ -186,6 +186,34 @@ def test_the_list_has_an_end() -> None:
     assert listed_anew(many, [export(2)], Deletions())[-1] == export(2)
 
 
+def test_verified_exports_stay_listed_however_many_fail_after_them() -> None:
+    good = [export(day) for day in range(1, 15)]
+    gone = export(15, by="nightly-16")
+    start = datetime(2026, 1, 16, tzinfo=UTC)
+    failed = [
+        export(16, "Failed").model_copy(
+            update={"run": f"r-{n}", "time": (start + n * timedelta(minutes=5)).isoformat()}
+        )
+        for n in range(LISTED_MAX + 5)
+    ]
+
+    listed = listed_anew([*good, gone, *failed[:-1]], [gone, failed[-1]], Deletions())
+
+    assert len(listed) == LISTED_MAX
+    assert listed == [*good, *failed[-(LISTED_MAX - 14) :]]
+    assert newest_verified(listed, export(31), NOW) == export(14)
+    assert deleted(listed, keep=10)[:4] == [1, 2, 3, 4]
+
+
+def test_of_verified_exports_the_oldest_are_listed_no_more() -> None:
+    good = [
+        export(1).model_copy(update={"run": f"r-{n:03}", "time": f"2026-01-01T03:{n // 60:02}:00Z"})
+        for n in range(LISTED_MAX + 5)
+    ]
+
+    assert listed_anew(good, [export(2, "Failed")], Deletions()) == good[-LISTED_MAX:]
+
+
 def test_the_newest_verified_export_is_the_base() -> None:
     """One of other data, in another place, deleted, from the future or not verified is none."""
     none = [

@@ -109,7 +109,8 @@ def listed_anew(
     """Return the list with more finished runs, the oldest first.
 
     `finished`: runs whose objects are there.  An export that was deleted is listed while the object
-    of its run is there.
+    of its run is there.  Where there are too many, those that are not verified or are deleted go
+    first: what is kept, and the base of the next export, are taken from this list.
     """
     seen = {each.run: each for each in finished}
     known = {each.run: each for each in listed}
@@ -126,7 +127,8 @@ def listed_anew(
             update = {"deleted_by": by, "undeleted_by": "" if by else tried}
             more = {"outcome": REMOVED} if is_half else {}
             made.append(entry.model_copy(update={**update, **more}))
-    return sorted(made, key=_time)[-LISTED_MAX:]
+    made.sort(key=lambda each: (each.outcome == VERIFIED and not each.deleted_by, _time(each)))
+    return sorted(made[-LISTED_MAX:], key=_time)
 
 
 def _others(
