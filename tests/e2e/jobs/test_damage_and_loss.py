@@ -4,7 +4,7 @@ deleted comes back from a bucket.  Clients write all the time."""
 import json
 import time
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -74,12 +74,13 @@ def test_damage_is_found_and_repaired_and_a_deleted_zone_comes_back(
     )
     with (
         jobs.upgraded(*values),
-        policies_enforced(first_day.nodes),
+        ExitStack() as enforcing,
         first_day.zone_made(BOOKS, {**SPEC, "partitions": PARTITIONS}),
         Pulses(first_day, ZONE, keys_max=4) as library,
         _bucket(first_day, monkeypatch) as place,
         PodConnections(first_day.nodes.network.name) as connections,
     ):
+        enforcing.enter_context(policies_enforced(first_day.nodes))
         judged.know(first_day.get("pods")["items"])
         client = first_day.client(BOOKS)
         for key in KEYS:
@@ -105,7 +106,8 @@ def test_damage_is_found_and_repaired_and_a_deleted_zone_comes_back(
         first_day.wait(lambda: first_day.zone_is(BOOKS, "Available"), "the whole zone")
         client = first_day.client(BOOKS)
         assert [client.get(key) for key in KEYS] == [f"text of {key}".encode() for key in KEYS]
-        seen = {*connections.seen}  # the test asks agents itself now
+        seen = {*connections.seen}
+        enforcing.close()  # the test itself asks agents at their peer ports now
         copies = digests(first_day, BOOKS)
         assert are_equal(copies)
         assert len(copies[AGENT]) == OTHER_PARTITIONS
