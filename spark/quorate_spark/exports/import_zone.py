@@ -19,7 +19,7 @@ import msgspec
 from xxhash import xxh3_64_intdigest
 
 from quorate.facts.errors import QuorateError
-from quorate.facts.keyspace import is_reserved, printable
+from quorate.facts.keyspace import is_reserved, key_partition, printable
 from quorate_spark.copies import CopySeen
 from quorate_spark.exports.encryption import Cipher
 from quorate_spark.exports.manifest import Content, Manifest, PartTold
@@ -38,6 +38,13 @@ KEPT_HASHES_MAX = 500_000
 COMPARE_ATTEMPTS = 6
 """Readings of one part, whose primaries may change meanwhile."""
 KEYS_TOLD_MAX = 20
+
+OPEN_FILES_MAX = 256
+OPEN_BYTES_MAX = 512 * 1024 * 1024
+"""Files of an export that are compared at once.  If a partition of the zone has the rows of more of
+them, its copy is read once for each such group."""
+FILE_BYTES = 64 * 1024 * 1024
+"""An open file takes about so much memory at most, whatever its size."""
 
 Progress = Callable[[str, int, int], None]
 """Called with what is done (check, write, compare), the rows so far and the rows in all."""
@@ -261,19 +268,19 @@ def _compare(
     theirs, ours = manifest.zone.partitions, copies.partitions
     parts = min(theirs, ours)
     for number in range(parts):
-        files = manifest.partitions[_span(number, theirs, parts)]
         owned = range(ours)[_span(number, ours, parts)]
-        for attempt in range(1, COMPARE_ATTEMPTS + 1):
-            told = partial(_tell, progress, found.exported, manifest.rows)
-            try:
-                pairs = _pairs(read, files, owned, copies, primaries, settings)
-                part = _compare_part(pairs, kept, told)
-                break
-            except Unreadable:
-                if attempt == COMPARE_ATTEMPTS:
-                    raise
-        found.add_all(part)
-        progress("compare", found.exported, manifest.rows)
+        for files in _groups(manifest.partitions[_span(number, theirs, parts)]):
+            for attempt in range(1, COMPARE_ATTEMPTS + 1):
+                told = partial(_tell, progress, found.exported, manifest.rows)
+                try:
+                    pairs = _pairs(read, files, theirs, owned, copies, primaries, settings)
+                    part = _compare_part(pairs, kept, told)
+                    break
+                except Unreadable:
+                    if attempt == COMPARE_ATTEMPTS:
+                        raise
+            found.add_all(part)
+            progress("compare", found.exported, manifest.rows)
     # Which of them were kept is not known: as many as the primaries told.
     kept_too = min(found.differing, kept.more)
     return Imported(
@@ -335,16 +342,36 @@ def _compare_part(
 def _pairs(
     read: ReadPart,
     files: Sequence[PartTold],
+    theirs: int,
     owned: Sequence[int],
     copies: ZoneCopies,
     primaries: Primaries,
     settings: Settings,
 ) -> Iterator[_Compared]:
-    """Yield all keys of the export and of the zone in these files and partitions."""
+    """Yield all keys of the export and of the zone in these files, of an export of `theirs`
+    partitions, as far as these partitions of the zone may have them."""
     exported = merge(*(read(part) for part in files), key=itemgetter(0))
     found = [primaries.find(partition) for partition in owned]
     streams = [_live(_rows(each, copies, settings)) for each in found]
-    return _side_by_side(exported, merge(*streams, key=itemgetter(0)))
+    present = merge(*streams, key=itemgetter(0))
+    asked = {part.partition for part in files}
+    return _side_by_side(
+        exported, (row for row in present if key_partition(row[0], theirs) in asked)
+    )
+
+
+def _groups(files: Sequence[PartTold]) -> Iterator[Sequence[PartTold]]:
+    """Yield the files in groups that fit into memory; each has one at least."""
+    group: list[PartTold] = []
+    size = 0
+    for part in files:
+        more = min(part.bytes, FILE_BYTES)
+        if group and (len(group) == OPEN_FILES_MAX or size + more > OPEN_BYTES_MAX):
+            yield group
+            group, size = [], 0
+        group.append(part)
+        size += more
+    yield group
 
 
 def _span(number: int, partitions: int, parts: int) -> slice:

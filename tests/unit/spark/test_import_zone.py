@@ -12,9 +12,11 @@ import pytest
 from quorate.facts.keyspace import RESERVED, key_partition
 from quorate.protocol.messages.tools import RestoreRows, RowsRestored
 from quorate_spark.exports import import_zone as module
+from quorate_spark.exports.encryption import Cipher
 from quorate_spark.exports.export_zone import export_zone
 from quorate_spark.exports.import_zone import Imported, NotCompared, NotEmpty, import_zone
-from quorate_spark.exports.manifest import read_manifest
+from quorate_spark.exports.manifest import PartTold, read_manifest
+from quorate_spark.exports.part_file import LiveRow, read_part
 from quorate_spark.exports.target import Target, TargetRefused
 from quorate_spark.reading.agent_link import Unreadable
 from quorate_spark.reading.agent_links import AgentLinks
@@ -100,6 +102,34 @@ def test_a_zone_of_any_number_of_partitions_gets_the_same_rows(
     assert (imported.rows, imported.exit_code) == (60, 0)
     assert imported.digest == imported.exported_digest == read_manifest(target).digest
     assert imported.missing == imported.differing == imported.others == imported.expired == 0
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "open_max"),
+    [("OPEN_FILES_MAX", 1, 1), ("OPEN_FILES_MAX", 3, 3), ("OPEN_BYTES_MAX", 600, 2)],
+)
+def test_few_files_are_open_while_a_partition_with_the_rows_of_many_is_compared(
+    target: Target, monkeypatch: pytest.MonkeyPatch, limit: str, value: int, open_max: int
+) -> None:
+    monkeypatch.setattr(module, limit, value)
+    opened, most = set[int](), 0
+
+    def read(target: Target, part: PartTold, *, cipher: Cipher | None) -> Iterator[LiveRow]:
+        nonlocal most
+        opened.add(part.partition)
+        most = max(most, len(opened))
+        yield from read_part(target, part, cipher=cipher)
+        opened.remove(part.partition)
+
+    monkeypatch.setattr(module, "read_part", read)
+    with zone_of(1) as zone:
+        zone.put(b"mine", b"1")
+        imported = run(target, zone, into_non_empty=True)
+
+    assert most == open_max
+    assert (imported.rows, imported.others, imported.exit_code) == (60, 1, 0)
+    assert imported.digest == imported.exported_digest
+    assert imported.missing == imported.differing == imported.expired == 0
 
 
 def test_agents_are_told_which_zone_of_this_name_is_meant(target: Target, zone: LoggedZone) -> None:
