@@ -178,6 +178,7 @@ def _digest_table(digests: DigestFigures) -> Table:
     for heading in ("partition", "counter", "node", "digest", "buckets", "rows read", "keys"):
         table.add_column(heading)
     for difference in digests.differing:
+        no_key = "confirmed, none is listed" if difference.confirmed else "none confirmed"
         table.add_row(
             str(difference.partition),
             str(difference.counter),
@@ -185,7 +186,7 @@ def _digest_table(digests: DigestFigures) -> Table:
             "\n".join(copy.digest[:8] for copy in difference.copies),
             _listed(tuple(map(str, difference.buckets))),
             str(difference.rows_read),
-            Text(_listed(difference.keys) or "none confirmed"),
+            Text(_listed(difference.keys) or no_key),
         )
     return table
 

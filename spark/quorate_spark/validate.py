@@ -82,7 +82,8 @@ def run_validation(
         if level is Level.DIGEST:
             digests = DigestScan(copies, settings, progress, mode)
             validation = Validation(copies, settings, mode=mode)
-            return digests.figures_added(validation.run(digests, level))
+            verdict = validation.run(digests, level)
+            return digests.figures_added(verdict, validation.confirmed_partitions)
         with own_spark(work_dir, led) as session:
             watch = None if led is None else ExecutorsWatch(led, work_dir)
             scan = SparkRowScan(session, zone, copies.agents, cluster, settings, progress, watch)
@@ -141,6 +142,11 @@ class Validation:
         if scan_rows is None:
             level = Level.COUNTERS
         return self._verdict(level, whole_reason, time.monotonic() - started)
+
+    @property
+    def confirmed_partitions(self) -> frozenset[int]:
+        """The partitions of which a key is confirmed to differ, also those that no list names."""
+        return frozenset(each for each, finding in self._findings.items() if finding.confirmed)
 
     def _settle(self, before: Mapping[int, Settled] | None) -> dict[int, Settled]:
         """Return the settled partitions; keep the reason or the difference of the others."""

@@ -144,7 +144,7 @@ class DigestDifference(msgspec.Struct, frozen=True):
 
     `buckets`: the differing ranges of the keys' hash (0 to 255); only their rows were read.
     `rows_read`: of all copies together.  `keys`: of the confirmed differences that are listed, for
-    people.
+    people: none if the list was full before.  `confirmed`: a key is confirmed to differ.
     """
 
     partition: int
@@ -153,6 +153,7 @@ class DigestDifference(msgspec.Struct, frozen=True):
     buckets: tuple[int, ...]
     rows_read: int
     keys: tuple[str, ...] = ()
+    confirmed: bool = False
 
 
 class DigestFigures(msgspec.Struct, frozen=True):

@@ -50,17 +50,23 @@ class DigestTold(msgspec.Struct, frozen=True):
 
 
 class Differing(msgspec.Struct, frozen=True):
-    """A partition whose copies have different digests."""
+    """A partition whose copies have different digests.
+
+    `confirmed`: a key is confirmed to differ.  `keys`: those that the report lists, which may be
+    none.
+    """
 
     partition: int
     copies: tuple[DigestTold, ...]
+    confirmed: bool = False
     keys: tuple[str, ...] = ()
 
 
 class Digests(msgspec.Struct, frozen=True):
-    """Result of level digest."""
+    """Result of level digest.  `differing` has the first of `partitions_differing`."""
 
     differing: tuple[Differing, ...] = ()
+    partitions_differing: int = 0
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -72,15 +78,28 @@ class Verdict(msgspec.Struct, frozen=True):
 
     def differing(self, partition: int) -> Differing | None:
         """Return the partition's digests if a key of it is confirmed to differ, else None."""
-        found = self.digests.differing if self.digests is not None else ()
-        return next((each for each in found if each.partition == partition and each.keys), None)
+        listed = self.digests.differing if self.digests is not None else ()
+        found = (each for each in listed if each.partition == partition and each.confirmed)
+        return next(found, None)
 
     def why_unknown(self, partition: int) -> str:
         """Return why the partition could not be judged; empty if it was."""
         prefix = f"partition {partition}:"
         about = [text for text in self.reasons if text.startswith(prefix)]
         whole = [text for text in self.reasons if not text.startswith("partition ")]
-        return next(iter([*about, *whole]), "")
+        return next(iter([*about, *whole]), "") or self._why_not_listed(partition)
+
+    def _why_not_listed(self, partition: int) -> str:
+        """Return that the partition may be one of those that the report does not list, if so."""
+        if self.digests is None:
+            return ""
+        listed, differing = self.digests.differing, self.digests.partitions_differing
+        if len(listed) >= differing or any(each.partition == partition for each in listed):
+            return ""
+        return (
+            f"the report lists {len(listed)} of {differing} partitions that differ, and not this"
+            " one: mend those that it lists first"
+        )
 
 
 def choose_suppliers(
@@ -173,9 +192,10 @@ def refill(
     if differing is not None and any(
         each.partition == partition and each.node == agent for each in after.outvoted
     ):
+        keys = f" in {', '.join(differing.keys[:5])}" if differing.keys else ""
         raise Problem(
-            f"zone {zone}, partition {partition}: refilled, but {agent} still differs in"
-            f" {', '.join(differing.keys[:5])}: its log is damaged, or it was damaged again: drain"
+            f"zone {zone}, partition {partition}: refilled, but {agent} still differs"
+            f"{keys}: its log is damaged, or it was damaged again: drain"
             f" {agent}, then move its data folder away and start it with an empty one"
         )
     unknown = after.why_unknown(partition)

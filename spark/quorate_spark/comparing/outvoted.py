@@ -30,7 +30,7 @@ def votes_by_digest(differences: Iterable[DigestDifference], replicas: int) -> V
     outvoted: list[OutvotedCopy] = []
     undecided: list[int] = []
     for difference in differences:
-        if not difference.keys:
+        if not difference.confirmed:
             continue
         told = {copy.node: copy.digest for copy in difference.copies}
         agreeing = _agreeing(told, replicas)

@@ -4,7 +4,7 @@ Plain Python over the agents' peer ports: no Spark.  Agents maintain these diges
 only level rows finds a row that changed on disk behind its agent.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -73,13 +73,21 @@ class DigestScan:
             )
         return scanned
 
-    def figures_added(self, verdict: Verdict) -> Verdict:
-        """Return the verdict with the figures of what was compared by digest and what was read."""
+    def figures_added(self, verdict: Verdict, confirmed: Collection[int]) -> Verdict:
+        """Return the verdict with the figures of what was compared by digest and what was read.
+
+        `confirmed`: the partitions of which a key is confirmed to differ.  The verdict lists only
+        the first of these keys.
+        """
         keys: dict[int, list[str]] = {}
         for difference in verdict.key_differences:
             keys.setdefault(difference.partition, []).append(difference.key)
         differing = [
-            msgspec.structs.replace(difference, keys=tuple(keys.get(partition, ())))
+            msgspec.structs.replace(
+                difference,
+                keys=tuple(keys.get(partition, ())),
+                confirmed=partition in confirmed,
+            )
             for partition, difference in sorted(self._differences.items())
         ]
         figures = DigestFigures(

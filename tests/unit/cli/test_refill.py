@@ -1,5 +1,6 @@
 """From whose copies a refill takes rows, and when it is refused, with what else is needed."""
 
+import msgspec
 import pytest
 
 from quorate_cli.commands.refill import (
@@ -13,14 +14,23 @@ from quorate_cli.commands.refill import (
 from quorate_cli.terminal.problem import Problem
 
 DIFFERING = Differing(
-    3, (DigestTold("a", "x" * 32), DigestTold("b", "y" * 32), DigestTold("c", "y" * 32)), ("key",)
+    3, (DigestTold("a", "x" * 32), DigestTold("b", "y" * 32), DigestTold("c", "y" * 32)), True
 )
+OTHER = msgspec.structs.replace(DIFFERING, partition=1)
+CUT = Verdict(outvoted=(Outvoted(1, "a", ("b", "c")),), digests=Digests((OTHER,), 2))
 OUTVOTED = Verdict(outvoted=(Outvoted(3, "a", ("b", "c")),), digests=Digests((DIFFERING,)))
 
 
 def test_those_that_agree_supply() -> None:
     assert choose_suppliers(OUTVOTED, "z", 3, "a", []) == ("b", "c")
     assert choose_suppliers(OUTVOTED, "z", 3, "a", ["c"]) == ("c",)
+
+
+def test_a_copy_is_out_voted_although_no_key_of_it_is_listed() -> None:
+    """The copy that the others out-vote may not supply, either."""
+    assert DIFFERING.keys == ()
+    with pytest.raises(Problem, match="the copy of b is not out-voted"):
+        choose_suppliers(OUTVOTED, "z", 3, "b", ["a"])
 
 
 @pytest.mark.parametrize(
@@ -38,6 +48,8 @@ def test_those_that_agree_supply() -> None:
             "determine which copies are right",
         ),
         (Verdict(("agent at x cannot be reached",)), "a", ["b"], "agent at x cannot be reached"),
+        (CUT, "a", [], "lists 1 of 2 partitions that differ"),
+        (CUT, "a", ["b"], "lists 1 of 2 partitions that differ"),
     ],
 )
 def test_a_copy_that_may_be_the_last_good_one_is_kept(
@@ -53,3 +65,9 @@ def test_what_level_rows_found_is_taken_from_those_it_named() -> None:
     """Digests agree: the row changed on disk behind its agent.  What is unknown of another
     partition does not matter."""
     assert choose_suppliers(Verdict(("partition 4: silent",)), "z", 3, "a", ["b"]) == ("b",)
+
+
+def test_digests_that_no_key_confirms_are_no_difference() -> None:
+    unconfirmed = msgspec.structs.replace(DIFFERING, confirmed=False)
+    verdict = Verdict(digests=Digests((unconfirmed,), 1))
+    assert verdict.differing(3) is None

@@ -21,7 +21,7 @@ from quorate_spark.verdict import (
 
 def by_digest(partition: int, **digests: str) -> DigestDifference:
     told = tuple(CopyDigestTold(node, digest) for node, digest in digests.items())
-    return DigestDifference(partition, 9, told, (1,), 3, ("key",))
+    return DigestDifference(partition, 9, told, (1,), 3, confirmed=True)
 
 
 def by_rows(partition: int, key: str, **values: str) -> KeyDifference:
@@ -77,8 +77,8 @@ def test_by_rows_copies_that_are_all_wrong_somewhere_leave_nobody_to_supply() ->
     assert votes_by_rows(wrong, 3).undecided == (3,)
 
 
-def told(verdict: Verdict) -> list[str]:
-    console = Console(file=StringIO(), width=40, color_system=None)
+def told(verdict: Verdict, width: int = 40) -> list[str]:
+    console = Console(file=StringIO(), width=width, color_system=None)
     print_report(verdict, console)
     assert isinstance(console.file, StringIO)
     return console.file.getvalue().splitlines()
@@ -94,3 +94,10 @@ def test_the_report_ends_with_one_unbroken_command_for_each_copy() -> None:
         "library", Level.DIGEST, Outcome.DIFFER, outvoted=outvoted, digests=digests
     )
     assert told(by_digests)[-1] == command
+
+
+def test_the_report_says_that_keys_are_confirmed_of_which_none_is_listed() -> None:
+    difference = by_digest(3, a="x", b="y", c="y")
+    figures = DigestFigures(1, 1, 0, 3, (difference,))
+    table = "\n".join(told(Verdict("z", Level.DIGEST, Outcome.DIFFER, digests=figures), width=160))
+    assert "confirmed, none is listed" in table

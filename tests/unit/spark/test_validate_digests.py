@@ -32,8 +32,9 @@ def filled(replicas: int = 3, partitions: int = 1) -> ScriptedZone:
 
 
 def validate(zone: ScriptedZone, settings: Settings = QUICK) -> Verdict:
-    scan = DigestScan(zone.copies, settings)
-    return scan.figures_added(Validation(zone.copies, settings).run(scan, Level.DIGEST))
+    scan, validation = DigestScan(zone.copies, settings), Validation(zone.copies, settings)
+    verdict = validation.run(scan, Level.DIGEST)
+    return scan.figures_added(verdict, validation.confirmed_partitions)
 
 
 def figures(verdict: Verdict) -> DigestFigures:
@@ -99,6 +100,27 @@ def test_a_damaged_key_is_named_and_only_its_bucket_is_read() -> None:
     digests = {copy.node: copy.digest for copy in differing.copies}
     assert digests["agent-0"] == digests["agent-2"] != digests["agent-1"]
     assert b'"rows_unread": ' in report_json(verdict)
+
+
+def test_copies_are_out_voted_in_partitions_of_which_no_key_is_listed() -> None:
+    """The list of keys is full before the second partition, the one of partitions before the
+    third."""
+    with listening(filled(partitions=3)) as zone:
+        for partition in range(3):
+            for index in range(20):
+                del zone.copy(2, partition).rows[b"key-%02d" % index]
+        verdict = validate(zone, replace(QUICK, differences_max=2))
+
+    assert {each.partition for each in verdict.key_differences} == {0}
+    assert [(each.partition, each.node) for each in verdict.outvoted] == [
+        (partition, "agent-2") for partition in range(3)
+    ]
+    told = figures(verdict)
+    assert [(each.partition, each.confirmed, len(each.keys)) for each in told.differing] == [
+        (0, True, 2),
+        (1, True, 0),
+    ]
+    assert told.partitions_differing == 3
 
 
 def test_a_missing_row_and_a_row_too_many_are_named() -> None:
