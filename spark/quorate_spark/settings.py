@@ -16,11 +16,12 @@ class Settings:
 
     `connect_timeout_s`: for an agent to accept a connection.  `answer_timeout_s`: for an agent to
     answer one question; enough for a slow disk to read a chunk.  `settle_timeout_s`: for copies
-    that are behind to catch up, while their counters are read again.  A copy whose LWM stands still
-    for so long counts as differing, so it must be well above the time in which a restarted agent is
-    repaired.  `settle_poll_s`: between two such readings.  `chunk_bytes`: bytes asked of an agent
-    at once (one row may be larger).  `passes_max`: how often rows are read again if ownership
-    changed meanwhile.  `rechecks_max`: how many differing keys are read again to confirm them.
+    that are behind to catch up, while their counters are read again; before that, for all agents to
+    answer.  A copy whose LWM stands still for half of it counts as differing, so half must be well
+    above the time in which a restarted agent is repaired.  `settle_poll_s`: between two such
+    readings.  `chunk_bytes`: bytes asked of an agent at once (one row may be larger).
+    `passes_max`: how often rows are read again if ownership changed meanwhile.
+    `rechecks_max`: how many differing keys are read again to confirm them.
     `differences_max`: how many of them a report lists; the total is always given.
     `max_mib_per_second_per_agent`: how much is read of one agent at most, by all paced readers
     together; None: no limit.  `idle_s`: in mode idle, between the first reading of counters and the

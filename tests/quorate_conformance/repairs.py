@@ -119,8 +119,9 @@ def _verdict(case: Case) -> None:
 def _found(copies: list[dict[str, Any]]) -> list[str]:
     """What a validation finds in the copies, in the words of the cases."""
     watch = CounterWatch(5)
-    watch.observe([_seen(index, copy) for index, copy in enumerate(copies)])
-    judged = watch.conclude()
+    for now_s in (0.0, 10.0):
+        watch.observe([_seen(index, copy) for index, copy in enumerate(copies)], now_s)
+    judged = watch.conclude(10.0)
     if isinstance(judged, Unsettled):
         assert "has not adopted" in judged.reason
         return ["skipped MOVING; result not full"]

@@ -11,7 +11,8 @@ Therefore each of them must *reach* the first reading:
     READING --all LWMs at the target, lineages differ----> DIFFER (lineage)
     READING --owner, row version or term changed---------> READING, with a new target
     at the end of the wait: a copy below the target whose LWM moved -> UNKNOWN (still catching up),
-    whose LWM stood still -> DIFFER (lwm, or hwm if no copy holds the counters in between).
+    whose LWM stood still -> DIFFER (lwm, or hwm if no copy holds the counters in between), or
+    UNKNOWN if this target is too young: then a write may be on its way.
 
 The target includes a write that a primary has reserved and not yet stored.  Either it is stored
 soon, or its term ends, which sets a new target.
@@ -59,23 +60,37 @@ Judgement = Settled | Unsettled | CounterDifference
 class CounterWatch:
     """The readings of one partition so far."""
 
-    __slots__ = ("_first", "_identity", "_judgement", "_last", "_target", "partition")
+    __slots__ = (
+        "_first",
+        "_first_at_s",
+        "_identity",
+        "_judgement",
+        "_last",
+        "_last_at_s",
+        "_target",
+        "partition",
+    )
 
     def __init__(self, partition: int) -> None:
         self.partition = partition
         self._identity: tuple[object, ...] = ()
         self._first: tuple[CopySeen, ...] = ()
+        self._first_at_s = 0.0
         self._last: tuple[CopySeen, ...] = ()
+        self._last_at_s = 0.0
         self._target = 0
         self._judgement: Judgement = Unsettled(f"partition {partition}: was not read")
 
-    def observe(self, copies: Sequence[CopySeen]) -> Judgement:
+    def observe(self, copies: Sequence[CopySeen], now_s: float) -> Judgement:
         """Take one reading of all copies, hottest first; return the judgement so far."""
-        self._judgement = self._judge(tuple(copies))
+        self._judgement = self._judge(tuple(copies), now_s)
         return self._judgement
 
-    def conclude(self) -> Judgement:
-        """Return the judgement after the wait: a copy that stood still below the target differs."""
+    def conclude(self, standstill_s: float) -> Judgement:
+        """Return the judgement after the wait: a copy that stood still below the target differs.
+
+        `standstill_s`: for how long it must have been read to stand still.
+        """
         if not isinstance(self._judgement, Unsettled) or not self._first:
             return self._judgement
         behind = [copy for copy in self._last if copy.state.lwm < self._target]
@@ -90,18 +105,23 @@ class CounterWatch:
                     for copy in moving
                 )
             )
+        if self._last_at_s - self._first_at_s < standstill_s:
+            return Unsettled(
+                f"{self._judgement.reason} (its copies were comparable for less than"
+                f" {standstill_s:g} s)"
+            )
         return self._difference_of(behind)
 
-    def _judge(self, copies: tuple[CopySeen, ...]) -> Judgement:
+    def _judge(self, copies: tuple[CopySeen, ...], now_s: float) -> Judgement:
         reason = why_not_comparable(self.partition, copies)
         if reason is not None:
             self._identity, self._first, self._last = (), (), ()
             return Unsettled(reason)
         identity = tuple(copy.owner_facts for copy in copies)
         if identity != self._identity:
-            self._identity, self._first = identity, copies
+            self._identity, self._first, self._first_at_s = identity, copies, now_s
             self._target = max(known_counter(copy) for copy in copies)
-        self._last = copies
+        self._last, self._last_at_s = copies, now_s
         behind = [copy for copy in copies if copy.state.lwm < self._target]
         if behind:
             return Unsettled(

@@ -42,16 +42,16 @@ class IdleWatch(CounterWatch):
         self._before = before
         self._end: Unsettled | None = None
 
-    def observe(self, copies: Sequence[CopySeen]) -> Judgement:
+    def observe(self, copies: Sequence[CopySeen], now_s: float) -> Judgement:
         """Take one reading of all copies, hottest first; return the judgement so far."""
         now = tuple(copies)
         self._before = self._before or now
         self._end = self._end or self._why_never(now)
-        return self._end or super().observe(now)
+        return self._end or super().observe(now, now_s)
 
-    def conclude(self) -> Judgement:
+    def conclude(self, standstill_s: float) -> Judgement:
         """Return the judgement after the wait: a copy that stood still below the target differs."""
-        return self._end or super().conclude()
+        return self._end or super().conclude(standstill_s)
 
     def _why_never(self, now: tuple[CopySeen, ...]) -> Unsettled | None:
         if changed := change_of(self._zone, self.partition, self._before, now):

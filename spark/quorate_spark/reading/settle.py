@@ -11,6 +11,9 @@ from quorate_spark.reading.agent_link import Cluster, Unreadable
 from quorate_spark.reading.read_copies import read_answering, read_copies
 from quorate_spark.settings import Settings
 
+STANDSTILL_SHARE = 0.5
+"""A copy must stand still for this share of the wait before it counts as differing."""
+
 
 @dataclass(frozen=True, slots=True)
 class ZoneCopies:
@@ -51,11 +54,13 @@ def settle(
     """Return the last reading, and a judgement of each partition (of `only`, if given).
 
     `new_watch` makes what judges a partition.  A settled partition keeps the judgement of the
-    reading that settled it.  Raises Unreadable if an agent does not answer at the end of the wait.
+    reading that settled it.  The wait begins with the first reading in which all agents answer.
+    Raises Unreadable if there is none for as long, or an agent does not answer at its end.
     """
     watches = {partition: new_watch(partition) for partition in sorted(only or ())}
     judgements: dict[int, Judgement] = {}
     deadline = time.monotonic() + settings.settle_timeout_s
+    is_first = True
     while True:
         try:
             reading = copies.read(settings)
@@ -64,13 +69,16 @@ def settle(
             if time.monotonic() >= deadline:
                 raise
         else:
+            now_s = time.monotonic()
+            if is_first:
+                deadline, is_first = now_s + settings.settle_timeout_s, False
             if only is None:
                 for partition in reading.owned:
                     if partition not in watches:
                         watches[partition] = new_watch(partition)
             for partition, watch in watches.items():
                 if not isinstance(judgements.get(partition), Settled):
-                    judgements[partition] = watch.observe(reading.owned.get(partition, ()))
+                    judgements[partition] = watch.observe(reading.owned.get(partition, ()), now_s)
             open_ones = sum(
                 isinstance(judgement, Unsettled) and not judgement.is_final
                 for judgement in judgements.values()
@@ -79,8 +87,9 @@ def settle(
                 progress.reached(len(judgements) - open_ones, len(judgements))
             if not open_ones and not copies.absence(reading):
                 return reading, judgements
-            if time.monotonic() >= deadline:
+            if now_s >= deadline:
+                standstill_s = settings.settle_timeout_s * STANDSTILL_SHARE
                 return reading, {
-                    partition: watch.conclude() for partition, watch in watches.items()
+                    partition: watch.conclude(standstill_s) for partition, watch in watches.items()
                 }
         time.sleep(settings.settle_poll_s)

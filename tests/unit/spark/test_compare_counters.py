@@ -9,6 +9,8 @@ from quorate_spark.copies import CopySeen, Reading, absence
 from quorate_spark.verdict import CounterDifference
 from quorate_spark_fixtures.scripted_agent import ScriptedCopy
 
+WAIT_S = 10.0
+
 
 def copies(*scripted: ScriptedCopy, incarnation: int = 1) -> list[CopySeen]:
     return [
@@ -24,7 +26,7 @@ def copy(lwm: int, **fields: Any) -> ScriptedCopy:
 
 
 def test_copies_at_rest_agree_at_the_first_reading() -> None:
-    judged = CounterWatch(5).observe(copies(copy(9), copy(9), copy(9)))
+    judged = CounterWatch(5).observe(copies(copy(9), copy(9), copy(9)), 0.0)
 
     assert isinstance(judged, Settled)
     assert (judged.settled_upto, judged.target) == (9, 9)
@@ -35,8 +37,8 @@ def test_a_copy_that_reaches_what_was_known_at_first_agrees_however_far_others_a
 ):
     watch = CounterWatch(5)
 
-    first = watch.observe(copies(copy(100), copy(90)))
-    second = watch.observe(copies(copy(150), copy(100)))
+    first = watch.observe(copies(copy(100), copy(90)), 0.0)
+    second = watch.observe(copies(copy(150), copy(100)), 1.0)
 
     assert isinstance(first, Unsettled)
     assert isinstance(second, Settled)
@@ -45,10 +47,10 @@ def test_a_copy_that_reaches_what_was_known_at_first_agrees_however_far_others_a
 
 def test_a_copy_that_stands_still_below_the_others_differs_and_what_it_lacks_is_named() -> None:
     watch = CounterWatch(5)
-    for primary in (100, 120):
-        watch.observe(copies(copy(primary), copy(90, above=((95, 97),))))
+    for now_s, primary in ((0.0, 100), (WAIT_S, 120)):
+        watch.observe(copies(copy(primary), copy(90, above=((95, 97),))), now_s)
 
-    judged = watch.conclude()
+    judged = watch.conclude(WAIT_S)
 
     assert isinstance(judged, CounterDifference)
     assert judged.what == "lwm"
@@ -57,20 +59,39 @@ def test_a_copy_that_stands_still_below_the_others_differs_and_what_it_lacks_is_
 
 def test_a_copy_that_is_still_moving_at_the_end_of_the_wait_cannot_be_told() -> None:
     watch = CounterWatch(5)
-    watch.observe(copies(copy(100), copy(10)))
-    watch.observe(copies(copy(200), copy(60)))
+    watch.observe(copies(copy(100), copy(10)), 0.0)
+    watch.observe(copies(copy(200), copy(60)), WAIT_S)
 
-    judged = watch.conclude()
+    judged = watch.conclude(WAIT_S)
 
     assert isinstance(judged, Unsettled)
     assert "B still catches up (LWM 10, then 60, of 100)" in judged.reason
 
 
+def test_one_reading_tells_of_no_standstill() -> None:
+    watch = CounterWatch(5)
+    watch.observe(copies(copy(103), copy(100)), WAIT_S)
+
+    judged = watch.conclude(WAIT_S)
+
+    assert isinstance(judged, Unsettled)
+    assert "comparable for less than 10 s" in judged.reason
+
+
+def test_a_version_that_changed_at_last_begins_a_new_standstill() -> None:
+    watch = CounterWatch(5)
+    watch.observe(copies(copy(103), copy(100)), 0.0)
+    watch.observe(copies(copy(103, version=4), copy(100, version=4)), WAIT_S)
+
+    assert isinstance(watch.conclude(WAIT_S), Unsettled)
+
+
 def test_counters_that_a_copy_knows_of_and_nobody_holds_differ() -> None:
     watch = CounterWatch(5)
-    watch.observe(copies(copy(90), copy(90, hwm=95)))
+    for now_s in (0.0, WAIT_S):
+        watch.observe(copies(copy(90), copy(90, hwm=95)), now_s)
 
-    judged = watch.conclude()
+    judged = watch.conclude(WAIT_S)
 
     assert isinstance(judged, CounterDifference)
     assert judged.what == "hwm"
@@ -83,7 +104,7 @@ def test_the_same_counters_in_different_terms_differ() -> None:
     )
 
     judged = CounterWatch(5).observe(
-        copies(copy(60, term=7, lineage=old), copy(60, term=7, lineage=new))
+        copies(copy(60, term=7, lineage=old), copy(60, term=7, lineage=new)), 0.0
     )
 
     assert isinstance(judged, CounterDifference)
@@ -95,7 +116,7 @@ def test_lineages_folded_at_different_counters_agree() -> None:
     whole = Lineage(0, 0, (Entry(3, 1), Entry(7, 41)))
 
     judged = CounterWatch(5).observe(
-        copies(copy(60, term=7, lineage=whole), copy(60, term=7, lineage=whole.folded(60)))
+        copies(copy(60, term=7, lineage=whole), copy(60, term=7, lineage=whole.folded(60))), 0.0
     )
 
     assert isinstance(judged, Settled)
@@ -103,11 +124,12 @@ def test_lineages_folded_at_different_counters_agree() -> None:
 
 def test_a_new_term_sets_a_new_target() -> None:
     watch = CounterWatch(5)
-    watch.observe(copies(copy(100), copy(90)))
+    watch.observe(copies(copy(100), copy(90)), 0.0)
     new = Lineage(0, 0, (Entry(3, 1), Entry(8, 91)))
 
     judged = watch.observe(
-        copies(copy(92, version=8, term=8, lineage=new), copy(92, version=8, term=8, lineage=new))
+        copies(copy(92, version=8, term=8, lineage=new), copy(92, version=8, term=8, lineage=new)),
+        1.0,
     )
 
     assert isinstance(judged, Settled)
@@ -124,16 +146,16 @@ def test_nothing_is_said_while_ownership_changes() -> None:
     ):
         watch = CounterWatch(5)
 
-        watch.observe(changing)
+        watch.observe(changing, 0.0)
 
-        assert isinstance(watch.conclude(), Unsettled)
+        assert isinstance(watch.conclude(WAIT_S), Unsettled)
 
 
 def test_a_restarted_agent_is_measured_from_its_restart() -> None:
     watch = CounterWatch(5)
-    watch.observe(copies(copy(100), copy(100, hwm=130)))
+    watch.observe(copies(copy(100), copy(100, hwm=130)), 0.0)
 
-    judged = watch.observe(copies(copy(100), copy(100), incarnation=2))
+    judged = watch.observe(copies(copy(100), copy(100), incarnation=2), 1.0)
 
     assert isinstance(judged, Settled)
 
