@@ -47,7 +47,8 @@ def validate(zone: ScriptedZone, level: Level, settings: Settings = SETTINGS) ->
     if level is Level.ROWS:
         return validation.run(PlainRowScan(copies, settings))
     scan = DigestScan(copies, settings, mode=Mode.IDLE)
-    return scan.figures_added(validation.run(scan, Level.DIGEST))
+    verdict = validation.run(scan, Level.DIGEST)
+    return scan.figures_added(verdict, validation.confirmed_partitions)
 
 
 def after_the_first_reading(zone: ScriptedZone, change: Callable[[], object]) -> None:
