@@ -8,6 +8,9 @@ present one, at the copy's LWM, and the one at the mark that the copy was asked 
     a copy passed the mark before it was asked     -> another mark, further ahead
     a counter at which every copy told its digest  -> AGREE or DIFFER at that counter
     a copy's term changed, or its LWM went back    -> what it told until then is forgotten
+
+An export needs a majority only.  At the end of its wait copies that do not tell are left out: one
+that has not adopted its term, or whose LWM stands still, counts as one whose agent is away.
 """
 
 from typing import NamedTuple
@@ -21,7 +24,7 @@ MARGIN_MIN = 4
 class DigestsTold(NamedTuple):
     """The digests of all copies at one counter, in the order of the watch's nodes.
 
-    `rows`: live rows as the hottest copy last counted them.
+    `rows`: live rows as the hottest copy last counted them.  Of a majority: see judge_majority.
     """
 
     counter: int
@@ -34,10 +37,18 @@ class DigestsTold(NamedTuple):
         return len(set(self.digests)) == 1
 
 
+class Majority(NamedTuple):
+    """Copies of a partition that are enough: more than half of `copies`, one of them on `node`."""
+
+    copies: int
+    node: str
+
+
 class DigestWatch:
     """The digests of one partition so far.  `mark`: the mark to ask the copies for, 0 for none.
 
     `idle_lwm`: the counter at which all copies are while nothing is written; no mark is set then.
+    `enough`: the copies that are enough at the end of the wait; None: all must tell.
     """
 
     __slots__ = (
@@ -46,16 +57,24 @@ class DigestWatch:
         "_last",
         "_margin",
         "_told",
+        "enough",
         "idle_lwm",
         "mark",
         "nodes",
         "partition",
     )
 
-    def __init__(self, partition: int, nodes: tuple[str, ...], idle_lwm: int | None = None) -> None:
+    def __init__(
+        self,
+        partition: int,
+        nodes: tuple[str, ...],
+        idle_lwm: int | None = None,
+        enough: Majority | None = None,
+    ) -> None:
         self.partition = partition
         self.nodes = nodes
         self.idle_lwm = idle_lwm
+        self.enough = enough
         self.mark = 0
         self._margin = MARGIN_MIN
         self._highest = 0
@@ -95,6 +114,8 @@ class DigestWatch:
         None if there is no such counter yet; `mark` is then set for the next question.
         """
         if self._why_not_comparable():
+            if self.enough is not None:
+                self._set_mark()
             return None
         common = set.intersection(*(set(told) for told in self._told.values()))
         if common:
@@ -103,6 +124,24 @@ class DigestWatch:
             return DigestsTold(counter, digests, self._last[self.nodes[0]].rows)
         if self.idle_lwm is None:
             self._set_mark()
+        return None
+
+    def judge_majority(self) -> DigestsTold | None:
+        """Return the digests of the copies that are enough, at the highest counter at which they
+        told the same digest in the highest term; None if there is none.  For the end of the wait.
+        """
+        present = self._present()
+        if self.enough is None or self.enough.node not in present:
+            return None
+        told = self._told[self.enough.node]
+        for counter in sorted(told, reverse=True):
+            digests = tuple(
+                self._told[node][counter]
+                for node in present
+                if self._told[node].get(counter) == told[counter]
+            )
+            if len(digests) * 2 > self.enough.copies:
+                return DigestsTold(counter, digests, present[self.enough.node].rows)
         return None
 
     def why_never(self) -> str:
@@ -145,13 +184,25 @@ class DigestWatch:
                 )
         return ""
 
+    def _present(self) -> dict[str, CopyDigest]:
+        """Return the last answers of the copies that have adopted the highest term."""
+        term = max((answer.term for answer in self._last.values()), default=0)
+        return {
+            node: answer
+            for node, answer in self._last.items()
+            if answer.adopted and answer.term == term
+        }
+
     def _set_mark(self) -> None:
-        highest = max(answer.lwm for answer in self._last.values())
+        present = self._present()
+        if not present:
+            return
+        highest = max(answer.lwm for answer in present.values())
         advanced = highest - self._highest if self._highest else 0
         self._highest = highest
         missed = any(
             answer.lwm >= self.mark and self.mark not in self._told[node]
-            for node, answer in self._last.items()
+            for node, answer in present.items()
         )
         if self.mark and not missed:
             return

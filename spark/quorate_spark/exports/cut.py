@@ -2,8 +2,8 @@
 
 1. Note the copy's LWM, then read all its rows (`Scan`).  Rows are read chunk by chunk while updates
    go on, so some are newer than others: all updates up to the noted LWM are in them.
-2. A counter c at which all copies told their digests is the cut (`watch_digests`).  It is above all
-   that was read.
+2. A counter c at which all copies told their digests is the cut (`watch_digests`); after a wait,
+   one at which a majority told the same, this copy among it.  It is above all that was read.
 3. Read the copy's updates above the noted LWM up to c from its log, and apply them to the rows
    (`Changes`).  This is exact: per key the last update wins, and one that was in the rows already
    changes nothing.

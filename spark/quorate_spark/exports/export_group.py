@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from quorate_spark.comparing.compare_digests import DigestsTold
+from quorate_spark.comparing.compare_digests import DigestsTold, Majority
 from quorate_spark.copies import CopySeen
 from quorate_spark.exports import base_export
 from quorate_spark.exports.base_export import Base, BaseRefused, Whole, base_copy
@@ -206,7 +206,11 @@ class GroupExport:
                 else:
                     found[partition] = scan
             watched = {partition: owned[partition] for partition in found}
-            told = watch_digests(watched, zone, cluster, self._settings)
+            enough = {
+                partition: Majority(self._copies_expected(watched[partition]), rows.copy.node)
+                for partition, rows in found.items()
+            }
+            told = watch_digests(watched, zone, cluster, self._settings, enough=enough)
             for partition, rows in found.items():
                 try:
                     self._write(rows, watched[partition], told[partition])
@@ -215,6 +219,10 @@ class GroupExport:
                         problems[partition] = str(error)
                     failed.append(partition)
         return sorted(failed)
+
+    def _copies_expected(self, copies: tuple[CopySeen, ...]) -> int:
+        """Return of how many copies a majority must agree, with those that do not answer."""
+        return max(self._copies.replicas, len(copies))
 
     def _is_whole(self, partition: int) -> bool:
         """Return whether a partition is read whole although there is a base."""
@@ -289,9 +297,10 @@ class GroupExport:
             raise Unreadable(told)
         copy, partition = found.copy, found.copy.state.partition
         digest, agree = Counter(told.digests).most_common(1)[0]
-        if agree * 2 <= max(self._copies.replicas, len(copies)):
+        expected = self._copies_expected(copies)
+        if agree * 2 <= expected:
             raise Unreadable(
-                f"partition {partition}: {agree} of {max(self._copies.replicas, len(copies))}"
+                f"partition {partition}: {agree} of {expected}"
                 f" copies agree at counter {told.counter}, which is no majority: see `quorate"
                 f" validate {self._copies.zone} --level digest`"
             )

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from quorate.protocol.messages.tools import DIGESTS_ASKED_MAX, CopyDigest
-from quorate_spark.comparing.compare_digests import DigestsTold, DigestWatch
+from quorate_spark.comparing.compare_digests import DigestsTold, DigestWatch, Majority
 from quorate_spark.copies import CopySeen
 from quorate_spark.progress import Progress
 from quorate_spark.reading.agent_link import AgentLink, Cluster, Unreadable
@@ -25,13 +25,24 @@ def watch_digests(
     settings: Settings,
     progress: Progress | None = None,
     idle_lwm: Mapping[int, int] | None = None,
+    enough: Mapping[int, Majority] | None = None,
 ) -> dict[int, DigestsTold | str]:
     """Return by partition the digests of its copies, or a sentence why there are none.
 
-    `idle_lwm`: the counters at which copies are while nothing is written, see DigestWatch.
+    `idle_lwm`: the counters at which copies are while nothing is written, and `enough`: the copies
+    that are enough when the wait is over, see DigestWatch.
     """
     with AgentLinks(cluster, settings) as links:
-        return _Sweeps(owned, zone, links, progress or Progress(), idle_lwm or {}).run(settings)
+        watches = {
+            partition: DigestWatch(
+                partition,
+                tuple(copy.node for copy in copies),
+                (idle_lwm or {}).get(partition),
+                (enough or {}).get(partition),
+            )
+            for partition, copies in owned.items()
+        }
+        return _Sweeps(owned, zone, links, progress or Progress(), watches).run(settings)
 
 
 class _Sweeps:
@@ -43,18 +54,13 @@ class _Sweeps:
         zone: str,
         links: AgentLinks,
         progress: Progress,
-        idle_lwm: Mapping[int, int],
+        watches: Mapping[int, DigestWatch],
     ) -> None:
         self._progress = progress
         self._owned = owned
         self._zone = zone
         self._links = links
-        self._watches = {
-            partition: DigestWatch(
-                partition, tuple(copy.node for copy in copies), idle_lwm.get(partition)
-            )
-            for partition, copies in owned.items()
-        }
+        self._watches = watches
         self._told: dict[int, DigestsTold | str] = {}
         self._problems: dict[str, str] = {}
 
@@ -70,7 +76,10 @@ class _Sweeps:
             if not open_ones:
                 return self._told
             if time.monotonic() >= deadline:
-                return self._told | {partition: self._why(partition) for partition in open_ones}
+                return self._told | {
+                    partition: self._watches[partition].judge_majority() or self._why(partition)
+                    for partition in open_ones
+                }
             time.sleep(settings.settle_poll_s)
 
     def _sweep(self, partitions: Sequence[int]) -> None:

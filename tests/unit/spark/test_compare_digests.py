@@ -1,7 +1,7 @@
 """When copies have told enough to compare their digests, and when a mark must be set."""
 
 from quorate.protocol.messages.tools import CopyDigest
-from quorate_spark.comparing.compare_digests import MARGIN_MIN, DigestWatch
+from quorate_spark.comparing.compare_digests import MARGIN_MIN, DigestsTold, DigestWatch, Majority
 
 NODES = ("a", "b")
 
@@ -96,3 +96,51 @@ def test_a_copy_that_told_nothing_is_named() -> None:
 
     assert watch.judge() is None
     assert watch.why_open() == "partition 0: b told no digest"
+
+
+def of_three(node: str, *answers: CopyDigest, copies: int = 3) -> DigestsTold | None:
+    """What the majority told whose rows are read of `node`."""
+    watch = DigestWatch(0, ("a", "b", "c"), enough=Majority(copies, node))
+    assert observed(watch, *answers) is None
+    return watch.judge_majority()
+
+
+def test_a_copy_that_is_behind_is_left_out_of_a_majority() -> None:
+    told = DigestsTold(9, (b"at 9", b"at 9"), 7)
+    repaired = answer(9, term=3, adopted=False)
+    assert of_three("b", answer(9), answer(9), answer(5)) == told
+    assert of_three("a", answer(9), answer(9), repaired) == told
+    assert of_three("c", answer(9), answer(9), answer(5)) is None, "its rows are read"
+    assert of_three("c", answer(9), answer(9), repaired) is None, "its rows are read"
+
+
+def test_less_than_a_majority_is_not_enough() -> None:
+    assert of_three("a", answer(9), answer(9), answer(5), copies=5) is None
+    assert of_three("a", answer(9), answer(9, b"other"), answer(5)) is None
+    assert of_three("a", answer(9), answer(8), answer(5)) is None
+
+
+def test_a_majority_of_an_earlier_term_is_none() -> None:
+    """The primary of the new term may have closed counters that the others still tell."""
+    activated = answer(9, term=4, adopted=False)
+    assert of_three("b", activated, answer(9), answer(9)) is None
+    assert of_three("b", answer(9, term=4), answer(9), answer(9)) is None
+
+
+def test_a_mark_is_set_for_a_majority_while_a_copy_is_repaired() -> None:
+    watch = DigestWatch(0, ("a", "b", "c"), enough=Majority(3, "b"))
+    repaired = answer(50, adopted=False)
+
+    assert observed(watch, answer(9), answer(5), repaired) is None
+    assert watch.mark == 9 + MARGIN_MIN
+    assert observed(watch, answer(10), answer(6), repaired) is None
+    assert observed(watch, marked(15, 13), marked(14, 13), repaired) is None
+    assert watch.mark == 13
+    assert watch.judge_majority() == DigestsTold(13, (b"at 13", b"at 13"), 7)
+
+
+def test_all_copies_must_tell_if_no_majority_is_enough() -> None:
+    watch = DigestWatch(0, ("a", "b", "c"))
+
+    assert observed(watch, answer(9), answer(9), answer(5)) is None
+    assert watch.judge_majority() is None

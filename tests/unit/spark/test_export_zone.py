@@ -14,6 +14,7 @@ import pytest
 from quorate.facts.keyspace import RESERVED, key_partition
 from quorate.protocol.messages.formats import Formats
 from quorate.protocol.messages.tools import AskColumns
+from quorate_spark.exports import export_group
 from quorate_spark.exports.cut import scan_copy
 from quorate_spark.exports.export_zone import _Export, export_zone
 from quorate_spark.exports.manifest import MANIFEST, Content, Manifest, read_manifest
@@ -122,6 +123,34 @@ def test_what_is_written_meanwhile_is_in_it_up_to_the_counter_of_the_cut(
                         expected[key] = (value, expires_at)
     assert rows_in(target, manifest) == expected
     assert any(value.startswith(b"hot") for value, _ in expected.values())
+
+
+@pytest.mark.parametrize("is_adopted", [False, True], ids=["is repaired", "stands still"])
+def test_a_copy_that_is_behind_is_as_one_whose_agent_is_away(
+    zone: LoggedZone, target: Target, is_adopted: bool
+) -> None:
+    for partition in range(4):
+        behind = zone.copy(2, partition)
+        behind.adopted = is_adopted
+        behind.lwm -= 1
+
+    manifest = export(zone, target)
+
+    assert rows_in(target, manifest) == clients_rows(zone)
+    assert {(part.node, part.copies_agree) for part in manifest.partitions} == {("agent-1", 2)}
+
+
+def test_copies_that_are_behind_in_a_majority_make_no_export(
+    zone: LoggedZone, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export_group, "ATTEMPTS_MAX", 1)
+    for agent in (1, 2):
+        zone.copy(agent, 3).lwm -= agent
+
+    with pytest.raises(Unreadable, match="no counter at which every copy told its digest"):
+        export(zone, target)
+
+    assert names(target) == []
 
 
 def test_a_flush_meanwhile_empties_what_was_read_before_it(

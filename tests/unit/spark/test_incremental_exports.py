@@ -311,8 +311,8 @@ def test_copies_that_are_before_the_base_have_another_history(
     first = export(zone, tmp_path / "base")
     usual, changed = export_group.watch_digests, list[bool]()
 
-    def earlier(*arguments: Any) -> Any:
-        told = usual(*arguments)
+    def earlier(*arguments: Any, **named: Any) -> Any:
+        told = usual(*arguments, **named)
         found = told[0]
         if not changed and not isinstance(found, str):
             changed.append(True)
