@@ -16,6 +16,7 @@ from quorate.protocol.copies.role_state import (
     Retry,
     Stage,
 )
+from quorate.protocol.copies.supply import keys_to_ask
 from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate.protocol.messages.master import (
     Activated,
@@ -153,7 +154,7 @@ def _gather(zone: ZoneCopies, role: Primary, now: Now) -> None:
         return
     keys = sorted(plan.undo - gathering.rows.keys())
     if keys and _begin_try(zone, role, Retry.KEYS, now):
-        ask = FetchKeys(zone.uid, copy.partition, role.term, tuple(keys[:10_000]))
+        ask = FetchKeys(zone.uid, copy.partition, role.term, keys_to_ask(keys))
         zone.out.send(plan.supplier, ask)
     for node, ranges in plan.wanted.items():
         if _begin_try(zone, role, Retry.UPDATES, now, node):
@@ -205,9 +206,12 @@ def keys_came(zone: ZoneCopies, role: Primary, node: str, answer: KeyRows) -> No
     plan = role.gathering.plan
     if role.stage is not Stage.GATHERING or plan is None or node != plan.supplier:
         return
+    rows = role.gathering.rows
+    count = len(rows)
     for key, counter, term, expires_at, value in answer.rows:
-        role.gathering.rows[key] = Row(counter, term, expires_at, value) if counter else None
-    role.retries.note_answered(Retry.KEYS)
+        rows[key] = Row(counter, term, expires_at, value) if counter else None
+    if len(rows) > count:
+        role.retries.note_answered(Retry.KEYS)
     step(zone, role, zone.now)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from quorate.facts.lineage import Lineage
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.record import KeptRows
-from quorate.protocol.copies.supply import TOO_MUCH
+from quorate.protocol.copies.supply import TOO_MUCH, keys_to_ask
 from quorate.protocol.messages.master import TransferProgress
 from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.transfer import (
@@ -291,9 +291,8 @@ class Fill:
             return [(self.supplier, FetchSnapshot(zone, partition, self.term, self._after, size))]
         keys = sorted(self.undo - self.undo_rows.keys())
         if keys:
-            return [
-                (self.supplier, FetchKeys(zone, partition, self.term, tuple(keys[:10_000]), True))
-            ]
+            asked = keys_to_ask(keys)
+            return [(self.supplier, FetchKeys(zone, partition, self.term, asked, True))]
         ranges = self._asked_ranges = tuple(self.missing()[:RANGES_PER_ASK])
         return [(self.supplier, FetchUpdates(zone, partition, self.term, ranges))]
 
@@ -328,10 +327,12 @@ class Fill:
 
     def take_keys(self, answer: KeyRows) -> None:
         """Take in the rows that replace what divergent updates touched."""
-        self.answered()
+        count = len(self.undo_rows)
         for key, counter, term, expires_at, value in answer.rows:
             if key in self.undo:
                 self.undo_rows[key] = Row(counter, term, expires_at, value) if counter else None
+        if len(self.undo_rows) > count:
+            self.answered()  # as with updates, a duplicate answer leads to no request
         self._need = max(self._need, answer.lwm)
 
     def take_chunk(self, node: str, chunk: SnapshotChunk) -> None:

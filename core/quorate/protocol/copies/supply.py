@@ -5,6 +5,8 @@ promised the term and whose lineage the primary chose: its rows do not change an
 exact by (term, counter), so any copy that promised the term may supply them from its log.
 """
 
+from collections.abc import Sequence
+
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.messages.transfer import (
     FetchKeys,
@@ -21,6 +23,11 @@ TOO_MUCH = -1
 
 SMALL_BYTES = 1024 * 1024
 """Deltas smaller than this are never refused for their size."""
+
+KEY_ROWS_BYTES = 1024 * 1024
+"""Size of one KeyRows, and of the keys in one FetchKeys; one row or key may be larger."""
+
+KEYS_PER_ASK = 10_000
 
 
 def supply_updates(
@@ -45,18 +52,35 @@ def supply_updates(
 
 
 def supply_keys(zone: str, copy: Copy, ask: FetchKeys) -> KeyRows | Unavailable:
-    """Return the present rows of the requested keys."""
+    """Return the present rows of the first requested keys, as many as fit into KEY_ROWS_BYTES.
+
+    The copy that asks then asks for the others.
+    """
     if copy.promise_term != ask.term or (ask.adopted and not copy.adopted):
         return Unavailable(zone, ask.partition, ask.term)
     rows: list[tuple[bytes, int, int, int, bytes | None]] = []
+    room = KEY_ROWS_BYTES
     for key in ask.keys:
+        if room <= 0:
+            break
         row = copy.get(key)
-        rows.append(
-            (key, row.counter, row.term, row.expires_at, row.value)
-            if row is not None
-            else (key, 0, 0, 0, None)
-        )
+        if row is None:
+            rows.append((key, 0, 0, 0, None))
+            room -= len(key)
+        else:
+            rows.append((key, row.counter, row.term, row.expires_at, row.value))
+            room -= len(key) + len(row.value or b"")
     return KeyRows(zone, ask.partition, ask.term, copy.lwm, tuple(rows))
+
+
+def keys_to_ask(keys: Sequence[bytes]) -> tuple[bytes, ...]:
+    """Return the first of `keys`, at least one: as many as one FetchKeys asks for."""
+    room = KEY_ROWS_BYTES
+    for count, key in enumerate(keys[:KEYS_PER_ASK]):
+        if room <= 0:
+            return tuple(keys[:count])
+        room -= len(key)
+    return tuple(keys[:KEYS_PER_ASK])
 
 
 def supply_snapshot(

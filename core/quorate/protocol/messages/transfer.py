@@ -46,7 +46,8 @@ class FetchKeys(msgspec.Struct, frozen=True, array_like=True, tag=51):
 class KeyRows(msgspec.Struct, frozen=True, array_like=True, tag=52):
     """The requested rows as (key, counter, term, expires_at, value); counter 0: there is no row.
 
-    `lwm` is the LWM of the supplier's rows.
+    Rows of the last keys may be missing: the answer is limited in size.  `lwm` is the LWM of the
+    supplier's rows.
     """
 
     zone: str

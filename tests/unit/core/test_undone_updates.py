@@ -1,0 +1,128 @@
+"""A copy whose last updates are not part of the history fetches the rows of their keys anew."""
+
+import pytest
+
+from quorate.facts.lineage import EMPTY_LINEAGE, Entry
+from quorate.facts.topology import Holder
+from quorate.protocol.copies import supply
+from quorate.protocol.copies.copy import Copy
+from quorate.protocol.copies.fill import Fill
+from quorate.protocol.copies.supply import KEY_ROWS_BYTES, keys_to_ask, supply_keys
+from quorate.protocol.messages.transfer import FetchKeys, KeyRows
+from quorate.protocol.settings import ProtocolSettings
+from quorate.wire.frames import encode_to_send
+from quorate_agent.storage.memory import MemoryStorage
+from quorate_lone_copies.exchange import Exchange
+
+SETTINGS = ProtocolSettings(retry_ms=500)
+FIRST = EMPTY_LINEAGE.appended(Entry(2, 1))
+COMMON = 4
+"""So many updates both copies have, one for each key."""
+SECOND = FIRST.appended(Entry(3, COMMON + 1))
+
+
+def _key(number: int) -> bytes:
+    return b"key-%04d" % number
+
+
+def _copy() -> Copy:
+    copy = Copy(0, MemoryStorage(0))
+    copy.promise(2, Holder("a", "store-a", 1))
+    copy.adopt(FIRST, 0, {})
+    for number in range(COMMON):
+        copy.write(((_key(number), b"common", 0),))
+    return copy
+
+
+def _cut_off(keys: int) -> Copy:
+    """A former primary, with updates that nobody else has; it has promised the next term."""
+    copy = _copy()
+    for number in range(keys):
+        copy.write(((_key(number), b"lost", 0),))
+    copy.promise(3, Holder("p", "store-p", 1))
+    return copy
+
+
+def _present(keys: int, value: bytes) -> Copy:
+    """The primary of the next term, which has written every second key since."""
+    copy = _copy()
+    copy.promise(3, Holder("p", "store-p", 1))
+    copy.adopt(SECOND, COMMON, {})
+    for number in range(0, keys, 2):
+        copy.write(((_key(number), value, 0),))
+    copy.majority = copy.lwm
+    return copy
+
+
+def _filling(keys: int, present: Copy) -> Exchange:
+    return Exchange(Fill(_cut_off(keys), SECOND, COMMON, ["p"], SETTINGS), {"p": present})
+
+
+def _supplied(present: Copy, keys: tuple[bytes, ...]) -> KeyRows:
+    answer = supply_keys("zone", present, FetchKeys("zone", 0, 3, keys, True))
+    assert isinstance(answer, KeyRows)
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("keys", "value"),
+    [
+        pytest.param(10, bytes(KEY_ROWS_BYTES // 2), id="two rows in one answer"),
+        pytest.param(6, bytes(KEY_ROWS_BYTES + 1), id="rows larger than an answer"),
+        pytest.param(200, b"small", id="all rows in one answer"),
+    ],
+)
+def test_the_rows_come_in_answers_of_limited_size(keys: int, value: bytes) -> None:
+    present = _present(keys, value)
+    exchange = _filling(keys, present)
+    exchange.run()
+    exchange.fill.finish()
+
+    asked = [name for _, name in exchange.asked]
+    assert asked[0] == "FetchKeys"
+    assert exchange.fill.copy.adopted
+    assert exchange.fill.copy.space.digest() == present.space.digest()
+
+
+def test_two_of_the_largest_rows_fit_into_no_frame_together() -> None:
+    """The process of their supplier ended, and that of the next one, too."""
+    present = _present(3, bytes(45 << 20))
+
+    answer = _supplied(present, (_key(0), _key(1), _key(2)))
+
+    assert [row[0] for row in answer.rows] == [_key(0)]
+    assert encode_to_send(answer)
+
+
+def test_many_middling_rows_are_cut_where_the_answer_is_full() -> None:
+    present = _present(100, bytes(100_000))
+
+    answer = _supplied(present, tuple(map(_key, range(100))))
+
+    size = sum(len(row[0]) + len(row[4] or b"") for row in answer.rows)
+    assert KEY_ROWS_BYTES <= size < KEY_ROWS_BYTES + 100_100
+    assert [row[0] for row in answer.rows] == [_key(n) for n in range(len(answer.rows))]
+
+
+def test_keys_are_asked_for_in_portions() -> None:
+    long = [bytes([n]) + bytes(KEY_ROWS_BYTES // 2) for n in range(5)]
+
+    assert keys_to_ask(long) == tuple(long[:2])
+    assert keys_to_ask([bytes(2 * KEY_ROWS_BYTES), b"k"]) == (bytes(2 * KEY_ROWS_BYTES),)
+    assert keys_to_ask([b"a", b"b"]) == (b"a", b"b")
+    assert len(keys_to_ask([b"%d" % n for n in range(20_000)])) == supply.KEYS_PER_ASK
+
+
+def test_an_answer_that_comes_twice_is_asked_on_after_once() -> None:
+    present = _present(10, bytes(KEY_ROWS_BYTES))
+    fill = _filling(10, present).fill
+    ((_, ask),) = fill.ask("zone", 0)
+    assert isinstance(ask, FetchKeys)
+    answer = _supplied(present, ask.keys)
+
+    asked = []
+    for _ in range(2):
+        fill.take_keys(answer)
+        asked += fill.ask("zone", 0)
+
+    assert len(asked) == 1
