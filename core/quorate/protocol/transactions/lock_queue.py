@@ -4,7 +4,10 @@ The locks themselves belong to the role, with the parts that have them (parts.py
 docs/protocol.md, section 9.
 """
 
+from collections.abc import Callable
+
 from quorate.facts.time import Now
+from quorate.facts.topology import Holder
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate.protocol.messages.transactions import Part, PreparePart
@@ -47,6 +50,15 @@ class LockQueue:
     def remove(self, partition: int, transaction: bytes) -> None:
         """Remove the part from the queue."""
         self._waiting.get(partition, {}).pop(transaction, None)
+
+    def remove_ended(self, has_ended: Callable[[Holder], bool]) -> None:
+        """Remove parts whose coordinator has ended: they would keep their keys from others."""
+        for partition, parts in self._waiting.items():
+            ended = [name for name, (_, ask) in parts.items() if has_ended(ask.coordinator)]
+            for name in ended:
+                del parts[name]
+            if ended:
+                self.unlocked(partition)  # for those behind them
 
     def unlocked(self, partition: int) -> None:
         """Note that locks were released in the partition."""

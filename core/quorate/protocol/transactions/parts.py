@@ -278,6 +278,7 @@ class Parts:
     def tick(self, now: Now) -> None:
         """Have decided transactions finished, and ask about parts that stay undecided."""
         self.waiting.tick(now)
+        self.waiting.remove_ended(self._has_ended)
         for role in self._zone.roles.values():
             if role.parts and role.serves(now.boot_ms):
                 for transaction, part in list(role.parts.items()):
