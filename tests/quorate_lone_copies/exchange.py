@@ -26,8 +26,9 @@ BYTES_MAX = 1 << 20
 class Exchange:
     """A fill and the owners it may ask, without network.  `asked`: who was asked for what."""
 
-    def __init__(self, fill: Fill, owners: Mapping[str, Copy]) -> None:
+    def __init__(self, fill: Fill, owners: Mapping[str, Copy], bytes_max: int = BYTES_MAX) -> None:
         self.fill = fill
+        self._bytes_max = bytes_max
         self.owners = owners
         self.asked: list[tuple[str, str]] = []
         self.bytes_of_updates = 0
@@ -46,7 +47,7 @@ class Exchange:
 
     def _answer(self, node: str, ask: Message) -> None:
         supplier, fill = self.owners[node], self.fill
-        match _supplied(supplier, ask):
+        match _supplied(supplier, ask, self._bytes_max):
             case Updates() as answer:
                 for raw in answer.updates:
                     self.bytes_of_updates += len(raw)
@@ -60,9 +61,11 @@ class Exchange:
                 fill.unavailable(node)
 
 
-def _supplied(supplier: Copy, ask: Message) -> Updates | KeyRows | SnapshotChunk | Unavailable:
+def _supplied(
+    supplier: Copy, ask: Message, bytes_max: int
+) -> Updates | KeyRows | SnapshotChunk | Unavailable:
     if isinstance(ask, FetchUpdates):
-        return supply_updates("zone", supplier, ask, BYTES_MAX)
+        return supply_updates("zone", supplier, ask, bytes_max)
     if isinstance(ask, FetchKeys):
         return supply_keys("zone", supplier, ask)
     assert isinstance(ask, FetchSnapshot)

@@ -7,6 +7,7 @@ from quorate.facts.topology import Holder
 from quorate.protocol.copies import supply
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.fill import Fill
+from quorate.protocol.copies.gathering import TouchedKeys
 from quorate.protocol.copies.supply import KEY_ROWS_BYTES, keys_to_ask, supply_keys
 from quorate.protocol.messages.transfer import FetchKeys, KeyRows
 from quorate.protocol.settings import ProtocolSettings
@@ -126,3 +127,62 @@ def test_an_answer_that_comes_twice_is_asked_on_after_once() -> None:
         asked += fill.ask("zone", 0)
 
     assert len(asked) == 1
+
+
+@pytest.fixture
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Which updates of a log were read for their keys."""
+    ranges: list[tuple[int, int]] = []
+    touched_keys = Copy.touched_keys
+
+    def note(copy: Copy, first: int, last: int) -> set[bytes] | None:
+        ranges.append((first, last))
+        return touched_keys(copy, first, last)
+
+    monkeypatch.setattr(Copy, "touched_keys", note)
+    return ranges
+
+
+def test_a_filling_copy_reads_its_log_once(looked_at: list[tuple[int, int]]) -> None:
+    settings = ProtocolSettings(transfer_chunk_bytes=1)
+    present = _present(20, b"new")
+    fill = Fill(_cut_off(20), SECOND, present.lwm, ["p"], settings)
+    exchange = Exchange(fill, {"p": present}, bytes_max=1)
+    exchange.run()
+    fill.finish()
+
+    assert [name for _, name in exchange.asked].count("FetchUpdates") == 10
+    assert looked_at == [(COMMON + 1, COMMON + 20)]
+    assert fill.copy.space.digest() == present.space.digest()
+
+
+def test_of_a_log_that_has_grown_the_new_updates_are_read(
+    looked_at: list[tuple[int, int]],
+) -> None:
+    copy, touched = _copy(), TouchedKeys()
+    copy.write(((b"a", b"1", 0),))
+    assert touched.look(copy, COMMON + 1) == {b"a"}
+    copy.write(((b"b", b"1", 0),))
+
+    assert touched.look(copy, COMMON + 1) == {b"a", b"b"}
+    assert touched.look(copy, COMMON + 1) == {b"a", b"b"}
+    assert looked_at == [(COMMON + 1, COMMON + 1), (COMMON + 2, COMMON + 2)]
+
+
+def test_another_history_has_the_log_read_anew(looked_at: list[tuple[int, int]]) -> None:
+    copy, touched = _copy(), TouchedKeys()
+    assert touched.look(copy, COMMON) == {_key(COMMON - 1)}
+
+    assert touched.look(copy, COMMON - 1) == {_key(COMMON - 2), _key(COMMON - 1)}
+    assert touched.look(copy, COMMON) == {_key(COMMON - 1)}
+
+
+def test_a_log_that_cannot_tell_is_not_asked_again(looked_at: list[tuple[int, int]]) -> None:
+    copy, touched = _copy(), TouchedKeys()
+    copy.write(((None, None, 0),))  # FLUSHALL
+
+    assert touched.look(copy, 1) is None
+    assert touched.look(copy, 1) is None
+    assert looked_at == [(1, COMMON + 1)]
+    copy.write(((b"a", b"1", 0),))
+    assert touched.look(copy, COMMON + 2) == {b"a"}

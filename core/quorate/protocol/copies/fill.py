@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from quorate.facts.lineage import Lineage
 from quorate.protocol.copies.copy import Copy
+from quorate.protocol.copies.gathering import TouchedKeys
 from quorate.protocol.copies.record import KeptRows
 from quorate.protocol.copies.supply import TOO_MUCH, keys_to_ask
 from quorate.protocol.messages.master import TransferProgress
@@ -72,6 +73,7 @@ class Fill:
         "_short",
         "_space",
         "_suppliers",
+        "_touched",
         "_unable",
         "aside",
         "bytes_done",
@@ -123,6 +125,7 @@ class Fill:
         self._chunk_floor = 0
         self._floor_min = -1
         self._full_done = False
+        self._touched = TouchedKeys()
         self.undo: set[bytes] = set()
         self.undo_rows: dict[bytes, Row | None] = {}
         self.refill = refill
@@ -156,7 +159,7 @@ class Fill:
         if self.aside is not None:
             self._go_full(FullReason.DIVERGENT)
             return
-        touched = copy.touched_keys(prefix + 1, copy.lwm)
+        touched = self._touched.look(copy, prefix + 1)
         if touched is None:
             self._go_full(FullReason.DIVERGENT)
         else:

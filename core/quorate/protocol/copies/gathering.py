@@ -1,4 +1,4 @@
-"""The union of what some copies hold, and which part of it one of them must fetch.
+"""The union of what some copies hold, and which part of it one of them must fetch or undo.
 
 Source: docs/protocol.md, section 5, steps 3 and 4.
 """
@@ -14,8 +14,42 @@ from quorate.protocol.copies.role_state import GatherPlan
 from quorate.protocol.messages.replication import FenceAck
 
 
-def plan(copy: Copy, answers: Mapping[str, FenceAck], by_use: bool) -> GatherPlan:
+class TouchedKeys:
+    """The keys that a copy's last updates touched, with each update read from the log once.
+
+    `found`: the keys of updates `first` to `last`; None: the log cannot tell.  `first` 0: not read.
+    """
+
+    __slots__ = ("first", "found", "last")
+
+    def __init__(self) -> None:
+        self.first = 0
+        self.last = 0
+        self.found: set[bytes] | None = None
+
+    def look(self, copy: Copy, first: int) -> set[bytes] | None:
+        """Return the keys that own updates from `first` on touched; None if the log cannot tell.
+
+        Keys of updates before `first` may be among them, if those were looked at earlier.
+        """
+        last = copy.lwm
+        if (first, last) == (self.first, self.last):
+            return self.found
+        if self.found is None or not self.first <= first <= self.last < last:
+            self.first, self.found = first, copy.touched_keys(first, last)
+        else:
+            more = copy.touched_keys(self.last + 1, last)
+            self.found = None if more is None else self.found | more
+        self.last = last
+        return self.found
+
+
+def plan(
+    copy: Copy, answers: Mapping[str, FenceAck], by_use: bool, touched: TouchedKeys
+) -> GatherPlan:
     """Return what `copy` lacks to hold the union of `answers` (by node, in order of their names).
+
+    `touched` is kept from one call to the next.
 
     `by_use`: terms in which nothing was written do not count, so the history goes on where its
     last update is (facts/chain.py).
@@ -37,7 +71,7 @@ def plan(copy: Copy, answers: Mapping[str, FenceAck], by_use: bool) -> GatherPla
     top = union.end_of_prefix(0)
     undo: set[bytes] | None = set()
     if copy.lwm > prefix:
-        undo = copy.touched_keys(prefix + 1, copy.lwm)
+        undo = touched.look(copy, prefix + 1)
     freshest = sorted(
         (node for node, each in lineages.items() if each.last_term == lineage.last_term),
         key=lambda node: (-answers[node].lwm, node),

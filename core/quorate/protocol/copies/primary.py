@@ -52,6 +52,7 @@ class Primary(Waiting):
     - `handed_over`: the term began with a migration for which the earlier primary froze, so there
       is nothing to gather and no lease to wait for
     - `gathering`: what was fetched so far
+    - `touched`: the keys of own updates that may have to be undone
     - `lineage`: the copy's lineage with the entry of this term; None until the copy has adopted it
     - `persisted`: that adoption is durable
     - `lease_until`: when every lease is over that this agent granted to earlier primaries
@@ -116,6 +117,7 @@ class Primary(Waiting):
         "stage",
         "stores",
         "term",
+        "touched",
         "turn",
         "voters",
     )
@@ -153,6 +155,7 @@ class Primary(Waiting):
         self.began_ms = now_ms
         self.lease_until = 0
         self.gathering = Gathering()
+        self.touched = gathering.TouchedKeys()
         self.announced = (0, 0)
         self.announced_ms = 0
         self.lineage: Lineage | None = None
@@ -504,7 +507,7 @@ class Primary(Waiting):
         """
         voters = {voter.node for voter in self.row.voters} | {node for node, _ in self.others()}
         answers = {n: p.answer for n, p in sorted(self.peers.items()) if p.answer and n in voters}
-        return gathering.plan(self.copy, answers, self.is_unproven)
+        return gathering.plan(self.copy, answers, self.is_unproven, self.touched)
 
     def adopt_own(self, plan: GatherPlan) -> None:
         """Store the lineage entry of this term; this is done once and never computed again."""
@@ -512,6 +515,7 @@ class Primary(Waiting):
         self.copy.adopt(plan.lineage.appended(entry), plan.prefix, self.gathering.rows)
         self.lineage = self.copy.lineage
         self.gathering = Gathering()  # its rows are in the copy
+        self.touched = gathering.TouchedKeys()
         if self.copy.lwm != plan.top:
             raise InvariantError(
                 f"partition {self.copy.partition}: activated at {self.copy.lwm}, not {plan.top}"
