@@ -27,7 +27,7 @@ class Upkeep:
 
     def __init__(self, zone: ZoneCopies) -> None:
         self._zone = zone
-        self._snapshots: deque[tuple[str, FetchSnapshot]] = deque()
+        self._snapshots: dict[tuple[str, int], FetchSnapshot] = {}  # by node and partition
         self._budget = 0
         self._budget_ms = 0
         self._checked_ms = 0
@@ -171,11 +171,14 @@ class Upkeep:
         return now.boot_ms + min(since) + ASIDE_KEPT_MS - now.wall_ms if since else NEVER_MS
 
     def supply_later(self, node: str, ask: FetchSnapshot) -> None:
-        """Queue one piece of a snapshot; the rate limit decides when it is sent."""
+        """Queue one piece of a snapshot; the rate limit decides when it is sent.
+
+        A copy wants one piece at a time: a later request takes the place of an earlier one.
+        """
         if ask.partition not in self._zone.copies:  # there is nothing to limit
             transfer.send_snapshot(self._zone, node, ask)
             return
-        self._snapshots.append((node, ask))
+        self._snapshots[node, ask.partition] = ask
         self.supply(self._zone.now)
 
     def supply(self, now: Now) -> None:
@@ -187,7 +190,9 @@ class Upkeep:
         self._budget_ms = now.boot_ms
         self._budget = min(self._budget + rate * passed // 1000, rate // 4)
         while self._snapshots and self._budget > 0:
-            self._budget -= transfer.send_snapshot(self._zone, *self._snapshots.popleft())
+            node, partition = next(iter(self._snapshots))
+            ask = self._snapshots.pop((node, partition))
+            self._budget -= transfer.send_snapshot(self._zone, node, ask)
 
     def count_digest(self, copy: Copy, rows_max: int) -> int:
         """Count rows that a copy's digest lacks, before it is requested (Space.count_digest)."""
