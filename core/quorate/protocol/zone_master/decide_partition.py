@@ -71,7 +71,9 @@ class PartitionState(msgspec.Struct, frozen=True):
       BEHIND: the primary counts it by now, but has not reported that it has what was acknowledged.
     - `stored`: voters that have reported that they have this row, or a newer one, durably.
     - `unheard`: a new master has read the row and not yet heard which rows its voters have.
-    - `progress_ms`: when the destination last had more than before.
+    - `progress_ms`: when the destination last had more than before; before the primary serves, when
+      a filling voter had that it cannot serve without (`needs_filling`).
+    - `fills`: voters that are filling before the primary serves, with the bytes that each has.
     - `unwanted`: the migration does not lead to the row's target any more.
     - `handed_over`: the row's term began with the commit of a migration.
     """
@@ -82,6 +84,7 @@ class PartitionState(msgspec.Struct, frozen=True):
     tried: tuple[str, ...] = ()
     better: str = ""
     progress_ms: int = -1
+    fills: tuple[tuple[str, int], ...] = ()
     caught_up_ms: int = -1
     freeze_ms: int = -1
     freeze_sent_ms: int = -1
@@ -394,6 +397,16 @@ def may_wait_for_left(row: PartitionRow) -> bool:
     return reset is not None and is_later and any(link.needed for link in reset.links)
 
 
+def needs_filling(part: PartitionState, nodes: Nodes) -> bool:
+    """Return whether the online voters are a quorum only together with some that are filling.
+
+    No other primary could serve before these have adopted, and a new term has them begin again.
+    """
+    filling = {node for node, _ in part.fills}
+    others = [v.node for v in _online_voters(nodes, part.row) if v.node not in filling]
+    return bool(filling) and not is_quorum(part.row, others, nodes.dead_voters(part.row))
+
+
 def _decide_activation(
     part: PartitionState,
     nodes: Nodes,
@@ -408,9 +421,12 @@ def _decide_activation(
     )
     times = WAITING_TIMES if is_left_away else min(1 + len(part.tried), 6)
     bound = settings.activation_bound_ms * times
+    if needs_filling(part, nodes):
+        bound = max(bound, settings.migration_stall_ms)
     if part.better and part.better not in part.row.voter_nodes:
         part = msgspec.structs.replace(part, better="")  # recovery/reset.py narrows to it
-    if not part.better and not part.stuck and now_ms - part.since_ms < bound:
+    still_ms = now_ms - max(part.progress_ms, part.since_ms)
+    if not part.better and not part.stuck and still_ms < bound:
         return NOTHING
     tried = (*part.tried, node)
     if len(set(tried)) >= len(_candidates(part, nodes)):

@@ -14,10 +14,11 @@ from quorate.protocol.messages.master import (
     Frozen,
     Prepared,
     RowsStored,
+    TransferProgress,
     Trouble,
     TroubleKind,
 )
-from quorate.protocol.zone_master.decide_partition import BEHIND, PartitionState
+from quorate.protocol.zone_master.decide_partition import BEHIND, PartitionState, needs_filling
 from quorate.protocol.zone_master.view.events import ZoneEvents
 from quorate.protocol.zone_master.zone import Zone
 
@@ -98,6 +99,31 @@ class PartitionReports:
         part = self._of_term(node, message.partition, message.term)
         if part is not None and not part.is_activation_over:
             self.note(message.partition, better=message.better)
+
+    def progressed(
+        self, node: str, message: TransferProgress, has_newcomer_more: bool, now: Now
+    ) -> None:
+        """Note that a migration's destination has more, or a voter that an activation may need."""
+        part = self._parts.get(message.partition)
+        if has_newcomer_more:
+            self.note(message.partition, progress_ms=now.boot_ms)
+        elif part is not None and not part.is_activation_over and node in part.row.voter_nodes:
+            self._filling(part, node, message, now)
+
+    def _filling(
+        self, part: PartitionState, node: str, message: TransferProgress, now: Now
+    ) -> None:
+        """Note how much a filling voter has in this term, before the primary serves."""
+        before = dict(part.fills)
+        if before.get(node) == message.bytes_done and not message.done:
+            return
+        fills = before | {node: message.bytes_done}
+        noted = msgspec.structs.replace(part, fills=tuple(fills.items()))
+        if needs_filling(noted, self._nodes):
+            noted = msgspec.structs.replace(noted, progress_ms=now.boot_ms)
+        if message.done:
+            del fills[node]
+        self.note(message.partition, fills=tuple(fills.items()), progress_ms=noted.progress_ms)
 
     def _of_migration(self, partition: int, migration_id: str) -> PartitionState | None:
         part = self._parts.get(partition)

@@ -145,8 +145,7 @@ class ZoneMaster(Zone):
         has_more = self._moved.note(node, message, is_newcomer)
         if message.full_reason and message.bytes_total and message.partition in self.parts:
             self._rebalance.note_size(message.partition, message.bytes_total)
-        if has_more and is_newcomer:
-            self.reports.note(message.partition, progress_ms=now.boot_ms)
+        self.reports.progressed(node, message, has_more and is_newcomer, now)
 
     def opened(self, node: str) -> None:
         """Note that the agent has the zone open."""
