@@ -69,7 +69,7 @@ class Resets:
             is_busy = partition in zone.decided or partition // SHARD_PARTITIONS in writing
             if is_busy or (zone.record.uid, partition) in cluster.newer_rows.told:
                 continue
-            dropped = self._dropped(part.row)
+            dropped = self._dropped(part)
             if dropped:
                 after = ownership.without_left(part.row, dropped)
                 zone.decided[partition] = after, Why(Cause.GIVEN_UP_COPY, (", ".join(dropped),))
@@ -134,12 +134,14 @@ class Resets:
         timer = TimerStatus(TimerKind.RESET, tuple(sorted(waiting)), due_ms)
         self.running = (shown_timer(self.running, timer),)
 
-    def _dropped(self, row: PartitionRow) -> list[str]:
+    def _dropped(self, part: PartitionState) -> list[str]:
         """Return the nodes whose copies, which a reset left, are not to be kept any longer.
 
-        Their stores are gone for good, or the partition has all its copies elsewhere.
+        Their stores are gone for good, or the partition has all its copies elsewhere. The voters
+        must have been heard first: one may know a newer row, with the version of the next one.
         """
-        if row.active is not None or not row.left_by_reset:
+        row = part.row
+        if part.unheard or row.active is not None or not row.left_by_reset:
             return []
         zone = self._zone
         is_whole = len(row.owners) >= zone.record.replicas
