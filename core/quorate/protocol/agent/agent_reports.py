@@ -14,14 +14,14 @@ from quorate.protocol.agent.activation import TROUBLE_AFTER_MS
 from quorate.protocol.agent.aside_limit import AsideLimit
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.leases import Leases
-from quorate.protocol.messages.master import AgentReport, AsideReport, MasterPing, Trouble
+from quorate.protocol.messages.master import (
+    TROUBLES_MAX,
+    AgentReport,
+    AsideReport,
+    MasterPing,
+    Trouble,
+)
 from quorate.protocol.settings import ProtocolSettings
-
-TROUBLES_MAX = 500
-"""A report names no more zones after this many troubles; the next one goes on from there.
-
-An agent with 1,000 zones and no quorum would report 13,000 with every ping, and the master would
-elect other primaries for all of them at once.  That load delays the leases of the other agents."""
 
 SENT_MAX = 32
 """Number of reports that are remembered: those of 16 s."""

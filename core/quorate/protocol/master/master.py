@@ -217,9 +217,9 @@ class Master:
             for trouble in message.troubles:
                 zone_master = self.zones.get(trouble.zone)
                 if zone_master is not None:
-                    zone_master.reports.trouble(node, trouble)
+                    zone_master.reports.trouble(node, trouble, now)
             for each in self.zones.values():
-                each.reported(node, message)
+                each.reported(node, message, now)
             self._nodes.judge(now)
             return
         if isinstance(message, Inventory):

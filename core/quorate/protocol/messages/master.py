@@ -192,6 +192,13 @@ class TroubleKind(enum.StrEnum):
     """The row names this primary, which can no longer serve in that term."""
 
 
+TROUBLES_MAX = 500
+"""A report names no more zones after this many troubles; the next one goes on from there.
+
+An agent with 1,000 zones and no quorum would report 13,000 with every ping, and the master would
+elect other primaries for all of them at once.  That load delays the leases of the other agents."""
+
+
 class Trouble(msgspec.Struct, frozen=True, array_like=True):
     """A partition that has been stuck at its primary for `since_ms`."""
 

@@ -7,8 +7,10 @@ import msgspec
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder
 from quorate.protocol.messages.master import (
+    TROUBLES_MAX,
     Activated,
     ActivationBlocked,
+    AgentReport,
     CaughtUp,
     CopyReady,
     Frozen,
@@ -22,6 +24,9 @@ from quorate.protocol.zone_master.decide_partition import BEHIND, PartitionState
 from quorate.protocol.zone_master.view.events import ZoneEvents
 from quorate.protocol.zone_master.zone import Zone
 
+TROUBLES_REPEATED_MS = 30_000
+"""By then an agent with very many troubles has named each again: 500 with each report."""
+
 
 class PartitionReports:
     """Notes reports in the zone's parts, which are then decided about again."""
@@ -32,6 +37,7 @@ class PartitionReports:
         self._dirty = zone.dirty
         self._events = events
         self._lease_ms = lease_ms
+        self._no_quorum: dict[int, int] = {}  # partition -> when its primary last said so
 
     def note(self, partition: int, **changes: object) -> None:
         """Note `changes` in the partition's part, which is decided about again."""
@@ -171,7 +177,7 @@ class PartitionReports:
         if holder not in part.ready:
             self.note(message.partition, ready=(*ready, holder))
 
-    def trouble(self, node: str, trouble: Trouble) -> None:
+    def trouble(self, node: str, trouble: Trouble, now: Now) -> None:
         """Note that a primary is stuck."""
         part = self._of_term(node, trouble.partition, trouble.term)
         if part is None or trouble.since_ms < self._lease_ms:
@@ -182,3 +188,24 @@ class PartitionReports:
             self.note(trouble.partition, stuck=trouble.kind, never_serves=True)
         elif trouble.kind is TroubleKind.NO_QUORUM and part.is_activation_over:
             self.note(trouble.partition, stuck=trouble.kind)
+            self._no_quorum[trouble.partition] = now.boot_ms
+
+    def troubles_told(self, node: str, report: AgentReport, now: Now) -> None:
+        """Forget that primaries had no quorum if `node` does not say so any more.
+
+        The troubles that the report names were taken in before. It names all of a zone or none, and
+        leaves zones out only if it names very many.
+        """
+        told: dict[int, int] = {}
+        for partition, told_ms in list(self._no_quorum.items()):
+            part = self._parts.get(partition)
+            if part is None or part.stuck != TroubleKind.NO_QUORUM:
+                del self._no_quorum[partition]
+            elif part.row.primary is not None and part.row.primary.node == node:
+                told[partition] = told_ms
+        is_whole = len(report.troubles) < TROUBLES_MAX or now.boot_ms in told.values()
+        since_ms = now.boot_ms - (0 if is_whole else TROUBLES_REPEATED_MS)
+        for partition, told_ms in told.items():
+            if told_ms < since_ms:
+                del self._no_quorum[partition]
+                self.note(partition, stuck="")

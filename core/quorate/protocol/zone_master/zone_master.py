@@ -168,8 +168,9 @@ class ZoneMaster(Zone):
         if partition in self.parts:
             self._rebalance.note_size(partition, size)
 
-    def reported(self, node: str, report: AgentReport) -> None:
-        """Take what an agent reports about this zone twice a second, except stuck primaries."""
+    def reported(self, node: str, report: AgentReport, now: Now) -> None:
+        """Take what an agent reports about this zone twice a second, after its stuck primaries."""
+        self.reports.troubles_told(node, report, now)
         if self._storages.reported(node, report):
             self._rebalance.note_room(node, has_room=self._storages.has_room(node))
             self._cluster.migrations_due = True
