@@ -89,10 +89,17 @@ class Lineage(msgspec.Struct, frozen=True, array_like=True):
         return upto
 
     def appended(self, entry: Entry) -> "Lineage":
-        """Return this lineage with one more entry. InvariantError unless its term is higher."""
+        """Return this lineage with one more entry. InvariantError unless its term is higher.
+
+        The last entries that decide no counter any more are dropped: those that begin at or above
+        the new one's first counter and closed none. So terms without updates do not add up.
+        """
         if entry.term <= self.last_term and self.entries:
             raise InvariantError(f"term {entry.term} is not above {self.last_term}")
-        return Lineage(self.base_term, self.base_counter, (*self.entries, entry))
+        entries = self.entries
+        while entries and entries[-1].first >= entry.first and not entries[-1].closed:
+            entries = entries[:-1]
+        return Lineage(self.base_term, self.base_counter, (*entries, entry))
 
     def without_unused(self, counter: int, terms: Collection[int]) -> "Lineage":
         """Return the lineage without its last entries if they wrote nothing that is held.

@@ -13,16 +13,32 @@ TERMS = range(1, 14)
 
 @st.composite
 def histories(draw: st.DrawFn, closing: bool = True) -> Lineage:
-    """What activations leave behind: rising terms, any first counter, closed counters below it."""
-    lineage = EMPTY_LINEAGE
+    """What activations leave behind: rising terms, any first counter, closed counters below it.
+
+    With every entry, as earlier versions kept them.
+    """
+    entries: tuple[Entry, ...] = ()
     for term in sorted(draw(st.sets(st.sampled_from(TERMS), max_size=5))):
         first = draw(st.integers(1, TOP))
         closed: tuple[tuple[int, int], ...] = ()
         if closing and first > 2 and draw(st.booleans()):
             low = draw(st.integers(1, first - 1))
             closed = ((low, draw(st.integers(low, first - 1))),)
-        lineage = lineage.appended(Entry(term, first, closed))
-    return lineage
+        entries = (*entries, Entry(term, first, closed))
+    return Lineage(0, 0, entries)
+
+
+@st.composite
+def both_ways(draw: st.DrawFn) -> tuple[Lineage, Lineage]:
+    """A history with every entry, and the same with entries dropped by some of the primaries."""
+    whole = draw(histories())
+    lineage = EMPTY_LINEAGE
+    for entry in whole.entries:
+        if draw(st.booleans()):
+            lineage = lineage.appended(entry)
+        else:  # an earlier version's primary
+            lineage = Lineage(0, 0, (*lineage.entries, entry))
+    return whole, lineage
 
 
 def closes(entry: Entry, counter: int) -> bool:
@@ -99,6 +115,49 @@ def test_folding_one_of_two_lineages_never_makes_them_agree_on_more(
     assert folded.agreed_prefix(other, upto) in (0, agreed)
     if agreed >= folded.base_counter:
         assert folded.agreed_prefix(other, upto) == agreed
+
+
+@settings(derandomize=True, max_examples=400, deadline=None)
+@given(both_ways(), histories(), st.integers(0, TOP + 1), st.data())
+def test_the_entries_that_are_dropped_decided_nothing(
+    ways: tuple[Lineage, Lineage], other: Lineage, upto: int, data: st.DataObject
+) -> None:
+    whole, lineage = ways
+
+    assert (lineage.last_term, lineage.last_first) == (whole.last_term, whole.last_first)
+    for counter in range(TOP + 2):
+        assert lineage.term_at(counter) == whole.term_at(counter), counter
+        for term in TERMS:
+            assert lineage.is_divergent(term, counter) == whole.is_divergent(term, counter)
+    assert lineage.agreed_prefix(whole, upto) == upto
+    assert lineage.agreed_prefix(other, upto) == whole.agreed_prefix(other, upto)
+    assert other.agreed_prefix(lineage, upto) == other.agreed_prefix(whole, upto)
+    held = data.draw(st.lists(st.integers(upto + 1, TOP + 2), max_size=3))
+    terms = [term for term in map(whole.term_at, held) if term is not None]
+    used, used_whole = lineage.without_unused(upto, terms), whole.without_unused(upto, terms)
+    assert used.last_term == used_whole.last_term
+    assert used.agreed_prefix(used_whole, TOP + 2) == TOP + 2
+
+
+@settings(derandomize=True, max_examples=200, deadline=None)
+@given(both_ways(), st.integers(0, TOP + 1))
+def test_a_lineage_without_the_dropped_entries_folds_to_one_that_judges_the_same(
+    ways: tuple[Lineage, Lineage], settled: int
+) -> None:
+    whole, lineage = (each.folded(settled) for each in ways)
+
+    base = max(whole.base_counter, lineage.base_counter)
+    for counter in range(base, TOP + 2):
+        assert lineage.term_at(counter) == whole.term_at(counter), counter
+    assert lineage.agreed_prefix(whole, TOP + 1) == TOP + 1
+
+
+def test_terms_in_which_nothing_is_written_leave_one_entry() -> None:
+    lineage = EMPTY_LINEAGE.appended(Entry(1, 1))
+    for term in range(2, 1000):
+        lineage = lineage.appended(Entry(term, 11))
+
+    assert lineage == Lineage(0, 0, (Entry(1, 1), Entry(999, 11)))
 
 
 def test_folding_keeps_the_term_of_the_base_when_a_later_one_left_nothing() -> None:
