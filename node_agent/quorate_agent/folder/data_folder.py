@@ -197,14 +197,21 @@ class DataFolder:
             kept = tuple(zone for zone in self._identity.zones if zone != uid)
             self._write(zones=kept, removing=(*left, uid))
 
+    def has_zone(self, uid: str) -> bool:
+        """Return whether there is anything of the zone to be removed."""
+        if uid in self._identity.removing:
+            return self._zone(uid).exists()
+        return uid in self._identity.zones
+
     def remove_zone(self, uid: str) -> None:
-        """Remove a zone's folder; close its storage first.
+        """Remove a zone's folder; close its storage first.  From any thread if it is forgotten.
 
         OSError: some of it is left; the next call or the next start removes it."""
         self.forget_zone(uid)
         if uid in self._identity.removing:
-            _remove_all(self._zone(uid))
+            # `forget_zone` of another zone may drop it from the list once its folder is gone.
             self._record(uid).unlink(missing_ok=True)
+            _remove_all(self._zone(uid))
 
     def synced(self, uid: str) -> Synced | None:
         """Return what is recorded of a zone's database; None if nothing is."""

@@ -15,7 +15,9 @@ _log = logging.getLogger("quorate.agent")
 
 
 class FolderWrites:
-    """Writes of agent `node` into `folder`.  Each is synced on the event loop: they are rare."""
+    """Writes of agent `node` into `folder`: each is short, rare, and synced on the event loop.
+
+    Only `remove_zone` is called in a thread."""
 
     def __init__(self, node: str, folder: DataFolder) -> None:
         self._node = node
@@ -33,13 +35,19 @@ class FolderWrites:
             "it is tried again when its rows change",
         )
 
-    def remove_zone(self, uid: str) -> bool:
-        """Delete the data of a zone whose storage is closed; return whether it is gone."""
+    def forget_zone(self, uid: str) -> bool:
+        """Record that a zone is to be removed; return whether there was room."""
         return self._done(
             lambda: self._folder.forget_zone(uid),
             f"zone {uid}: that it was deleted cannot be recorded",
             "its data stays until there is room",
-        ) and self._done(
+        )
+
+    def remove_zone(self, uid: str) -> bool:
+        """Delete the data of a forgotten zone whose storage is closed; return whether it is gone.
+
+        From any thread: it takes as long as the disk does."""
+        return self._done(
             lambda: self._folder.remove_zone(uid),
             f"zone {uid}: its data cannot be removed",
             "it is tried again when the master asks, and at the next start",

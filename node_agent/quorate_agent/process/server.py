@@ -59,6 +59,7 @@ from quorate_agent.storage import DatabaseRefused, StorageBroken
 from quorate_agent.storage.rocks import RocksStorage
 from quorate_agent.zones.held_appends import HeldAppends
 from quorate_agent.zones.opening import ZoneOpening
+from quorate_agent.zones.removals import ZoneRemovals
 from quorate_agent.zones.runtime import Engine, ZoneRuntime
 from quorate_agent.zones.stored_zones import LessThanSynced
 from quorate_agent.zones.sync_record import SyncRecord
@@ -127,8 +128,9 @@ class Agent(BaseHandler):
         self._uninformed: set[str] = set()
         """Zones whose rows the master of this link has not sent yet."""
         self._folder_writes = FolderWrites(settings.name, folder)
-        self._closing: set[str] = set()
-        """Deleted zones whose storage is being closed."""
+        self._removals = ZoneRemovals(
+            folder, self._folder_writes, self._threads, self._zone_removed, self._background_ended
+        )
         self._loop = asyncio.get_running_loop()
         self._turn = TurnEnd(self._loop.call_soon, self._end_turn).ask
         self._background: set[asyncio.Task[None]] = set()
@@ -195,6 +197,7 @@ class Agent(BaseHandler):
         await asyncio.gather(*[endpoint.close(at_once=at_once) for endpoint in endpoints])
         await self.links.close()
         await asyncio.gather(*[runtime.close() for runtime in self._runtimes.values()])
+        await self._removals.finish()
         for engine in self._engines.values():
             engine.close()  # those of zones that no master has named
         self._sync_record.save_last()
@@ -233,6 +236,8 @@ class Agent(BaseHandler):
     def open_zone(self, record: ZoneRecord) -> Storage:
         """Open the storage of one zone; ZoneRefused."""
         uid = record.uid
+        if uid in self._removals:
+            raise ZoneRefused(f"zone {record.name}: it is being deleted here")
         try:
             engine = self._engines[uid] = self._opening.open(record, self._engines.get(uid))
         except LessThanSynced as error:  # at its start there was no room to look
@@ -250,35 +255,22 @@ class Agent(BaseHandler):
         return self.folder.kept_zones()
 
     def remove_zone(self, uid: str) -> bool:
-        """Delete a zone's data, after ending its clients; return whether it is gone."""
-        if uid in self._closing:
-            return False
+        """Begin to delete a zone's data, after ending its clients; return whether it is gone."""
         self._uninformed.discard(uid)
-        runtime = self._runtimes.pop(uid, None)
-        engine = self._engines.pop(uid, None)
-        if runtime is not None:
-            self._closing.add(uid)
-            self._spawn(self._close_and_remove(uid, runtime))
-            return False
-        if engine is not None:
-            engine.close()
-        return self._zone_closed(uid)
+        runtime, engine = self._runtimes.pop(uid, None), self._engines.pop(uid, None)
+        return self._removals.begin(uid, runtime, engine)
 
-    async def _close_and_remove(self, uid: str, runtime: ZoneRuntime) -> None:
-        await runtime.close()
-        self._closing.discard(uid)
-        if self._zone_closed(uid):
-            self.core.zone_removed(uid)
+    def _zone_removed(self, uid: str, is_gone: bool) -> None:
+        """Let refused zones use the room of a zone that is closed.
 
-    def _zone_closed(self, uid: str) -> bool:
-        """Delete the files of a zone that is closed, and let refused zones use its room.
-
-        Returns whether the files are gone; else the master asks again."""
-        is_gone = self._folder_writes.remove_zone(uid)
+        `is_gone`: its files are deleted, and the master has to be told; else it asks again."""
+        if self.stopped.is_set():
+            return
         self._opening.closed(uid)
         self.core.try_refused_zones()
+        if is_gone:
+            self.core.zone_removed(uid)
         self._turn()
-        return is_gone
 
     async def _look_up_again(self) -> None:
         found = False

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,7 @@ from quorate_loopback.sides import SECRET
 RECORD = ZoneRecord("uid-1", "books", 16, 3)
 
 
-def _with_agent(path: Path, story: Callable[[Agent], None]) -> None:
+def _with_agent(path: Path, story: Callable[[Agent], Awaitable[None] | None]) -> None:
     async def run() -> None:
         folder = DataFolder.open(path, cluster="demo", node="agent-1", cluster_id="id")
         folder.zone_path(RECORD.uid)
@@ -32,11 +32,23 @@ def _with_agent(path: Path, story: Callable[[Agent], None]) -> None:
             settings, folder, {}, DEFAULTS, Descriptors(4096), SECRET.keys(), MachineClock()
         )
         try:
-            story(agent)
+            going_on = story(agent)
+            if going_on is not None:
+                await going_on
         finally:
             folder.close()
 
     asyncio.run(run())
+
+
+async def _remove(agent: Agent) -> bool:
+    """Have the zone removed to the end of it; whether the master was told that it is gone."""
+    told: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(agent.core, "zone_removed", told.append)
+        is_gone = agent.remove_zone(RECORD.uid)
+        await agent._removals.finish()
+    return is_gone or bool(told)
 
 
 def _full(file: Path, text: str) -> None:
@@ -69,18 +81,18 @@ def test_a_record_without_room_is_warned_of_once_and_kept_when_there_is_some(
 def test_the_removal_of_a_zone_without_room_is_warned_of_once_and_done_when_there_is_some(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def story(agent: Agent) -> None:
+    async def story(agent: Agent) -> None:
         data = agent.folder.zone_path(RECORD.uid)
         agent.core = AgentCore(agent._hello(), agent, DEFAULTS, agent._now())
         with monkeypatch.context() as patch:
             patch.setattr(identity, "write_durably", _full)
-            assert [agent.remove_zone(RECORD.uid) for _ in range(3)] == [False] * 3
+            assert [await _remove(agent) for _ in range(3)] == [False] * 3
         assert data.exists(), "what is recorded must be there at the next start"
         (warning,) = caplog.messages
         assert f"zone {RECORD.uid}: that it was deleted cannot be recorded" in warning
         assert "No space left on device" in warning
 
-        assert agent.remove_zone(RECORD.uid)
+        assert await _remove(agent)
         assert not data.exists()
         assert agent.folder.zone_uids() == []
         assert len(caplog.messages) == 1
@@ -94,19 +106,19 @@ def test_a_zone_is_gone_only_when_its_files_are(
     def busy(path: object, *_: object, **__: object) -> None:
         raise OSError(16, "Device or resource busy", str(path))
 
-    def story(agent: Agent) -> None:
+    async def story(agent: Agent) -> None:
         data = agent.folder.zone_path(RECORD.uid)
         (data / "file").write_text("data")
         agent.core = AgentCore(agent._hello(), agent, DEFAULTS, agent._now())
         with monkeypatch.context() as patch:
             patch.setattr(os, "unlink", busy)
-            assert [agent.remove_zone(RECORD.uid) for _ in range(3)] == [False] * 3
+            assert [await _remove(agent) for _ in range(3)] == [False] * 3
         assert (data / "file").exists()
         (warning,) = caplog.messages
         assert f"zone {RECORD.uid}: its data cannot be removed" in warning
         assert "Device or resource busy" in warning
 
-        assert agent.remove_zone(RECORD.uid)
+        assert await _remove(agent)
         assert not data.exists()
         assert agent.remove_zone(RECORD.uid), "asked again, it is still gone"
 

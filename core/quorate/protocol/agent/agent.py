@@ -71,9 +71,9 @@ class AgentStore(Protocol):
         """Return the remembered zones whose data is here."""
 
     def remove_zone(self, uid: str) -> bool:
-        """Delete the data of a zone whose storage is closed.  Return whether it is gone.
+        """End a zone's clients, close its storage, delete its data.  Return whether it is gone.
 
-        If it is not, the shell calls `AgentCore.zone_removed` later, or the master asks again.
+        If it is not yet, the shell calls `AgentCore.zone_removed` later, or the master asks again.
         """
 
     def raise_master_term(self, term: int, word: str) -> None:

@@ -414,11 +414,12 @@ class Replicas(ZoneCopies):
         return finished
 
     def close(self) -> None:
-        """End all roles and close the storage, because the zone is deleted."""
+        """End all roles, because the zone is deleted.
+
+        The shell closes the storage once no client reads from the copies any more."""
         for role in list(self.roles.values()):
             self.end_role(role)
         self.fills.clear()
-        self.storage.close()
 
     def troubles(self, now: Now) -> tuple[Trouble, ...]:
         """Return roles that are stuck, and rows that name us primary but that no role can serve."""
