@@ -210,19 +210,24 @@ class Endpoint:
         """Links that are up, oldest first."""
         return list(self._up)
 
-    async def close(self, patience_ms: int = 1_000) -> None:
+    async def close(self, patience_ms: int = 1_000, *, at_once: bool = False) -> None:
         """Close everything. What was sent has `patience_ms` to leave.
 
+        `at_once`: what has not left is dropped, and peers see what they see of a crash.
         The handler gets no calls afterwards.
         """
-        self.flush()
+        if not at_once:
+            self.flush()
         self._closed = True
         for server in self._servers:
             server.close()
         for peer in self._peers:
             peer.stop()
         for link in list(self._connections):
-            link.close("this process is stopping", RefusalCode.GOODBYE)
+            if at_once:
+                link.abort("this process has failed")
+            else:
+                link.close("this process is stopping", RefusalCode.GOODBYE)
         await self._all_ended(patience_ms)
         for link in list(self._connections):
             link.kill()

@@ -193,7 +193,8 @@ class Agent(BaseHandler):
                 break
             await asyncio.sleep(0.01)
         endpoints = [runtime.endpoint for runtime in self._runtimes.values()]
-        at_once = bool(self.failure)  # what we hold may be wrong: send none of it
+        if at_once := bool(self.failure):  # what we hold may be wrong: send none of it
+            await self.links.close(at_once=True)
         await asyncio.gather(*[endpoint.close(at_once=at_once) for endpoint in endpoints])
         await self.links.close()
         await asyncio.gather(*[runtime.close() for runtime in self._runtimes.values()])
@@ -215,7 +216,7 @@ class Agent(BaseHandler):
             self._fail(str(error) if isinstance(error, _DISK_ERRORS) else f"{error!r}")
 
     def _fail(self, why: str) -> None:
-        """Stop, because what we hold can no longer be trusted; a new process recovers."""
+        """Stop and send nothing more: what we hold is not trusted now; a new process recovers."""
         self.failure = self.failure or why
         _log.error("agent %s stops: %s", self.settings.name, why)
         self.stopped.set()
@@ -353,7 +354,7 @@ class Agent(BaseHandler):
 
     def on_message(self, link: Link, message: Message) -> None:
         hello = link.peer_hello
-        if hello is None:
+        if hello is None or self.failure:
             return
         if hello.role == "agent":
             member = self.core.members.get(hello.node)
@@ -440,10 +441,13 @@ class Agent(BaseHandler):
     # --- the turn --------------------------------------------------------------------------------
 
     def _end_turn(self) -> None:
+        if self.failure:
+            return
         self.links.gather()
         try:
             self._flush()
-            self.links.flush()
+            if not self.failure:
+                self.links.flush()
         except Exception as error:
             self._turn_failed(error)
 
@@ -487,6 +491,8 @@ class Agent(BaseHandler):
                 self._turn()
 
     def _synced(self, uid: str, turn: Turn) -> None:
+        if self.failure:
+            return
         try:
             self._say_durable(uid, turn)
         except Exception as error:  # the loop calls this, and would only log the error
@@ -506,6 +512,8 @@ class Agent(BaseHandler):
     def _send(self, sends: list[tuple[str, Message]]) -> None:
         last: Message | None = None
         frame: bytes | LongFrame = b""
+        if self.failure:
+            return
         for node, message in sends:
             link = self._master if node == MASTER else self._peers.link(node)
             if link is None:

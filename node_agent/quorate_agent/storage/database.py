@@ -5,7 +5,8 @@ unsynced on the event loop, and `sync` runs in a worker thread.
 
 No room (disk, quota or file size limit): the failed batch is not in the database, and reads go on.
 The engine does not write to a log that had an error, so the database is reopened once there is
-room.  Any other error leaves unknown what is on disk: StorageBroken.
+room.  Any other error leaves unknown what is on disk: StorageBroken, and again at every later write
+and sync.
 """
 
 import json
@@ -172,7 +173,7 @@ class Database:
         self._no_room_text = ""
         self._probed = float("-inf")
         self._closed = False
-        self._is_unknown = False  # an error left unknown what is on disk
+        self._problem = ""  # the error that left unknown what is on disk
         self._format = FORMAT_WITHOUT_LONG_VALUES
         self.synced_sequence = 0
         self.opened_by: OpenedBy | None = None
@@ -247,6 +248,7 @@ class Database:
         """Write a batch, unsynced; `batch` makes it, anew for each attempt.
 
         StorageFull: it is not in the database."""
+        self.check_known()
         if self._no_room.is_set() and not self._reopen():
             raise StorageFull(self._no_room_text)
         waits = False
@@ -288,6 +290,7 @@ class Database:
         with self._lock:
             if self._closed:
                 return False
+            self.check_known()
             sequence = self.sequence  # read first: later writes may or may not be synced
             if not self._no_room.is_set():
                 try:
@@ -304,12 +307,25 @@ class Database:
             return True
 
     def _has_synced(self, sequence: int) -> None:
-        if not self._is_unknown:  # after an error a sync may succeed without what failed before
-            self.synced_sequence = sequence
+        self.check_known()  # a write may have failed meanwhile
+        self.synced_sequence = sequence
+
+    def check_known(self) -> None:
+        """Raise StorageBroken if an error has left unknown what is on disk.
+
+        A sync after a failed one may succeed without what failed, because Linux reports an error of
+        a file's pages only once."""
+        if self._problem:
+            raise StorageBroken(self._problem)
+
+    def broken(self, problem: str) -> StorageBroken:
+        """Take note of an error that leaves unknown what is on disk; return it, to be raised."""
+        self._problem = self._problem or problem
+        return StorageBroken(problem)
 
     def close(self) -> None:
         """Sync once more and release the files (flushes what is in memory)."""
-        if not self._closed and not self._is_unknown:
+        if not self._closed and not self._problem:
             with suppress(StorageBroken):  # callers that need it wait for their own sync
                 self.sync()
         with self._lock:
@@ -365,8 +381,7 @@ class Database:
                 self._open_for_reading()
                 return False
             if self._db.latest_sequence_number() != sequence:
-                self._is_unknown = True
-                raise StorageBroken(
+                raise self.broken(
                     f"{self._path}: at sequence {self._db.latest_sequence_number()} after it was"
                     f" opened anew, was at {sequence}"
                 )
@@ -469,8 +484,7 @@ class Database:
         return f"{self._path}: cannot be opened ({text}). {_WAY_OUT}"
 
     def _broken(self, verb: str, error: Exception) -> StorageBroken:
-        self._is_unknown = True
-        return StorageBroken(f"{self._path}: cannot {verb}: {error}. {_WAY_OUT}")
+        return self.broken(f"{self._path}: cannot {verb}: {error}. {_WAY_OUT}")
 
 
 def _is_no_room(error: Exception) -> bool:

@@ -359,7 +359,8 @@ class RocksSpace:
 class RocksStorage:
     """One Persistent zone on one agent.  `path` is the zone's folder, created if it is missing.
 
-    DatabaseRefused: its content cannot be used.  Any call may raise StorageBroken."""
+    DatabaseRefused: its content cannot be used.  Any call may raise StorageBroken; a
+    `commit` or `sync` that did will do so again."""
 
     def __init__(
         self, path: Path | str, *, disk: DiskRoom | None = None, tables: int = TABLES_OPEN
@@ -493,6 +494,7 @@ class RocksStorage:
     ) -> None:
         """Write the turn's batch (unsynced) without what waits.  StorageFull: nothing was written;
         the batch is dropped."""
+        self.database.check_known()  # the batch that failed cannot be made again
         turn = _Turn(
             self._take(self.touched_spaces, waiting),
             self._take(self.touched_logs, waiting),

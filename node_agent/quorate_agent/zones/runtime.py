@@ -18,7 +18,6 @@ from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.agent.turn import Turn
 from quorate.protocol.storage import StorageFull
 from quorate_agent.commands.endpoint import ZoneEndpoint
-from quorate_agent.storage import StorageBroken
 from quorate_agent.storage.memory import MemoryStorage
 from quorate_agent.storage.rocks import RocksStorage
 from quorate_agent.zones.storage_room import RoomWatch
@@ -103,6 +102,7 @@ class ZoneRuntime:
             asyncio.get_running_loop().call_later(FULL_RETRY_S, self._start_sync)
             return
         if error is not None:
+            self._queue.clear()  # whether they are on disk is unknown: they are never reported
             self._broken(f"zone {self.replicas.record.name}: {error}")
             return
         for _ in range(covered):
@@ -119,7 +119,7 @@ class ZoneRuntime:
                 await asyncio.shield(self._sync())  # `close` cancels this and waits for the thread
             except StorageFull:
                 continue
-            except StorageBroken as error:
+            except Exception as error:
                 self._broken(f"zone {self.replicas.record.name}: {error}")
                 return
 

@@ -305,7 +305,7 @@ def test_a_database_that_cannot_be_opened_anew_is_broken_and_can_be_closed(
         patch.setattr(database, "Rdict", fails)
         with pytest.raises(StorageBroken, match=r"rocksdb: cannot open: Corruption.*Way out"):
             assert storage.full_reason
-    with pytest.raises(StorageBroken, match="cannot read"):
+    with pytest.raises(StorageBroken, match="cannot open"):
         storage.sync()
     storage.close()
 

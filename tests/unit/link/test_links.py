@@ -115,6 +115,22 @@ def test_a_peer_that_moved_is_dialed_at_its_new_address_and_not_called_gone(run)
 # --- sending
 
 
+def test_a_process_that_has_failed_sends_nothing_that_it_holds(run) -> None:
+    async def scenario() -> None:
+        server, client = Side("agent-1"), Side("agent-2")
+        _, link = await linked(server, client)
+        sent = client.endpoint.counters.frames_out
+        client.endpoint.gather()
+        assert link.send(Heartbeat(1, 1))
+        await client.endpoint.close(at_once=True)
+        await until(lambda: server.count("down", None))
+
+        assert server.messages == []
+        assert client.endpoint.counters.frames_out == sent
+
+    run(scenario)
+
+
 def test_all_messages_of_a_turn_leave_in_one_write_and_in_order(run, monkeypatch) -> None:
     writes: list[int] = []
     write = Link._write

@@ -1,0 +1,181 @@
+"""After an error of the disk an agent takes nothing as durable, and sends nothing more."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from quorate.facts.zone import SyncWrites
+from quorate.protocol.agent.turn import Turn
+from quorate.protocol.messages.outbox import MASTER
+from quorate.protocol.messages.replication import Heartbeat
+from quorate.protocol.settings import DEFAULTS
+from quorate.protocol.storage import Row
+from quorate_agent.folder.data_folder import DataFolder
+from quorate_agent.machine.clock import MachineClock
+from quorate_agent.machine.descriptors import Descriptors
+from quorate_agent.process.server import Agent
+from quorate_agent.process.settings import AgentSettings
+from quorate_agent.storage import StorageBroken, value_files
+from quorate_agent.storage.long_values import LONG_BYTES
+from quorate_agent.storage.rocks import RocksStorage
+from quorate_agent.zones.runtime import ZoneRuntime
+from quorate_loopback.sides import SECRET
+from quorate_loopback.waiting import until
+
+EIO = "IO error: Input/output error: While fdatasync: 000004.log"
+
+
+class FailingSyncs:
+    """A database whose next syncs fail with these errors; later ones succeed, as on Linux."""
+
+    def __init__(self, storage: RocksStorage, errors: Iterable[str]) -> None:
+        self._real = storage.database._db
+        self._errors = list(errors)
+        self.meanwhile: Callable[[], object] = lambda: None
+        storage.database._db = cast("Any", self)
+
+    def flush_wal(self, sync: bool) -> None:
+        if self._errors:
+            self.meanwhile()
+            raise RuntimeError(self._errors.pop(0))
+        self._real.flush_wal(sync)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+def write(storage: RocksStorage, number: int, value: bytes = b"value") -> None:
+    storage.space(0, 0).put(b"%d" % number, Row(number, 1, 0, value))
+    storage.commit()
+
+
+def test_after_a_sync_that_failed_a_storage_neither_writes_nor_syncs(tmp_path: Path) -> None:
+    storage = RocksStorage(tmp_path / "zone")
+    write(storage, 1)
+    storage.sync()
+    synced = storage.database.synced_sequence
+    write(storage, 2)
+    FailingSyncs(storage, [EIO])
+
+    with pytest.raises(StorageBroken, match=r"cannot sync.*fdatasync.*Way out: set"):
+        storage.sync()
+    with pytest.raises(StorageBroken, match=r"cannot sync.*fdatasync"):
+        storage.sync()
+    with pytest.raises(StorageBroken, match=r"cannot sync.*fdatasync"):
+        write(storage, 3)
+
+    storage.close()
+    assert storage.database.synced_sequence == synced
+
+
+def test_a_turn_whose_long_value_cannot_be_written_is_never_taken_as_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(path: Path, data: bytes) -> None:
+        raise OSError(5, "Input/output error", str(path))
+
+    storage = RocksStorage(tmp_path / "zone")
+    monkeypatch.setattr(value_files, "_write", fails)
+
+    with pytest.raises(StorageBroken, match="Input/output error"):
+        write(storage, 1, bytes(LONG_BYTES + 1))
+    with pytest.raises(StorageBroken, match="Input/output error"):
+        storage.commit()
+    with pytest.raises(StorageBroken, match="Input/output error"):
+        storage.sync()
+
+    storage.close()
+    again = RocksStorage(tmp_path / "zone")
+    assert again.space(0, 0).get(b"1") is None
+    again.close()
+
+
+def turn(name: str) -> Turn:
+    return Turn([], [(name, cast("Any", name))], [], [], [], {}, True)
+
+
+def test_turns_whose_sync_failed_are_not_reported_with_a_later_one(tmp_path: Path) -> None:
+    async def run() -> None:
+        storage = RocksStorage(tmp_path / "zone")
+        write(storage, 1)
+        FailingSyncs(storage, [EIO])
+        record = SimpleNamespace(persistent=True, sync_writes=SyncWrites.ALWAYS, name="z")
+        replicas = cast("Any", SimpleNamespace(record=record, uid="uid"))
+        durable: list[Turn] = []
+        broken: list[str] = []
+        runtime = ZoneRuntime(
+            replicas,
+            storage,
+            cast("Any", None),
+            lambda uid, turn: durable.append(turn),
+            lambda: None,
+            broken.append,
+            ThreadPoolExecutor(2),
+        )
+        runtime.take(turn("first"))
+        runtime.take(turn("second"))
+        await until(lambda: broken)
+        assert runtime.is_durable, "nothing waits any more"
+        runtime.take(turn("third"))
+        await until(lambda: len(broken) == 2)
+        assert durable == []
+        storage.close()
+
+    asyncio.run(run())
+
+
+# --- the agent
+
+
+def _with_agent(path: Path, story: Callable[[Agent], Coroutine[Any, Any, None]]) -> None:
+    async def run() -> None:
+        folder = DataFolder.open(path, cluster="demo", node="agent-1", cluster_id="id")
+        here = "127.0.0.1"
+        settings = AgentSettings("agent-1", path, "demo", here, 0, here, 0, here, here, here, 0)
+        agent = Agent(
+            settings, folder, {}, DEFAULTS, Descriptors(4096), SECRET.keys(), MachineClock()
+        )
+        try:
+            await story(agent)
+        finally:
+            folder.close()
+
+    asyncio.run(run())
+
+
+class Spy:
+    """Stands for the core, the links and the master's link: notes what they are asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def noted(*_: object, **__: object) -> list[object]:
+            self.asked.append(name)
+            return []
+
+        return noted
+
+
+def test_an_agent_that_has_failed_ends_no_turn_and_sends_nothing(tmp_path: Path) -> None:
+    async def story(agent: Agent) -> None:
+        spy = Spy()
+        agent.core = agent.links = agent._master = cast("Any", spy)
+        agent._send([(MASTER, Heartbeat(1, 1))])
+        assert spy.asked
+
+        agent._fail("a broken disk")
+        spy.asked.clear()
+        agent._end_turn()
+        agent._synced("uid", turn("written"))
+        agent._send([(MASTER, Heartbeat(1, 1))])
+        agent.on_message(cast("Any", spy), Heartbeat(1, 1))
+        assert spy.asked == []
+        assert agent.metrics.durable_turns == 0
+
+    _with_agent(tmp_path, story)
