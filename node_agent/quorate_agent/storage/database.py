@@ -66,7 +66,10 @@ STALL_POLL_SECONDS: Final = 0.005
 _STALLED: Final = "Write stall"
 _NO_ROOM: Final = ("No space left", "Disk quota exceeded", "File too large")
 _OPENED_BY: Final = b"i"
+_SYNCING: Final = ("While fdatasync", "While fsync")
+_STOPPED: Final = ("Writer has previous error", "Seen error")
 _WAY_OUT: Final = f"Way out: {START_ANEW}"
+_MAKE_ROOM: Final = "Way out: free some space on the disk, and start the agent again"
 
 
 def _at_once() -> WriteOptions:
@@ -297,7 +300,7 @@ class Database:
                     self._db.flush_wal(True)
                 except Exception as error:
                     # A batch may have found no room meanwhile; the loop is about to report that.
-                    if not self._no_room.wait(1.0):
+                    if not _is_of_stopped_log(error) or not self._no_room.wait(1.0):
                         raise self._broken("sync", error) from error
                 else:
                     self._has_synced(sequence)
@@ -402,7 +405,7 @@ class Database:
             del self._db
 
     def _sync_log_files(self) -> None:
-        """Sync the engine's logs directly, because after an error the engine refuses to."""
+        """Sync the engine's logs directly: the engine does not once a batch found no room."""
         for file in sorted(self._path.glob("*.log")):
             try:
                 descriptor = os.open(file, os.O_RDONLY)
@@ -484,8 +487,19 @@ class Database:
         return f"{self._path}: cannot be opened ({text}). {_WAY_OUT}"
 
     def _broken(self, verb: str, error: Exception) -> StorageBroken:
-        return self.broken(f"{self._path}: cannot {verb}: {error}. {_WAY_OUT}")
+        way_out = _MAKE_ROOM if _is_no_room(error) else _WAY_OUT
+        return self.broken(f"{self._path}: cannot {verb}: {error}. {way_out}")
 
 
 def _is_no_room(error: Exception) -> bool:
     return any(text in str(error) for text in _NO_ROOM)
+
+
+def _is_of_stopped_log(error: Exception) -> bool:
+    """Return whether a sync found a log that is no longer written, because a batch found no room.
+
+    If the disk refused the sync itself, for whatever reason, a second one proves nothing."""
+    said = str(error)
+    if any(text in said for text in _SYNCING):
+        return False
+    return _is_no_room(error) or any(text in said for text in _STOPPED)

@@ -95,6 +95,47 @@ def test_a_turn_whose_long_value_cannot_be_written_is_never_taken_as_written(
     again.close()
 
 
+@pytest.mark.parametrize(
+    ("why", "way_out"),
+    [
+        ("Input/output error", "set the agent's whole"),
+        ("No space left on device", "free some space on the disk, and start"),
+        ("Disk quota exceeded", "free some space on the disk, and start"),
+    ],
+)
+def test_a_sync_that_the_disk_refused_counts_also_if_a_batch_finds_no_room_meanwhile(
+    tmp_path: Path, why: str, way_out: str
+) -> None:
+    storage = RocksStorage(tmp_path / "zone")
+    write(storage, 1)
+    disk = FailingSyncs(storage, [f"IO error: {why}: While fdatasync: 000004.log: {why}"])
+    disk.meanwhile = storage.database._no_room.set
+
+    with pytest.raises(StorageBroken, match=f"{why}.*Way out: {way_out}"):
+        storage.sync()
+
+    assert storage.database.synced_sequence == 0
+    storage.close()
+
+
+@pytest.mark.parametrize(
+    "error",
+    ["IO error: Writer has previous error.", "IO error: No space left on device: While appending"],
+)
+def test_a_log_that_is_not_written_any_more_for_lack_of_room_is_synced_directly(
+    tmp_path: Path, error: str
+) -> None:
+    storage = RocksStorage(tmp_path / "zone")
+    write(storage, 1)
+    disk = FailingSyncs(storage, [error])
+    disk.meanwhile = storage.database._no_room.set
+
+    storage.sync()
+
+    assert storage.database.synced_sequence == storage.database.sequence
+    storage.close()
+
+
 def turn(name: str) -> Turn:
     return Turn([], [(name, cast("Any", name))], [], [], [], {}, True)
 
