@@ -378,8 +378,8 @@ class Link(asyncio.Protocol):
         name = transport.get_extra_info("peername")
         self.host = name[0] if name else "unknown"
         self._address = join_address(name[0], name[1]) if name else "unknown"
-        _set_up(transport, self._endpoint.settings.kernel_bytes)
         endpoint = self._endpoint
+        _set_up(transport, endpoint.settings, self.dialed)
         if not endpoint.admit(self):
             # Not within this call: uvloop takes a dialed socket from its object only afterwards.
             # Else both close the descriptor, the second when its number is another connection's.
@@ -533,19 +533,26 @@ class Link(asyncio.Protocol):
         self._not_proven("no Hello in time", "")
 
 
-def _set_up(transport: asyncio.Transport, kernel_bytes: int) -> None:
-    """Set the socket's keepalive and kernel buffers.
+def _set_up(transport: asyncio.Transport, settings: LinkSettings, dialed: bool) -> None:
+    """Set the socket's keepalive, its bound on what is not acknowledged, and kernel buffers.
 
-    The kernel ends a connection whose other host is silent for about 25 s. It buffers little,
-    because nothing can overtake what it has.
+    The kernel ends an idle connection whose other host is silent for about 25 s (a dialed one:
+    15 s). While anything is not acknowledged it sends no keepalives: it retransmits, at intervals
+    that double up to two minutes. A link over a mended network would stay dead for as long again.
+    So the kernel ends a dialed link long before, and it is dialed anew. An accepted link has no
+    such bound: its other side may be a tool that reads slowly.
+
+    The kernel buffers little, because nothing can overtake what it has.
     """
     connection = transport.get_extra_info("socket")
+    unacknowledged_ms_max = settings.unacknowledged_ms_max if dialed else 0
     for level, option, value in (
         (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
         (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10),
         (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
         (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-        (socket.SOL_SOCKET, socket.SO_SNDBUF, kernel_bytes),
-        (socket.SOL_SOCKET, socket.SO_RCVBUF, kernel_bytes),
+        (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, unacknowledged_ms_max),
+        (socket.SOL_SOCKET, socket.SO_SNDBUF, settings.kernel_bytes),
+        (socket.SOL_SOCKET, socket.SO_RCVBUF, settings.kernel_bytes),
     ):
         connection.setsockopt(level, option, value)

@@ -35,6 +35,12 @@ class LinkSettings:
     connect_timeout_ms: int = 2_000
     """Time for one attempt to reach a host that does not answer."""
 
+    unacknowledged_ms_max: int = 4_000
+    """How long what a dialed link has sent may stay unacknowledged, or a peer whose buffers are
+    full may read nothing; then the kernel ends the link, and the peer is dialed again. An agent
+    reads all the time: only one that is suspended reads nothing for so long. Much less would end
+    links over a network that loses many packets."""
+
     redial_first_ms: int = 50
     redial_max_ms: int = 500
     """Pauses between attempts, doubled from first to max. The first attempt after a loss is
