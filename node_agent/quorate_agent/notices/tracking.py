@@ -40,6 +40,13 @@ SURE_MS = 500
 before another agent may serve.  An agent that is not running when its lease ends has told them by
 then."""
 
+BEHIND_BYTES_MAX = 1024 * 1024
+"""Bytes of keys, with what each takes beside, that a connection is told of behind one reply.
+
+Beyond, it is told to forget everything: the reply may never come (WAIT 1 0)."""
+
+_KEY_OVERHEAD_BYTES = 100
+
 LOOK_MS = 1_000
 """How often connections that are gone, or no longer track, are removed."""
 
@@ -54,6 +61,30 @@ class _Watched:
     def __init__(self, role: Primary) -> None:
         self.role = role
         self.keys: dict[bytes, int | set[int]] = {}
+
+
+class _Behind:
+    """The keys that a connection is told to forget behind its reply at `place`; None: all."""
+
+    __slots__ = ("_bytes", "keys", "place")
+
+    def __init__(self, place: Slot | bytes) -> None:
+        self.place = place
+        self.keys: dict[bytes, None] | None = {}
+        self._bytes = 0
+
+    def add(self, keys: list[bytes] | None) -> None:
+        """Tell of these keys too."""
+        if keys is None:
+            self.keys = None
+        if self.keys is None or keys is None:
+            return
+        for key in keys:
+            if key not in self.keys:
+                self.keys[key] = None
+                self._bytes += len(key) + _KEY_OVERHEAD_BYTES
+        if self._bytes > BEHIND_BYTES_MAX:
+            self.keys = None
 
 
 class Tracking:
@@ -71,7 +102,7 @@ class Tracking:
         self._stale: dict[int, dict[bytes, None]] = {}  # keys by connection
         self._broadcast: dict[bytes, dict[bytes, int]] = {}  # by prefix: keys and their writers
         self._all_stale: dict[int, None] = {}  # connections that must forget everything
-        self._behind: list[tuple[Slot | bytes, ClientConnection, list[bytes] | None]] = []
+        self._behind: dict[ClientConnection, list[_Behind]] = {}  # one or two of a connection
         self._writer = 0  # the client whose command is being executed; 0: none
         self._elsewhere: list[bytes] = []  # keys that it reads and that are not noted
         self._untracked: list[bytes] = []  # keys read by an EXEC that has not begun to track yet
@@ -129,7 +160,7 @@ class Tracking:
         mode = client.state.tracking
         untracked, self._untracked = self._untracked, []
         if untracked and mode is None and client.queue:
-            self._behind.append((_last(client), client, untracked))
+            self._hold(client, untracked)
         keys, self._elsewhere = self._elsewhere, []
         if mode is not None:
             if _is_parked(client) and not mode.broadcast:
@@ -321,24 +352,36 @@ class Tracking:
             if client.state.resp3:
                 push_in_order(client, _invalidation(client.state, keys))
         elif client.queue:
-            self._behind.append((_last(client), client, keys))
+            self._hold(client, keys)
         else:
             if client.out:
                 client.write()
             self._send(client, mode, keys)
 
+    def _hold(self, client: ClientConnection, keys: list[bytes] | None) -> None:
+        """Tell of `keys` behind the last reply that the client waits for now.
+
+        What is held is merged, except into the first: its place stays, so that a client that sends
+        on and on is told in the end."""
+        place = _last(client)
+        held = self._behind.setdefault(client, [])
+        if not held or (len(held) == 1 and held[0].place is not place):
+            held.append(_Behind(place))
+        held[-1].place = place
+        held[-1].add(keys)
+
     def _tell_answered(self) -> None:
         """Tell what had to wait for replies that have left by now."""
-        waiting, self._behind = self._behind, []
-        for entry in waiting:
-            last, client, keys = entry
+        for client, held in list(self._behind.items()):
             if client.state.id not in self._clients:
-                continue
+                held.clear()
             mode = client.state.tracking  # after EXEC, as EXEC has set it
-            if any(item is last for item in client.queue):
-                self._behind.append(entry)
-            elif mode is not None:
-                self._send(client, mode, keys)
+            while held and not any(item is held[0].place for item in client.queue):
+                keys = held.pop(0).keys
+                if mode is not None:
+                    self._send(client, mode, None if keys is None else list(keys))
+            if not held:
+                del self._behind[client]
 
     def _send(self, client: ClientConnection, mode: TrackingMode, keys: list[bytes] | None) -> None:
         listener = client

@@ -7,7 +7,7 @@ import hiredis
 import pytest
 
 from quorate.facts.keyspace import key_partition
-from quorate_agent.notices import pushes
+from quorate_agent.notices import pushes, tracking
 from quorate_agent.notices.tracking import NOTES_BYTES_MAX
 from quorate_differential.kept_client import KeptClient
 from quorate_lone_agent.agent import Agent, key_in
@@ -229,3 +229,39 @@ def test_an_old_reply_of_a_redirecting_client_is_not_behind_its_last_invalidatio
     assert said[:3] == [b"OK", None, None]  # None is what k no longer is
     assert len(said) > 60
     assert listener.told() != []
+
+
+def test_little_gathers_behind_a_reply_that_does_not_come(agent: Agent) -> None:
+    listener = agent.writer()
+    listener.ask(b"SUBSCRIBE", INVALIDATIONS)
+    number = b"%d" % listener.connection.state.id
+    client = agent.client(b"REDIRECT", number, b"BCAST", resp3=False)
+    client.send((b"WAIT", b"1", b"0"), (b"GET", b"k"))
+    for turn in range(50):
+        agent.write(b"SET", b"k%d" % turn, b"1")
+        assert len(listener.told()) == 1  # ahead of the reply
+    behind = agent.endpoint.overview.tracking._behind
+    assert sum(map(len, behind.values())) == 1
+    client.leave()
+    agent.turn()
+    assert not behind
+
+
+@pytest.mark.parametrize("bound", [tracking.BEHIND_BYTES_MAX, 1000])
+def test_beyond_a_number_of_keys_behind_a_reply_everything_is_told(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch, bound: int
+) -> None:
+    monkeypatch.setattr(tracking, "BEHIND_BYTES_MAX", bound)
+    listener = agent.writer()
+    listener.ask(b"HELLO", b"3")
+    number = b"%d" % listener.connection.state.id
+    client = agent.client(b"REDIRECT", number, b"BCAST", resp3=False)
+    keys = [b"k%d" % each for each in range(50)]
+    client.send((b"SET", b"x", b"1"), (b"GET", b"y"))  # waits to be durable
+    for key in keys:
+        agent.writer().ask(b"SET", key, b"1")
+        agent.written()
+    listener.told()
+    agent.turn()
+    assert client.told() == [b"OK", None]
+    assert _pushes(listener.told()) == [None if bound == 1000 else [b"x", *keys]]
