@@ -44,6 +44,17 @@ RECEIVE_BYTES = 64 * 1024
 """Kernel receive buffer of a connection, and so about the most that one read brings: two thousand
 small commands."""
 
+_SOCKET_OPTIONS = (
+    (socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES),
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 20),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+)
+"""The kernel ends the connection of a client whose machine has been silent for two minutes.
+
+It does not end that of a client that is there and does not read, which may go on."""
+
 UNREAD_BYTES_MAX = 1024 * 1024
 """Reply bytes that neither the client nor the kernel has taken, above which nothing more is
 executed for the connection until only a quarter is left.  A single reply may be longer."""
@@ -190,11 +201,12 @@ class ClientConnection(asyncio.Protocol):
         self.session: Session
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Set the socket's buffers and register with the endpoint."""
+        """Set the socket's options and buffers, and register with the endpoint."""
         self.transport = cast(asyncio.Transport, transport)  # uvloop's are not subclasses
         raw = transport.get_extra_info("socket")
         if raw is not None:
-            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
+            for level, option, value in _SOCKET_OPTIONS:
+                raw.setsockopt(level, option, value)
         self.transport.set_write_buffer_limits(high=UNREAD_BYTES_MAX)
         self.endpoint.connected(self)
 

@@ -108,3 +108,24 @@ def test_one_that_was_not_read_any_more_hears_the_end(
 def test_nothing_is_said_when_what_is_held_may_be_wrong() -> None:
     with pytest.raises(ConnectionResetError):
         uvloop.run(_ended(Agent(), GET, at_once=True))
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_client_whose_machine_is_gone_is_asked_whether_it_is_there(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    async def options() -> list[int]:
+        agent = Agent()
+        port = await listen(agent.endpoint)
+        with socket.create_connection(("127.0.0.1", port)):
+            await until(lambda: agent.endpoint._clients)
+            (client,) = agent.endpoint._clients.values()
+            raw = client.transport.get_extra_info("socket")
+            tcp = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+            asked = raw.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            said = [asked, *(raw.getsockopt(socket.IPPROTO_TCP, option) for option in tcp)]
+            await agent.endpoint.close(at_once=True)
+            return said
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        assert runner.run(options()) == [1, 60, 20, 3]
