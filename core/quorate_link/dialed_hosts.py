@@ -71,7 +71,10 @@ class DialedHosts:
 
     @staticmethod
     def _system(host: str, port: int) -> list[tuple[Any, ...]]:
-        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        try:
+            return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except UnicodeError as error:  # no DNS name: it has a label that is too long, for example
+            raise socket.gaierror(socket.EAI_NONAME, str(error)) from error
 
     async def _connect(self, address: Address) -> socket.socket:
         connection = socket.socket(address.family, socket.SOCK_STREAM)

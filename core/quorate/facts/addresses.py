@@ -5,7 +5,7 @@ import re
 
 from quorate.facts.errors import QuorateError
 
-_LABEL = "[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?"
+_LABEL = "[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"  # at most 63 characters
 _NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*\.?")
 NAME_LENGTH_MAX = 253
 PORT_MAX = 65535

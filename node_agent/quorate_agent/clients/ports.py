@@ -38,7 +38,7 @@ class ClientPorts:
             found = await loop.getaddrinfo(
                 self._host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # a UnicodeError: it cannot be a DNS name
             self._problem = str(error)
             return False
         self._addresses = list(dict.fromkeys((family, str(at[0])) for family, *_, at in found))

@@ -2,8 +2,10 @@
 
 import asyncio
 import socket
+from collections.abc import Callable
 
 import pytest
+import uvloop
 
 from quorate.protocol.storage import ZoneRefused
 from quorate_agent.clients.ports import ClientPorts
@@ -61,3 +63,15 @@ def test_a_port_is_one_zones_until_it_has_closed(ports: ClientPorts, port: int) 
 def test_a_zone_that_was_given_no_port_is_refused(ports: ClientPorts) -> None:
     with pytest.raises(ZoneRefused, match="the master has given it no client port"):
         ports.bind_given("uid-1", 0)
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_client_host_that_cannot_be_a_name_has_no_address(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    ports = ClientPorts("a" * 64, 7000)
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        assert not runner.run(ports.look_up())
+
+    with pytest.raises(ZoneRefused, match=r"has no address: .+ Way out"):
+        ports.bind("uid-1", 0)

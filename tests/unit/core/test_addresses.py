@@ -11,6 +11,7 @@ from quorate.facts.addresses import NotAnAddress, read_address
         ("10.0.0.7:7100", "10.0.0.7", 7100),
         ("agent-1.main.svc:1", "agent-1.main.svc", 1),
         ("localhost:65535", "localhost", 65535),
+        (f"{'a' * 63}.svc:1", f"{'a' * 63}.svc", 1),
         ("[fd00::7]:7100", "fd00::7", 7100),
         ("[::]:7100", "::", 7100),
     ],
@@ -43,6 +44,7 @@ def test_a_host_stands_before_its_port_and_an_ipv6_address_in_brackets(
         "[]:7100",
         "a b:7100",
         "http://agent:7100",
+        f"{'a' * 64}.svc:7100",
     ],
 )
 def test_anything_else_is_refused_with_the_way_out(text: str) -> None:

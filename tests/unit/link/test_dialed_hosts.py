@@ -81,6 +81,18 @@ def test_a_link_that_is_given_up_is_dialed_where_the_name_leads_now(run, monkeyp
     run(scenario)
 
 
+def test_a_name_that_cannot_be_one_is_told_as_such_and_dialed_on(run) -> None:
+    async def scenario() -> None:
+        peer = Side("", role="master").open().dial("a" * 64, 7100)
+
+        await until(lambda: peer.problem)
+        assert peer.problem.startswith("the name cannot be looked up: ")
+        peer.problem = ""
+        await until(lambda: peer.problem)
+
+    run(scenario)
+
+
 def test_a_name_that_is_not_known_is_told_as_such(run, monkeypatch) -> None:
     names = _Names(monkeypatch)
 
