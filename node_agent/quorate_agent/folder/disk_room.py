@@ -10,7 +10,9 @@ If the reserve is smaller than 64 MiB, the second bound is half of it.  A bound 
 free space exceeds it by a quarter, because the engine takes and frees space all the time.
 """
 
+import errno
 import os
+import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +24,9 @@ SHORT: Final = 32 * MIB
 RESERVE_MIN: Final = 32 * MIB
 RESERVE_USUAL: Final = 256 * MIB
 RESERVE_MAX: Final = 4096 * MIB
+FILES_MIN: Final = 16
+"""A file system that can make fewer files has no room for a database to be opened."""
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 def reserve_of(disk_bytes: int) -> int:
@@ -91,3 +96,19 @@ class DiskRoom:
 
 def _is_below(free: int, bound: int, was_below: bool) -> bool:
     return free < (bound + bound // 4 if was_below else bound)
+
+
+def takes_file(folder: Path, size: int) -> bool:
+    """Return whether a file of `size` bytes finds room in `folder` now; it is not kept.
+
+    Quotas and a bound on the number of files do not show in the free bytes."""
+    disk = os.statvfs(folder)
+    if disk.f_files and disk.f_favail < FILES_MIN:
+        return False
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            os.posix_fallocate(file.fileno(), 0, size)
+            os.fsync(file.fileno())
+    except OSError as error:  # any other error says nothing of the room
+        return error.errno not in _NO_ROOM
+    return True

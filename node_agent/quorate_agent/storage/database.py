@@ -36,7 +36,7 @@ from rocksdict import (
 )
 
 from quorate.protocol.storage import StorageFull
-from quorate_agent.folder.disk_room import DiskRoom
+from quorate_agent.folder.disk_room import DiskRoom, takes_file
 from quorate_agent.folder.durable_file import write_durably
 from quorate_agent.folder.identity import START_ANEW
 from quorate_agent.storage import DatabaseRefused, StorageBroken
@@ -62,6 +62,8 @@ TABLES_OPEN: Final = 246
 _OWN_FILES: Final = 10
 """RocksDB reserves this many of `max_open_files` for itself; the others are for tables."""
 PROBE_SECONDS: Final = 0.5
+PROBE_SECONDS_MAX: Final = 30.0
+"""The longest pause between attempts to reopen a database: each that finds no room doubles it."""
 STALL_POLL_SECONDS: Final = 0.005
 _STALLED: Final = "Write stall"
 _NO_ROOM: Final = ("No space left", "Disk quota exceeded", "File too large")
@@ -175,6 +177,7 @@ class Database:
         self._no_room = threading.Event()
         self._no_room_text = ""
         self._probed = float("-inf")
+        self._pause_s = PROBE_SECONDS
         self._closed = False
         self._problem = ""  # the error that left unknown what is on disk
         self._format = FORMAT_WITHOUT_LONG_VALUES
@@ -364,15 +367,27 @@ class Database:
         return sum(self._db.property_int_value(name) or 0 for name in names)
 
     def _reopen(self) -> bool:
-        """Reopen the database if there is room; return whether it can be written again."""
-        now = self._disk.clock.passed_s()
-        if now - self._probed < PROBE_SECONDS:
+        """Reopen the database if there is room; return whether it can be written again.
+
+        An attempt reads all logs, twice if it fails, and the event loop waits for it.  So it is
+        made only where a file of that size finds room, and again after ever longer pauses."""
+        clock = self._disk.clock
+        if clock.passed_s() - self._probed < self._pause_s:
             return False
-        self._probed = now
         # Opening writes the content of the logs into a table, and begins a new log.
         needed = sum(file.stat().st_size for file in self._path.glob("*.log")) + (2 << 20)
         if self._disk.look_again() < needed:
+            self._probed = clock.passed_s()
             return False
+        is_open = takes_file(self._folder, needed) and self._open_anew()
+        self._probed = clock.passed_s()  # from the end on: an attempt may take seconds
+        self._pause_s = PROBE_SECONDS if is_open else min(2 * self._pause_s, PROBE_SECONDS_MAX)
+        return is_open
+
+    def _open_anew(self) -> bool:
+        """Close the engine and open it; return whether there was room for that.
+
+        Without room it is opened for reading."""
         with self._lock:
             sequence = self._db.latest_sequence_number()
             self._close_engine()

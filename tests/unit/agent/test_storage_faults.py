@@ -1,20 +1,25 @@
 """What the engines do when there is no room, when the process is killed, when files are damaged."""
 
+import errno
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rocksdict import Rdict
 
 from quorate.protocol.copies.totals import CHANGED_MAX
 from quorate.protocol.storage import ROW_OVERHEAD_BYTES, Row, StorageFull
+from quorate_agent.folder import disk_room
 from quorate_agent.folder.disk_room import DiskRoom
 from quorate_agent.storage import DatabaseRefused, StorageBroken, database
 from quorate_agent.storage.memory import MemoryStorage
 from quorate_agent.storage.rocks import RocksStorage
+from quorate_lone_agent.clock import MovedClock
 
 EVERYTHING = 1 << 30
 PRIVATE_MOUNTS = (
@@ -310,6 +315,92 @@ def test_a_database_that_cannot_be_opened_anew_is_broken_and_can_be_closed(
     storage.close()
 
     RocksStorage(tmp_path / "zone").close()
+
+
+class _ToldClock(MovedClock):
+    """Time is measured only as far as a test says that it passes."""
+
+    __slots__ = ()
+
+    def passed_s(self) -> float:
+        return self.passed_ahead_s
+
+
+class _Openings:
+    """The openings of a database's engine for writing: each takes two seconds and finds no room."""
+
+    def __init__(self, clock: MovedClock) -> None:
+        self._clock = clock
+        self.count = 0
+
+    def open(self, *arguments: object, **options: object) -> Rdict:
+        if options:  # for reading
+            return Rdict(*arguments, **options)
+        self.count += 1
+        self._clock.passed_ahead_s += 2.0
+        raise RuntimeError("IO error: No space left on device")
+
+
+def test_room_that_does_not_show_is_looked_for_ever_more_seldom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = _ToldClock()
+    openings = _Openings(clock)
+    storage = RocksStorage(tmp_path / "zone", disk=DiskRoom(tmp_path, 0, clock))
+    storage.database._no_room.set()
+    storage.database._no_room_text = "quota"
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "Rdict", openings.open)
+        pauses_s = []
+        for count in range(1, 9):
+            began_s = clock.passed_ahead_s
+            while openings.count < count:
+                assert storage.full_reason == "quota"
+                clock.passed_ahead_s += 0.25
+            pauses_s.append(clock.passed_ahead_s - began_s - 2.25)
+
+    assert pauses_s[:3] == [0.0, 0.75, 1.75]  # until the first look behind the pause
+    assert max(pauses_s[1:]) == pauses_s[-1] == database.PROBE_SECONDS_MAX - 0.25
+    clock.passed_ahead_s += database.PROBE_SECONDS_MAX
+    assert not storage.full_reason
+    storage.close()
+
+
+def _exceeds_the_quota(*file: object) -> None:
+    raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+
+def _without_inodes(folder: object) -> SimpleNamespace:
+    return SimpleNamespace(
+        f_blocks=1 << 20, f_bavail=1 << 20, f_frsize=4096, f_files=1000, f_favail=3
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "fails"), [("posix_fallocate", _exceeds_the_quota), ("statvfs", _without_inodes)]
+)
+def test_the_engine_is_not_opened_anew_for_room_that_a_file_would_not_have(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    call: str,
+    fails: Callable[..., SimpleNamespace | None],
+) -> None:
+    clock = _ToldClock()
+    openings = _Openings(clock)
+    storage = RocksStorage(tmp_path / "zone", disk=DiskRoom(tmp_path, 0, clock))
+    storage.database._no_room.set()
+    storage.database._no_room_text = "quota"
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "Rdict", openings.open)
+        patch.setattr(disk_room.os, call, fails)
+
+        assert storage.full_reason == "quota"
+
+    assert openings.count == 0
+    clock.passed_ahead_s += 1.0
+    assert not storage.full_reason
+    assert sorted(each.name for each in (tmp_path / "zone").iterdir()) == ["format.json", "rocksdb"]
+    storage.close()
 
 
 def test_a_database_that_lost_something_when_it_was_opened_anew_syncs_nothing_lower(
