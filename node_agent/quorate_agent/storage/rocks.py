@@ -35,6 +35,7 @@ from quorate.protocol.storage import (
 from quorate_agent.folder.disk_room import DiskRoom
 from quorate_agent.storage.database import TABLES_OPEN, Database
 from quorate_agent.storage.long_values import LONG_BYTES, LongValues
+from quorate_agent.storage.recent_rows import ROW_BYTES_MAX, recent_rows
 from quorate_agent.storage.rocks_log import RocksLog
 from quorate_agent.storage.stored_rows import (
     HEAD_BYTES,
@@ -50,11 +51,7 @@ from quorate_agent.storage.stored_rows import (
 _SPACE: Final = Struct(">cHI")
 _TOTALS: Final = Struct(">QQ16s")
 
-RECENT_ROWS_MAX: Final = 65_536
-"""A zone caches up to twice as many unpacked rows: some 40 MB of small ones."""
-RECENT_ROW_BYTES_MAX: Final = 512
-"""Bytes of key and value of a cached row."""
-_RECENT_DATA_MAX: Final = HEAD_BYTES + RECENT_ROW_BYTES_MAX
+_RECENT_DATA_MAX: Final = HEAD_BYTES + ROW_BYTES_MAX
 
 
 Touched = TypeVar("Touched", "RocksSpace", RocksLog)
@@ -68,13 +65,14 @@ class RocksSpace:
     """Rows of one copy."""
 
     __slots__ = (
-        "_database", "_kept", "_less_recent", "_long", "_long_values", "_owned", "_prefix",
-        "_recent", "_storage", "_totals", "_touched", "_very_long", "_written", "dropped",
-        "overlay", "partition",
+        "_count_recent", "_database", "_kept", "_less_recent", "_long", "_long_values", "_owned",
+        "_prefix", "_recent", "_totals", "_touched", "_touched_spaces", "_very_long", "_written",
+        "dropped", "overlay", "partition",
     )  # fmt: skip
 
     def __init__(self, storage: "RocksStorage", partition: int, generation: int) -> None:
-        self._storage = storage
+        self._count_recent = recent_rows().count
+        self._touched_spaces = storage.touched_spaces
         self._database = storage.database
         self._prefix = _SPACE.pack(b"r", partition, generation)
         self.partition = partition
@@ -86,7 +84,7 @@ class RocksSpace:
         self._touched = False
         # A cache of rows as the database has them (None: it has none), of recently used keys: a
         # lookup in the engine costs as much as all other work on a row.  A row in both dicts is
-        # newer in the first; when the zone has enough rows there, the first becomes the second.
+        # newer in the first; when all zones have enough rows there, the first becomes the second.
         self._recent: dict[bytes, Row | None] = {}
         self._less_recent: dict[bytes, Row | None] = {}
         self._long: list[bytes] = []  # keys of the turn's rows that are too long for the cache
@@ -111,9 +109,9 @@ class RocksSpace:
         else:
             data = self._database.get(self._prefix + key)
             row = None if data is None else self._unpack(data)
-        if row is None or _size(row) + len(key) <= RECENT_ROW_BYTES_MAX:
+        if row is None or _size(row) + len(key) <= ROW_BYTES_MAX:
             self._recent[key] = row
-            self._storage.count_recent(1)
+            self._count_recent(1)
         return row
 
     def put(self, key: bytes, row: Row) -> None:
@@ -298,16 +296,16 @@ class RocksSpace:
         for key in self._long:
             recent.pop(key, None)
             self._less_recent.pop(key, None)
-        self._storage.count_recent(len(recent) - before)
+        self._count_recent(len(recent) - before)
 
     def age(self) -> None:
-        """Forget cached rows that were not used for a while (RocksStorage.count_recent)."""
+        """Forget cached rows that were not used for a while (`recent_rows.py`)."""
         self._less_recent = self._recent
         self._recent = {}
 
     def _touch(self) -> None:
         self._touched = True
-        self._storage.touched_spaces.append(self)
+        self._touched_spaces.append(self)
 
     def _unpack(self, data: bytes) -> Row:
         counter, term, expires_at, flags = ROW_HEAD.unpack_from(data)
@@ -375,9 +373,9 @@ class RocksStorage:
         self.touched_spaces: list[RocksSpace] = []
         self.touched_logs: list[RocksLog] = []
         self._spaces: dict[tuple[int, int], RocksSpace] = {}
-        self._recent_count = 0
         self._logs: dict[int, RocksLog] = {}
         self._records: dict[bytes, bytes | None] = {}
+        recent_rows().add_zone(self)
 
     def check_readable(self) -> None:
         """Read all records and totals, which the copies need at once; StorageBroken if one is
@@ -395,13 +393,10 @@ class RocksStorage:
             space = self._spaces[partition, generation] = RocksSpace(self, partition, generation)
         return space
 
-    def count_recent(self, rows: int) -> None:
-        """Count `rows` more cached rows of a space."""
-        self._recent_count += rows
-        if self._recent_count >= RECENT_ROWS_MAX:
-            self._recent_count = 0
-            for space in self._spaces.values():
-                space.age()
+    def age_recent(self) -> None:
+        """Forget cached rows that were not used for a while (`recent_rows.py`)."""
+        for space in self._spaces.values():
+            space.age()
 
     def drop_space(self, partition: int, generation: int) -> None:
         """Remove all rows of a copy (with the batch)."""

@@ -6,14 +6,20 @@ from random import Random
 import pytest
 
 from quorate.protocol.storage import Row, StorageFull
-from quorate_agent.storage import rocks
+from quorate_agent.storage.recent_rows import (
+    ROW_BYTES_MAX,
+    ROWS_MAX,
+    ROWS_MIN,
+    recent_rows,
+    rows_max_of,
+)
 from quorate_agent.storage.rocks import RocksStorage
 
 
 def test_rows_read_are_those_written_whatever_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rocks, "RECENT_ROWS_MAX", 5)
+    monkeypatch.setattr(recent_rows(), "rows_max", 5)
     storage, random = RocksStorage(tmp_path / "zone"), Random(3)
     spaces = [storage.space(0, 0), storage.space(1, 0)]
     expected: list[dict[bytes, Row]] = [{}, {}]
@@ -29,7 +35,7 @@ def test_rows_read_are_those_written_whatever_is_kept(
                 spaces[at].drop(key)
                 written[at].pop(key, None)
             else:
-                value = b"v" * random.choice([1, rocks.RECENT_ROW_BYTES_MAX])
+                value = b"v" * random.choice([1, ROW_BYTES_MAX])
                 written[at][key] = row = Row(turn + counter, 1, 0, value)
                 spaces[at].put(key, row)
         if random.random() < 0.2:
@@ -48,3 +54,26 @@ def test_rows_read_are_those_written_whatever_is_kept(
 
 def _refuse(batch: object) -> None:
     raise StorageFull("no room")
+
+
+def test_however_many_zones_there_are_they_keep_no_more_rows_than_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recent_rows(), "rows_max", 100)
+    zones = [RocksStorage(tmp_path / f"zone-{number}") for number in range(5)]
+    spaces = [zone.space(0, 0) for zone in zones]
+    for space in spaces:
+        for key in range(99):
+            assert space.get(b"%d" % key) is None
+
+    assert sum(len(space._recent) + len(space._less_recent) for space in spaces) <= 200
+    for zone in zones:
+        zone.close()
+
+
+@pytest.mark.parametrize(
+    ("memory_bytes", "rows_max"),
+    [(1 << 28, ROWS_MIN), (2 << 30, 75_403), (64 << 30, ROWS_MAX)],
+)
+def test_cached_rows_take_a_part_of_the_memory_limit(memory_bytes: int, rows_max: int) -> None:
+    assert rows_max_of(memory_bytes) == rows_max
