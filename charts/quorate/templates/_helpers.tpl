@@ -74,12 +74,37 @@ app.kubernetes.io/part-of: quorate
 {{- end }}
 {{- end -}}
 
-{{- /* Agents as peers of a NetworkPolicy: of .Values.networkPolicy.agents. */}}
+{{- /* Pods of the namespaces of a list, in a peer of a NetworkPolicy. */}}
+{{- define "quorate.inNamespaces" -}}
+namespaceSelector:
+  matchExpressions:
+    - key: kubernetes.io/metadata.name
+      operator: In
+      values:
+        {{- range . }}
+        - {{ . | quote }}
+        {{- end }}
+{{- end -}}
+
+{{- /* Pods of the namespaces that are served, in a peer; empty for the release's own namespace. */}}
+{{- define "quorate.servedNamespaces" -}}
+{{- if (.Values.scope).allNamespaces -}}
+namespaceSelector: {}
+{{- else if (.Values.scope).namespaces -}}
+{{- include "quorate.inNamespaces" (.Values.scope).namespaces -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Agents as peers of a NetworkPolicy: (dict "agents" .Values.networkPolicy.agents "namespaces" "…"
+for others than the policy's own). */}}
 {{- define "quorate.agentPeers" -}}
 - podSelector:
     matchLabels:
-      {{- toYaml .podLabels | nindent 6 }}
-{{- range .cidrs }}
+      {{- toYaml .agents.podLabels | nindent 6 }}
+{{- with .namespaces }}
+  {{- . | nindent 2 }}
+{{- end }}
+{{- range .agents.cidrs }}
 - ipBlock: {cidr: {{ . }}}
 {{- end }}
 {{- end -}}

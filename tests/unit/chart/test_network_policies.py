@@ -3,6 +3,8 @@
 No network plugin runs: the rendered policies are evaluated as the API reference defines them.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from quorate.wire.jobs.executors import BLOCKS_PORT, DRIVER_PORT
@@ -31,7 +33,12 @@ API_PORT = 6443
 HEALTH_PORT = 8080
 CLIENT_PORT = 7200
 EXTERNAL_PORT = 8200
-NAMESPACES = {"storage": {}, "monitoring": {"team": "monitoring"}, "elsewhere": {}}
+NAMESPACES = {
+    "storage": {"kubernetes.io/metadata.name": "storage"},
+    "monitoring": {"kubernetes.io/metadata.name": "monitoring", "team": "monitoring"},
+    "elsewhere": {"kubernetes.io/metadata.name": "elsewhere"},
+    "shops": {"kubernetes.io/metadata.name": "shops"},
+}
 API_SERVER = End("the API server", "10.96.0.1")
 OUTSIDE = End("outside", "192.0.2.7")
 AGENT_OUTSIDE = End("an agent of a cidr", "10.1.7.7")
@@ -183,3 +190,54 @@ def test_where_no_clients_are_named_every_pod_of_the_namespace_is_a_client() -> 
 
     assert its.judged([(SHOP, ONE, CLIENT_PORT), (OTHER, ONE, CLIENT_PORT)], True) == []
     assert its.judged([(NAMESAKE, ONE, CLIENT_PORT), (PROMETHEUS, ONE, ADMIN_PORT)], False) == []
+
+
+def _in(namespace: str, end: End) -> End:
+    """The same pod in another namespace, with another address."""
+    return replace(end, name=f"{end.name} of {namespace}", address="", namespace=namespace)
+
+
+@pytest.mark.parametrize("scope", ["scope.namespaces={shops}", "scope.namespaces={storage,shops}"])
+def test_agents_in_a_namespace_that_is_served_are_reached_and_have_the_policy(scope: str) -> None:
+    its = Rendered(render(helm_path("helm3"), "--set", f"networkPolicy.create=true,{scope}"))
+    one, two, backup = _in("shops", ONE), _in("shops", TWO), _in("shops", BACKUP)
+    executor, shop = _in("shops", EXECUTOR), _in("shops", SHOP)
+    allowed = [
+        (its.operator, one, PEER_PORT),
+        (its.operator, backup, PROGRESS_PORT),
+        (its.test, one, CLIENT_PORT),
+        (one, two, PEER_PORT),
+        (one, two, CLIENT_PORT),
+        (backup, one, PEER_PORT),
+        (executor, one, PEER_PORT),
+        (shop, one, CLIENT_PORT),
+    ]
+    denied = [
+        (its.operator, FALSE_AGENT, PEER_PORT),
+        (its.operator, one, CLIENT_PORT),
+        (_in("shops", its.operator), one, PEER_PORT),
+        (_in("elsewhere", its.operator), one, PEER_PORT),
+        (_in("elsewhere", its.test), one, CLIENT_PORT),
+        (ONE, one, PEER_PORT),
+        (BACKUP, one, PEER_PORT),
+        (SHOP, one, CLIENT_PORT),
+        (shop, one, PEER_PORT),
+        (one, OUTSIDE, 443),
+    ]
+
+    assert its.judged(allowed, True) == []
+    assert its.judged(denied, False) == []
+    reached = its.policies.allow(its.operator, ONE, PEER_PORT)
+    assert reached is ("storage" in scope)
+
+
+def test_where_all_namespaces_are_served_the_agents_of_each_are_reached() -> None:
+    settings = "networkPolicy.create=true,scope.allNamespaces=true"
+    its = Rendered(render(helm_path("helm3"), "--set", settings))
+    elsewhere = _in("elsewhere", BACKUP)
+
+    for agent in (ONE, FALSE_AGENT, _in("shops", ONE)):
+        assert its.judged([(its.operator, agent, PEER_PORT)], True) == []
+        assert its.judged([(its.operator, agent, CLIENT_PORT)], False) == []
+    assert its.judged([(its.operator, elsewhere, PROGRESS_PORT)], True) == []
+    assert its.judged([(SHOP, ONE, PEER_PORT), (FALSE_AGENT, ONE, PEER_PORT)], False) == []

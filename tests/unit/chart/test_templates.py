@@ -79,6 +79,10 @@ def test_the_kinds_are_those_of_the_project_and_are_kept(helm: Path) -> None:
         ("rbac.clusters={archive}", "metadata: {name: archive}"),
         ("scope.namespaces={shop,blog}", "kubectl --namespace shop apply"),
         ("crds.create=false", "kubectl apply --filename crds/"),
+        (
+            "networkPolicy.create=true,scope.allNamespaces=true",
+            "agents of other namespaces\naccept every connection",
+        ),
     ],
 )
 def test_the_notes_are_about_this_release(setting: str, said: str) -> None:
