@@ -43,14 +43,14 @@ matchLabels:
 {{- /* What the operator's pods are known by: it never changes, for a Deployment's selector cannot. */}}
 {{- define "quorate.selector" -}}
 app.kubernetes.io/name: quorate
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: operator
 {{- end -}}
 
 {{- /* The pod of `helm test`. */}}
 {{- define "quorate.testSelector" -}}
 app.kubernetes.io/name: quorate
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: test
 {{- end -}}
 
@@ -65,7 +65,7 @@ prometheus.io/path: /metrics
 {{- define "quorate.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 app.kubernetes.io/name: quorate
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 app.kubernetes.io/part-of: quorate
@@ -111,9 +111,9 @@ for others than the policy's own). */}}
 
 {{- /* Metadata of an object: (dict "context" . "name" "…" "component" "…" "cluster" true for one without a namespace, "namespace" for another than the release's). */}}
 {{- define "quorate.metadata" -}}
-name: {{ .name }}
+name: {{ .name | quote }}
 {{- if not .cluster }}
-namespace: {{ .namespace | default .context.Release.Namespace }}
+namespace: {{ .namespace | default .context.Release.Namespace | quote }}
 {{- end }}
 labels:
   {{- include "quorate.labels" .context | nindent 2 }}

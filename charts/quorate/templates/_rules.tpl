@@ -8,8 +8,8 @@
 
 {{- define "quorate.subjects" -}}
 - kind: ServiceAccount
-  name: {{ include "quorate.account" . }}
-  namespace: {{ .Release.Namespace }}
+  name: {{ include "quorate.account" . | quote }}
+  namespace: {{ .Release.Namespace | quote }}
 {{- end -}}
 
 {{- define "quorate.rules.election" -}}

@@ -95,6 +95,31 @@ def test_the_notes_are_about_this_release(setting: str, said: str) -> None:
     assert said in done.stdout.partition("NOTES:")[2]
 
 
+def _names(value: Any) -> list[Any]:
+    """Names, namespaces and labels anywhere in an object."""
+    if isinstance(value, list):
+        return [name for each in value for name in _names(each)]
+    if not isinstance(value, dict):
+        return []
+    found = [value[key] for key in ("name", "namespace") if key in value]
+    found += value.get("namespaces") or []
+    for key in ("labels", "matchLabels"):
+        found += (value.get(key) or {}).values()
+    return found + [name for each in value.values() for name in _names(each)]
+
+
+def test_releases_and_namespaces_may_be_named_by_numbers() -> None:
+    numbers = "scope.namespaces={3,4},executors.namespaces={4},serviceAccount.name=5"
+    settings = ("--set-string", numbers, "--set", "networkPolicy.create=true")
+    settings += ("--set", "crds.create=false,monitoring.podMonitor.enabled=true")
+
+    declared = objects(render(helm_path("helm3"), *settings, release="1", namespace="2"))
+
+    names = _names(declared)
+    assert {"1", "2", "3", "4", "5"} <= {*names}
+    assert [name for name in names if not isinstance(name, str)] == []
+
+
 def test_network_policies_mean_managed_agents_unless_told_otherwise() -> None:
     agents = yaml.safe_load((CHART / "values.yaml").read_text())["networkPolicy"]["agents"]
 
