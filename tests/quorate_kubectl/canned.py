@@ -52,6 +52,7 @@ class CannedApi:
         self.watched: list[Answer] = []
         """Answers to the next watches, one each."""
         self.on_patch: Callable[[str], None] = lambda path: None
+        self.on_delete: Callable[[str], None] = lambda path: None
         self.on_create: Callable[[Json], None] = lambda made: None
 
     def put(self, path: str, whole: Json, revision: str = "1") -> Json:
@@ -93,7 +94,10 @@ class CannedApi:
             uid = body.get("preconditions", {}).get("uid")
             if uid not in (None, found["metadata"]["uid"]):
                 return Answer(409, {"message": "another uid"})
+            if body.get("dryRun") == ["All"]:
+                return Answer(200, {})
             del self.objects[path]
+            self.on_delete(path)
             return Answer(200, {})
         if method == "PATCH":
             self.on_patch(path)

@@ -75,7 +75,7 @@ class MemoryApi:
         return self._put(path, body, body["metadata"]["resourceVersion"])
 
     async def apply(self, path: str, body: Json) -> Json:
-        """Without merging: what others add to the spec is lost, status and identity stay."""
+        """Without merging: what others add to the spec is lost, the rest stays."""
         self._asked("PATCH", path)
         known: Json = self.objects.get(path, {})
         kept = {each: known[each] for each in ("status",) if each in known}
@@ -83,6 +83,8 @@ class MemoryApi:
         generation = known.get("metadata", {}).get("generation", 0)
         generation += known.get("spec") != body.get("spec")
         metadata = {"uid": uid, "generation": generation, **body["metadata"]}
+        if "deletionTimestamp" in known.get("metadata", {}):
+            metadata["deletionTimestamp"] = known["metadata"]["deletionTimestamp"]
         whole = {**kept, **body, "metadata": metadata}
         revision = known.get("metadata", {}).get("resourceVersion")
         same = {**whole, "metadata": {**whole["metadata"], "resourceVersion": revision}}

@@ -128,20 +128,39 @@ def all_rows(api: KubeApi, namespace: str, cluster: str) -> list[StoredRows]:
 
 
 def free(api: KubeApi, cluster: StorageCluster, freed: Freed) -> None:
-    """Delete exactly this claim and pod.  The claim goes when the pod no longer holds it."""
+    """Delete exactly this claim and pod.  The claim goes when the pod no longer holds it.
+
+    Nothing is deleted if one of both deletions is refused.
+    """
     check_replaceable(api, cluster, freed.agent)  # another agent may have left meanwhile
     for plural, whole in (("persistentvolumeclaims", freed.claim), ("pods", freed.pod)):
-        if whole is None:
-            continue
-        metadata = whole["metadata"]
-        options: Whole = {"preconditions": {"uid": metadata["uid"]}}
-        if plural == "pods":
-            # Its kubelet is gone and would never report its end.
-            options["gracePeriodSeconds"] = 0
-        try:
-            api.delete(core_path(plural, freed.namespace, metadata["name"]), options)
-        except NotThere:
-            continue
+        _delete(api, freed.namespace, plural, whole, {"dryRun": ["All"]})
+    _delete(api, freed.namespace, "persistentvolumeclaims", freed.claim, {})
+    try:
+        _delete(api, freed.namespace, "pods", freed.pod, {})
+    except Problem as problem:
+        if freed.claim is None:
+            raise
+        raise Problem(
+            f"agent {freed.agent}: claim {freed.claim['metadata']['name']} is deleted already, and"
+            f" its data is lost when the pod ends; the pod is not deleted: {problem}; run the"
+            " command again"
+        ) from problem
+
+
+def _delete(
+    api: KubeApi, namespace: str, plural: str, whole: dict[str, Any] | None, options: Whole
+) -> None:
+    if whole is None:
+        return
+    options = {**options, "preconditions": {"uid": whole["metadata"]["uid"]}}
+    if plural == "pods":
+        # Its kubelet is gone and would never report its end.
+        options["gracePeriodSeconds"] = 0
+    try:
+        api.delete(core_path(plural, namespace, whole["metadata"]["name"]), options)
+    except NotThere:
+        return
 
 
 def _find(api: KubeApi, path: str) -> dict[str, Any] | None:

@@ -37,12 +37,14 @@ def desired_children(
     zones: Sequence[ZonePort],
     claims: Mapping[str, Json],
     unnamed: Collection[str] = (),
+    losing: Collection[str] = (),
 ) -> list[Json]:
     """Return the manifests of all desired objects, in the order of their making.
 
     The budget, which follows the rows, is not among them (budget.py).  `removed`: leaving agents
     that may go now: they get no StatefulSet.  `claims`: the existing claims by name: the size and
-    class of a volume are not taken back.  `unnamed`: zones that get no client Service.
+    class of a volume are not taken back.  `unnamed`: zones that get no client Service.  `losing`:
+    agents whose data would be lost with their pods: they run also in a cluster scaled to 0.
     """
     managed = cluster.spec.managed
     if managed is None:
@@ -52,7 +54,7 @@ def desired_children(
     for agent in sorted(present, key=lambda name: (len(name), name)):
         name = stateful_set_name(cluster.metadata.name, agent)
         made.append(claim_of(cluster, agent, managed.storage, claims.get(name)))
-        made.append(_stateful_set(cluster, managed, agent, agents.run))
+        made.append(_stateful_set(cluster, managed, agent, agents.run or agent in losing))
         made += _external_service(cluster, managed, agent, zones)
     named = [zone for zone in zones if zone.zone not in unnamed]
     made += [_client_service(cluster, zone) for zone in named if has_same_port(zone)]

@@ -51,7 +51,7 @@ from quorate_operator.owned.kube_nodes import (
     failure_domains,
     pod_facts,
 )
-from quorate_operator.owned.pod_states import ended_processes, trouble
+from quorate_operator.owned.pod_states import Trouble, ended_processes, losing_agents, trouble
 from quorate_operator.owned.restarts import Restart, gone_agents, next_restart
 from quorate_operator.owned.volumes import Growth, growth, with_its_size
 from quorate_operator.process.defects import in_words, report_defect
@@ -96,6 +96,8 @@ class ManagedView(NamedTuple):
     growth: Growth = Growth()
     """Why volumes are smaller than declared."""
     no_eviction: NoEvictionNow | None = None
+    losing: Mapping[str, Trouble] = MappingProxyType({})
+    """Agent whose pod holds a claim that is being deleted -> what to do."""
     unnamed: Mapping[str, str] = MappingProxyType({})
     """Zone whose client Service another cluster has -> why."""
 
@@ -387,6 +389,7 @@ class OwnedObjects:
         disruption = seen.runner.disruption(gone)
         seen.looked = _facts(seen, self._declared)
         agents = choose_agents(managed.replicas, {*sets, *registered}, seen.runner.load())
+        losing = losing_agents(name, agents.staying, pods, claims)
         in_use = {*registered, *disruption.protected}
         removed = [agent for agent in agents.leaving if agent not in in_use]
         zones = _zone_ports(seen.runner)
@@ -406,7 +409,7 @@ class OwnedObjects:
             return
         wanted: list[Json] = []
         if not seen.pause:
-            wanted = desired_children(cluster, agents, removed, zones, claims, unnamed)
+            wanted = desired_children(cluster, agents, removed, zones, claims, unnamed, losing)
         # First: no eviction may be allowed by a judgement older than the other requests.
         refused = await self._write_budget(name, seen, there["PodDisruptionBudget"])
         refused += await seen.applier.apply(wanted, there)
@@ -420,6 +423,9 @@ class OwnedObjects:
                     staying,
                     lambda restarted: seen.runner.disruption(gone, restarted),
                 )
+            held = min(losing, default="") if not agents.run else restart.agent
+            if held in losing:
+                restart = Restart("", losing[held].message)
             pod = pods.get(restart.agent)
             if pod is not None and self._is_current(name, seen):
                 _log.info("cluster %s: replacing the pod of %s", name, restart.agent)
@@ -428,7 +434,7 @@ class OwnedObjects:
         view = ManagedView(
             agents=agents,
             addresses=[address(name, self._namespace, agent) for agent in agents.staying],
-            pods=_problems(name, agents, pods, claims),
+            pods=_problems(name, agents, pods, claims, losing),
             refused=str(refused[0]) if refused else "",
             waits_for=_waits_for(name, restart, seen.applier.changed),
             spec=cluster.spec,
@@ -439,10 +445,12 @@ class OwnedObjects:
                 _staying_claims(name, agents, claims), managed.storage.size, seen.applier.ungrown
             ),
             no_eviction=no_eviction_now(name, disruption, pods, claims) if agents.run else None,
+            losing=losing,
             unnamed=unnamed,
         )
         if view != seen.view:
             _note_no_eviction(seen, view)
+            _tell_losing(seen, view)
             seen.view = view
             self._on_change(name)
 
@@ -469,15 +477,20 @@ def _problems(
     agents: Agents,
     pods: Mapping[str, Json | None],
     claims: Mapping[str, Json],
+    losing: Mapping[str, Trouble],
 ) -> list[PodProblem]:
-    """Return pods that are to run and do not.  `pods`: by agent; `claims`: by name."""
+    """Return pods that are to run and do not, and those of `losing` agents.
+
+    `pods`: by agent; `claims`: by name.
+    """
     found = [
-        trouble(
+        losing.get(agent)
+        or trouble(
             pod_name(cluster, agent),
             pods.get(agent),
             claims.get(stateful_set_name(cluster, agent)),
         )
-        for agent in (agents.staying if agents.run else ())
+        for agent in (agents.staying if agents.run else losing)
     ]
     return [
         PodProblem(name=each.pod, reason=each.reason, message=each.message[:1000])
@@ -530,6 +543,18 @@ def _tell_no_eviction(seen: _Seen) -> None:
     if seen.view is not None and seen.view.no_eviction is not None:
         message = f"no pod of an agent may be evicted: {seen.view.no_eviction.message}"
         seen.runner.tell([Event("", None, Reason.EVICTIONS_REFUSED, message, "Warning")])
+
+
+def _tell_losing(seen: _Seen, view: ManagedView) -> None:
+    """Tell once of each claim that is being deleted while its agent runs."""
+    before = seen.view.losing if seen.view is not None else {}
+    seen.runner.tell(
+        [
+            Event("", None, Reason.CLAIM_TERMINATING, f"agent {agent}: {why.message}", "Warning")
+            for agent, why in view.losing.items()
+            if agent not in before
+        ]
+    )
 
 
 def selector_text(cluster: str) -> str:

@@ -1,9 +1,10 @@
 """The reason why the pod of an agent does not run: a word and a sentence of Kubernetes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from quorate.facts.topology import LAST_WORD
+from quorate_operator.owned.agent_names import pod_name, stateful_set_name
 
 Json = Mapping[str, Any]
 
@@ -97,6 +98,24 @@ def trouble(name: str, pod: Json | None, claim: Json | None) -> Trouble | None:
     )
 
 
+def losing_agents(
+    cluster: str,
+    agents: Iterable[str],
+    pods: Mapping[str, Json | None],
+    claims: Mapping[str, Json],
+) -> dict[str, Trouble]:
+    """Return those of `agents` that lose their data when their pod ends, with what to do.
+
+    `pods`: by agent; `claims`: by name.
+    """
+    found = {}
+    for agent in agents:
+        pod, claim = pods.get(agent), claims.get(stateful_set_name(cluster, agent))
+        if pod is not None and not is_ending(pod) and claim is not None and is_ending(claim):
+            found[agent] = _claim_ending(pod_name(cluster, agent), claim)
+    return found
+
+
 def ending(name: str) -> Trouble:
     """Return the trouble of a pod that is being deleted."""
     return Trouble(name, "Terminating", "it is being deleted")
@@ -118,3 +137,15 @@ def _end(ended: Json) -> str:
     return (
         not message.startswith(LAST_WORD) and message
     ) or f"it ended with exit code {ended.get('exitCode')}"
+
+
+def _claim_ending(name: str, claim: Json) -> Trouble:
+    volume = claim["spec"].get("volumeName") or "it"
+    return Trouble(
+        name,
+        "ClaimTerminating",
+        f"claim {claim['metadata']['name']} is being deleted, which cannot be undone: its data is"
+        f" lost when pod {name} ends. Planned restarts of the pod and scaling to 0 wait. To keep"
+        f" the volume, set persistentVolumeReclaimPolicy: Retain on {volume}. When no Zone lacks a"
+        " copy, delete the pod: it begins again with an empty volume, which the other agents fill",
+    )

@@ -363,6 +363,52 @@ async def test_at_zero_pods_end_and_later_find_their_data(managed: Managed) -> N
     assert not managed.world.master.zones[ZONE.uid].record.recovering
 
 
+def _mistype_a_deletion(managed: Managed, agent: str) -> str:
+    """Delete the claim of an agent whose pod holds it; return the claim's path."""
+    at = f"/api/v1/namespaces/shop/persistentvolumeclaims/main-{agent}"
+    claim = managed.api.objects[at]
+    ends = {**claim["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    managed.api.put(at, {**claim, "metadata": ends})
+    return at
+
+
+async def test_a_claim_that_is_being_deleted_is_told_and_its_pod_is_not_ended(
+    managed: Managed,
+) -> None:
+    managed.place_zone()
+    await managed.until(lambda: managed.may_be_away() == 1, "all is well")
+    managed.kubelet.restarted.clear()
+    at = _mistype_a_deletion(managed, "agent-2")
+
+    def reasons() -> list[tuple[str, str]]:
+        view = managed.see()
+        return [(each.name, each.reason) for each in view.pods] if view is not None else []
+
+    await managed.until(reasons, "told")
+    assert reasons() == [("main-agent-2-0", "ClaimTerminating")]
+    [event] = managed.runner.told
+    assert (event.reason, event.kind) == ("ClaimTerminating", "Warning")
+    assert "claim main-agent-2 is being deleted" in event.message
+
+    def waits_for() -> str:
+        view = managed.see()
+        return view.waits_for if view is not None else ""
+
+    managed.declare(image=NEW_IMAGE)
+    await managed.until(lambda: "claim main-agent-2" in waits_for(), "the restart waits for it")
+    assert "agent-2" not in managed.kubelet.restarted
+    managed.declare(replicas=0)
+    await managed.until(lambda: managed.kinds("pods") == ["main-agent-2-0"], "the others end")
+    await managed.until(lambda: "claim main-agent-2" in waits_for(), "scaling to 0 waits for it")
+    assert reasons() == [("main-agent-2-0", "ClaimTerminating")]
+
+    del managed.api.objects[at]
+    managed.api.revision += 1
+    await managed.until(lambda: not managed.kinds("pods"), "no pod")
+    assert not reasons()
+    assert len(managed.runner.told) == 1
+
+
 async def test_what_somebody_deletes_or_edits_is_put_right(managed: Managed) -> None:
     service = "/api/v1/namespaces/shop/services/main-agents"
     del managed.api.objects[service]

@@ -32,6 +32,7 @@ class Reason(enum.StrEnum):
     WRITES_TAKEN = "WritesTaken"
     MASTER_FAILED = "MasterFailed"
     EVICTIONS_REFUSED = "EvictionsRefused"
+    CLAIM_TERMINATING = "ClaimTerminating"
     ROW_CHANGED = "RowChanged"
     PARTITION_LOST = "PartitionLost"
     DATA_LOSS_ACCEPTED = "DataLossAccepted"
@@ -85,6 +86,7 @@ MEANINGS: Mapping[Reason, str] = {
     Reason.WRITES_TAKEN: "the metastore accepts all writes again",
     Reason.MASTER_FAILED: "a defect ended the master; agents serve, a master leads again soon",
     Reason.EVICTIONS_REFUSED: "no agent's pod may be evicted for now; names what is waited for",
+    Reason.CLAIM_TERMINATING: "the claim of an agent that runs is being deleted; says what to do",
     Reason.ROW_CHANGED: "a partition's row changed without a migration (with the reason)",
     Reason.PARTITION_LOST: "every store that held the partition is gone for good",
     Reason.DATA_LOSS_ACCEPTED: "a reset, or a change of primary in PRIMARY_SYNC, may lose writes",

@@ -31,7 +31,11 @@ POD, CLAIM = f"{CORE}/pods/main-agent-3-0", f"{CORE}/persistentvolumeclaims/main
 
 
 def changes(api: CannedApi) -> list[tuple[str, str]]:
-    return [(method, path) for method, path, _ in api.asked if method != "GET"]
+    return [
+        (method, path)
+        for method, path, body in api.asked
+        if method != "GET" and "dryRun" not in body
+    ]
 
 
 def obeys(api: CannedApi, *conditions: dict[str, Any]) -> None:
@@ -113,6 +117,31 @@ def test_a_lost_agent_is_replaced(kubectl: Kubectl, api: CannedApi) -> None:
     asked = {path: body for method, path, body in api.asked if method == "DELETE"}
     assert asked[POD]["gracePeriodSeconds"] == 0
     assert asked[CLAIM]["preconditions"] == {"uid": "uid-of-main-agent-3"}
+
+
+def test_a_claim_is_not_deleted_where_the_pod_may_not_be(kubectl: Kubectl, api: CannedApi) -> None:
+    lose(api)
+    api.refused["DELETE", POD] = Answer(403, {"message": "pods is forbidden"})
+
+    assert "pods is forbidden" in kubectl.problem("replace", "agent-3", "--yes")
+    assert CLAIM in api.objects
+
+
+def test_a_claim_that_was_deleted_without_its_pod_is_told(kubectl: Kubectl, api: CannedApi) -> None:
+    lose(api)
+
+    def refuse(path: str) -> None:
+        api.on_delete = lambda path: None
+        api.refused["DELETE", POD] = Answer(500, {"message": "etcdserver: no leader"})
+
+    api.on_delete = refuse
+
+    said = kubectl.problem("replace", "agent-3", "--yes")
+    assert "claim main-agent-3 is deleted already" in said
+    assert "etcdserver: no leader; run the command again" in said
+    api.refused.clear()
+    kubectl("replace", "agent-3", "--yes")
+    assert POD not in api.objects
 
 
 def test_nothing_is_replaced_where_writes_could_be_lost(kubectl: Kubectl, api: CannedApi) -> None:
