@@ -268,7 +268,8 @@ class OwnedObjects:
             self._without_claims.discard(uid)
         for there in claims:
             agent = there["metadata"]["labels"].get(names.LABEL_AGENT, "")
-            if agent and is_owned(there, uid) != owned:
+            is_copy = there["metadata"]["name"] != stateful_set_name(cluster.metadata.name, agent)
+            if agent and not is_copy and is_owned(there, uid) != owned:
                 made = with_its_size(claim_of(cluster, agent, storage, there, owned), there)
                 await self._api.apply(f"{path}/{there['metadata']['name']}", made)
         if not owned:

@@ -409,6 +409,21 @@ async def test_a_claim_that_is_being_deleted_is_told_and_its_pod_is_not_ended(
     assert len(managed.runner.told) == 1
 
 
+async def test_a_copy_of_a_claim_is_left_alone_where_claims_are_deleted(managed: Managed) -> None:
+    await managed.until(managed.is_ready, "ready")
+    claims = "/api/v1/namespaces/shop/persistentvolumeclaims"
+    claim = managed.api.objects[f"{claims}/main-agent-3"]
+    metadata = {**claim["metadata"], "name": "main-agent-3-copy", "uid": "of-the-copy"}
+    managed.api.put(f"{claims}/main-agent-3-copy", {**claim, "metadata": metadata})
+    began = len(managed.api.requests)
+
+    await managed.owned.own_claims(managed.cluster, True)
+
+    assert managed.api.objects[f"{claims}/main-agent-3"]["metadata"]["ownerReferences"]
+    assert "ownerReferences" not in managed.api.objects[f"{claims}/main-agent-3-copy"]["metadata"]
+    assert ("PATCH", f"{claims}/main-agent-3-copy") not in managed.api.requests[began:]
+
+
 async def test_what_somebody_deletes_or_edits_is_put_right(managed: Managed) -> None:
     service = "/api/v1/namespaces/shop/services/main-agents"
     del managed.api.objects[service]
