@@ -283,6 +283,8 @@ def replace(
     operator = find_operator(api, place, operator_namespace)
     if operator.problem:
         raise Problem(f"agent {agent}: {operator.problem}; nothing was changed")
+    if operator.unknown:
+        raise Problem(f"agent {agent}: {operator.unknown}; nothing was changed")
     freed = find_freed(api, of, agent)
     for each in freed.sentences():
         teller.print(each, soft_wrap=True)

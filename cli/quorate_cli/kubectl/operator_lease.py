@@ -3,7 +3,8 @@
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from quorate_cli.kubectl.kube_api import Forbidden, KubeApi, group_path
+from quorate.wire.storage_cluster import StorageCluster
+from quorate_cli.kubectl.kube_api import Forbidden, KubeApi, group_path, objects_path
 from quorate_cli.objects.operator_api import NotThere
 
 LEASE = "quorate-operator"
@@ -25,7 +26,8 @@ class Operator(NamedTuple):
 def find_operator(api: KubeApi, namespace: str, operator_namespace: str = "") -> Operator:
     """Return whether an operator leads clusters of `namespace`.
 
-    Its Lease is looked for in `operator_namespace` if given, else in `namespace`, else everywhere.
+    Its Lease is looked for in `operator_namespace` if given, else in `namespace`, else everywhere:
+    there it is the one whose holder the StorageClusters of `namespace` name as their master.
     """
     places = [operator_namespace] if operator_namespace else [namespace]
     try:
@@ -44,10 +46,30 @@ def find_operator(api: KubeApi, namespace: str, operator_namespace: str = "") ->
                 unknown=f"whether an operator runs is unknown: namespace {namespace} has no Lease"
                 f" {LEASE}: name the operator's namespace with --operator-namespace"
             )
-    if not found:
-        return Operator(_none(namespace))
-    judged = [_judge(api, each) for each in found]
-    return next((each for each in judged if not each.problem), judged[0])
+        if not found:
+            return Operator(_none(namespace))
+        masters = _masters(api, namespace)
+        theirs = [each for each in found if _holder(each) in masters]
+        if len(theirs) != 1 and (masters or len(found) > 1):
+            places = ", ".join(sorted(str(each["metadata"]["namespace"]) for each in found))
+            return Operator(
+                unknown=f"whether an operator runs is unknown: Leases {LEASE} are in {places}, and"
+                f" no single one is known to be of the operator of namespace {namespace}: name its"
+                " namespace with --operator-namespace"
+            )
+        found = theirs or found
+    return _judge(api, found[0])
+
+
+def _masters(api: KubeApi, namespace: str) -> set[str]:
+    """Return the processes that lead the StorageClusters of `namespace`, as these record it."""
+    clusters: list[Any] = [*api.collection(objects_path(StorageCluster.plural, namespace))]
+    masters = [(each.get("status") or {}).get("master") or {} for each in clusters]
+    return {str(each["identity"]) for each in masters if each.get("identity")}
+
+
+def _holder(lease: Any) -> str:
+    return str(lease.get("spec", {}).get("holderIdentity") or "")
 
 
 def _none(namespace: str) -> str:
@@ -59,7 +81,7 @@ def _none(namespace: str) -> str:
 
 def _judge(api: KubeApi, lease: Any) -> Operator:
     spec = lease.get("spec", {})
-    holder, renewed = str(spec.get("holderIdentity") or ""), spec.get("renewTime")
+    holder, renewed = _holder(lease), spec.get("renewTime")
     where = f"Lease {LEASE} in namespace {lease['metadata']['namespace']}"
     look = "see the operator's pods and their logs"
     if not holder or not renewed:

@@ -15,6 +15,7 @@ from quorate_cli.kubectl.replace import find_freed, free
 from quorate_cli.terminal.problem import Problem
 from quorate_kubectl.canned import (
     CORE,
+    LEASE,
     OURS,
     Answer,
     CannedApi,
@@ -142,6 +143,31 @@ def test_a_claim_that_was_deleted_without_its_pod_is_told(kubectl: Kubectl, api:
     api.refused.clear()
     kubectl("replace", "agent-3", "--yes")
     assert POD not in api.objects
+
+
+def test_another_operators_lease_does_not_say_that_this_one_leads(
+    kubectl: Kubectl, api: CannedApi
+) -> None:
+    """Two releases in other namespaces: the one that serves shop is dead."""
+    lose(api)
+    of_shop, of_blog = (LEASE.replace("/shop/", f"/{place}/") for place in ("ops", "tools"))
+    healthy = api.objects.pop(LEASE)["spec"]
+    renewed(api, 60)
+    api.put(of_shop, {"spec": api.objects.pop(LEASE)["spec"]})
+    api.put(of_blog, {"spec": {**healthy, "holderIdentity": "pod-b/1/y"}})
+
+    dead = "no operator leads: Lease quorate-operator in namespace ops was last renewed"
+    assert dead in kubectl.problem("replace", "agent-3", "--yes")
+    assert dead in " ".join(kubectl("status").split())
+    del api.objects[of_shop]
+    said = kubectl.problem("replace", "agent-3", "--yes")
+    assert "whether an operator runs is unknown" in said
+    assert "--operator-namespace" in said
+    assert "whether an operator runs is unknown" in " ".join(kubectl("status").split())
+    assert changes(api) == []
+    api.put(of_shop, {"spec": healthy})
+    kubectl("replace", "agent-3", "--yes")
+    assert CLAIM not in api.objects
 
 
 def test_nothing_is_replaced_where_writes_could_be_lost(kubectl: Kubectl, api: CannedApi) -> None:
