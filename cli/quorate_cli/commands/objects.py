@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -15,6 +15,7 @@ from rich.text import Text
 from quorate.protocol.messages.events import time_text
 from quorate.wire.jobs.known_history import history_of
 from quorate.wire.jobs.zone_history import ZoneHistory
+from quorate.wire.restoring import RESTORING
 from quorate_cli.copies.agent_question import asked_agent
 from quorate_cli.copies.damage import damage_copy
 from quorate_cli.copies.validation import run_validation, validation_command
@@ -52,10 +53,14 @@ from quorate_cli.terminal.options import (
 )
 from quorate_cli.terminal.problem import Problem
 
+if TYPE_CHECKING:
+    from quorate.wire.schema.resource import Resource
+
 console = Console(highlight=False)
 debug = typer.Typer(no_args_is_help=True, help="Damage a copy on purpose, or refill a damaged one.")
 
 POLL_S = 0.25
+_IMPORT_NOTE = f"annotation {RESTORING}"
 PORTS_S = 3.0
 """Seconds that a command waits for the client ports of a zone that it has declared."""
 
@@ -102,7 +107,7 @@ def apply(
     if refused:
         raise Problem(f"{'; '.join(refused)}; nothing was changed")
     for manifest in manifests:
-        what = _what_changes(manifest, _known(api, manifest))
+        what = what_changes(manifest, _known(api, manifest))
         about = f"{manifest.kind.singular}/{manifest.name} {what}"
         if dry_run:
             teller.print(Text(f"{about} (dry run)"), soft_wrap=True)
@@ -367,18 +372,27 @@ def _known(api: OperatorApi, manifest: Manifest) -> Whole | None:
         return None
 
 
-def _what_changes(manifest: Manifest, before: Whole | None) -> str:
-    """Return "created", "unchanged", or which fields of the spec get which values."""
+def what_changes(manifest: Manifest, before: Whole | None) -> str:
+    """Return "created", "unchanged", or which fields, labels and annotations get which values."""
     if before is None:
         return "created"
     model = manifest.kind.model
-    old, new = (
-        parsed.model_dump(mode="json", by_alias=True, exclude_none=True)["spec"]
-        for parsed in (model.parse_stored(before), model.parse(manifest.body))
-    )
+    old, new = _declared(model.parse_stored(before)), _declared(model.parse(manifest.body))
+    if _IMPORT_NOTE not in new:
+        old.pop(_IMPORT_NOTE, None)  # the operator keeps it
     changes = [
         f"{field}: {old.get(field)} -> {new.get(field)}"
         for field in dict.fromkeys([*old, *new])
         if old.get(field) != new.get(field)
     ]
     return f"changed ({', '.join(changes)})" if changes else "unchanged"
+
+
+def _declared(of: "Resource") -> dict[str, object]:
+    """Return the fields of the spec, the labels and the annotations, as messages name them."""
+    dumped = of.model_dump(mode="json", by_alias=True, exclude_none=True)
+    fields: dict[str, object] = dumped["spec"]
+    for what in ("label", "annotation"):
+        given = dumped["metadata"][f"{what}s"]
+        fields |= {f"{what} {name}": value for name, value in given.items()}
+    return fields

@@ -52,9 +52,10 @@ class Membership:
         path = object_path(STORAGE_CLUSTER.plural, entry.cluster)
         spec = external(addresses)
         try:
-            known = api.get(path, Whole).get("spec")
+            present = api.get(path, Whole)
         except NotThere:
-            known = None
+            present = {}
+        known, metadata = present.get("spec"), present.get("metadata")
         if isinstance(known, dict):
             # Fields that an earlier version wrote in place of `external` are removed.
             kept = {field: each for field, each in known.items() if field not in EARLIER}
@@ -64,7 +65,8 @@ class Membership:
         body = {
             "apiVersion": API_VERSION,
             "kind": STORAGE_CLUSTER.name,
-            "metadata": {"name": entry.cluster},
+            # Labels and annotations that are left out would be removed; one of them is a pause.
+            "metadata": metadata or {"name": entry.cluster},
             "spec": spec,
         }
         api.put(path, body, Whole)

@@ -25,6 +25,7 @@ kind: Zone
 metadata: {name: elsewhere}
 spec: {clusterRef: {name: other}}
 """
+PAUSED = 'metadata:\n  annotations: {quorate.io/paused: "true"}\n'
 
 Quorate = Callable[..., str]
 
@@ -53,3 +54,19 @@ def test_without_waiting_the_first_condition_is_told(quorate: Quorate) -> None:
 
     assert "zone/library created; Accepted is True: led by the master of main" in said
     assert "zone library: quorate cli library, or redis-cli -c -h 127.0.0.1 -p " in said
+
+
+def test_an_annotation_pauses_a_zone_until_the_zone_is_applied_without_it(
+    quorate: Quorate, tmp_path: Path
+) -> None:
+    paused = tmp_path / "paused.yaml"
+    paused.write_text(EXAMPLE.read_text().replace("metadata:\n", PAUSED))
+    quorate("dev", "up")
+
+    said = quorate("apply", "-f", str(paused))
+    assert "zone/library created; Accepted is False: Zone library has the annotation" in said
+
+    said = quorate("apply", "-f", str(EXAMPLE), "--wait", "60")
+    assert "zone/library changed (annotation quorate.io/paused: true -> None)" in said
+
+    assert "paused: None -> true" in quorate("apply", "-f", str(paused))

@@ -21,9 +21,11 @@ EARLIER = {"agents": "external", "addresses": ["127.0.0.1:7101"]}
 class Operator:
     """Knows one object, or none."""
 
-    def __init__(self, spec: dict[str, Any] | None) -> None:
+    def __init__(self, spec: dict[str, Any] | None, **metadata: object) -> None:
         self.spec = spec
+        self.metadata = {"name": "main", **metadata}
         self.puts: list[dict[str, Any]] = []
+        self.told: list[dict[str, Any]] = []
 
     def api(self) -> "Operator":
         return self
@@ -31,10 +33,11 @@ class Operator:
     def get(self, path: str, of: object) -> dict[str, Any]:
         if self.spec is None:
             raise NotThere(path)
-        return {"spec": self.spec}
+        return {"metadata": self.metadata, "spec": self.spec}
 
     def put(self, path: str, body: dict[str, Any], of: object) -> None:
         self.puts.append(body["spec"])
+        self.told.append(body["metadata"])
 
 
 @pytest.mark.parametrize("known", [None, EARLIER])
@@ -56,6 +59,15 @@ def test_what_a_user_declared_besides_stays_and_what_is_known_is_not_told_again(
     operator = Operator(told)
     Membership(operator, print).declare(ENTRY)
     assert operator.puts == []
+
+
+@pytest.mark.parametrize("known", [None, EARLIER])
+def test_labels_and_annotations_stay(known: dict[str, Any] | None) -> None:
+    given = {"labels": {"team": "a"}, "annotations": {"quorate.io/paused": "true"}}
+    operator = Operator(known, **given)
+    Membership(operator, print).declare(ENTRY)
+
+    assert operator.told == [{"name": "main", **({} if known is None else given)}]
 
 
 @pytest.mark.parametrize(
