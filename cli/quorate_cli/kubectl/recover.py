@@ -12,7 +12,7 @@ import typer
 from quorate.facts.errors import WireError
 from quorate.protocol.recovery import PartitionAnswer, Recovery, RecoveryAction, RecoveryAnswer
 from quorate.wire.schema.resource import API_VERSION
-from quorate.wire.zone_recovery import RecoveryPhase, ZoneRecovery
+from quorate.wire.zone_recovery import RecoveryPhase, ZoneRecovery, ZoneRecoveryStatus
 from quorate_cli.commands import recover as embedded
 from quorate_cli.commands.recover import (
     EraseOption,
@@ -25,7 +25,7 @@ from quorate_cli.commands.recover import (
     print_answer,
 )
 from quorate_cli.kubectl import objects
-from quorate_cli.kubectl.kube_api import KubeApi, objects_path
+from quorate_cli.kubectl.kube_api import KubeApi
 from quorate_cli.kubectl.operator_lease import find_operator
 from quorate_cli.kubectl.options import (
     ContextOption,
@@ -34,8 +34,14 @@ from quorate_cli.kubectl.options import (
     OperatorOption,
     Place,
 )
-from quorate_cli.kubectl.runs.follow import PREFIX_MAX
-from quorate_cli.objects import resources
+from quorate_cli.kubectl.runs.follow import (
+    PREFIX_MAX,
+    UNREACHED_S,
+    Run,
+    created,
+    left_going,
+    looks,
+)
 from quorate_cli.objects.resources import ZONE
 from quorate_cli.terminal.options import ZoneArgument
 from quorate_cli.terminal.problem import Problem
@@ -152,16 +158,16 @@ def _run(zone: str, asked: Recovery, place: Place, wait_s: float) -> None:
     operator = find_operator(api, namespace, place.operator_namespace)
     if operator.problem:
         raise Problem(f"zone {zone}: {operator.problem}; nothing was changed")
-    made = api.create(objects_path(ZoneRecovery.plural, namespace), manifest)
-    done = _follow(api, resources.recovery(made), wait_s)
-    name, status = done.metadata.name, done.status
+    run, _ = created(api, ZoneRecovery, manifest, namespace, place)
+    with left_going(run):
+        status = _follow(api, run, namespace, wait_s)
     if status.phase in (RecoveryPhase.REFUSED, RecoveryPhase.UNKNOWN):
-        raise Problem(f"zonerecovery {name}: {'; '.join([status.message, *status.refusals])}")
+        raise Problem(f"{run.about}: {'; '.join([status.message, *status.refusals])}")
     answered = [PartitionAnswer(p.partition, p.row_version, p.message) for p in status.partitions]
     answer = RecoveryAnswer(tuple(answered))
     print_answer(zone, asked, answer, "kubectl quorate", place.options)
     if not asked.dry_run:
-        embedded.console.print(f"zonerecovery {name}: {status.message}")
+        embedded.console.print(f"{run.about}: {status.message}")
 
 
 def _manifest(zone: str, asked: Recovery) -> dict[str, object]:
@@ -191,19 +197,21 @@ def _manifest(zone: str, asked: Recovery) -> dict[str, object]:
     return {**whole, "metadata": {"generateName": f"{zone[:PREFIX_MAX]}-"}}
 
 
-def _follow(api: KubeApi, made: ZoneRecovery, wait_s: float) -> ZoneRecovery:
-    """Wait until the operator has run the object; return it.  Raise Problem if it takes longer."""
-    name = made.metadata.name
-    path = objects_path(ZoneRecovery.plural, made.metadata.namespace, name)
+def _follow(api: KubeApi, run: Run, namespace: str, wait_s: float) -> ZoneRecoveryStatus:
+    """Wait until the operator has run the object; return its status.
+
+    Raises Problem if it takes longer.
+    """
     deadline = time.monotonic() + wait_s
-    while made.status.phase is None or not made.status.phase.is_final:
+    unreached_s = min(wait_s, UNREACHED_S)
+    for found in looks(api, run, ZoneRecovery, namespace, POLL_S, unreached_s):
+        status = found.status
+        if status.phase is not None and status.phase.is_final:
+            break
         if time.monotonic() > deadline:
-            said = made.status.message or "the operator has not looked at it"
+            said = status.message or "the operator has not looked at it"
             raise Problem(
-                f"zonerecovery {name}: not answered within {wait_s:g} s: {said}; it is run when it"
-                f" can be; see `kubectl get zonerecovery {name}`, or take it back with"
-                f" `kubectl delete zonerecovery {name}`"
+                f"{run.about}: not answered within {wait_s:g} s: {said}; it is run when it can be:"
+                f" {run.how_to_look}"
             )
-        time.sleep(POLL_S)
-        made = resources.recovery(api.get(path))
-    return made
+    return status

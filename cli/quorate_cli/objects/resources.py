@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from quorate.wire.schema.resource import Resource
     from quorate.wire.storage_cluster import StorageCluster
     from quorate.wire.zone import Zone
-    from quorate.wire.zone_recovery import ZoneRecovery
 
 Whole = dict[str, object]
 """An object as JSON, with all its fields."""
@@ -97,13 +96,6 @@ def zone(whole: Whole) -> Zone:
     from quorate.wire.zone import Zone
 
     return parsed(Zone, whole)
-
-
-def recovery(whole: Whole) -> ZoneRecovery:
-    """Parse a ZoneRecovery with its result."""
-    from quorate.wire.zone_recovery import ZoneRecovery
-
-    return parsed(ZoneRecovery, whole)
 
 
 M = TypeVar("M", bound="Resource")

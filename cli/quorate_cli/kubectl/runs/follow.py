@@ -23,7 +23,7 @@ from quorate_cli.kubectl.kube_api import KubeApi, Unreached, objects_path
 from quorate_cli.kubectl.operator_lease import find_operator
 from quorate_cli.kubectl.options import Place
 from quorate_cli.objects.operator_api import NotThere
-from quorate_cli.objects.resources import ZONE, parsed
+from quorate_cli.objects.resources import ZONE, Whole, parsed
 from quorate_cli.terminal.problem import Problem
 
 POLL_S = 1.0
@@ -68,14 +68,71 @@ def run_to_end(
     Ctrl-C ends the command, and not the run.  Raises Problem.
     """
     run = _create(api, zone, kind, spec, namespace, place)
+    with left_going(run), _shown(run) as show:
+        for found in looks(api, run, kind, namespace, POLL_S, UNREACHED_S):
+            of_any_kind: Any = found
+            status: JobStatus = of_any_kind.status
+            if status.phase is not None and status.phase.is_final:
+                break
+            show(status)
+    return run, found
+
+
+def created(
+    api: KubeApi, kind: type[Kind], manifest: Whole, namespace: str, place: Place
+) -> tuple[Run, Kind]:
+    """Create an object that is run, and return it.
+
+    Raises Problem, which says so if it is unknown whether the object exists.
+    """
+    options = place._replace(operator_namespace="").options  # kubectl has no such option
+    words = "".join(f" {each}" for each in options)
+    name = kind.kind_name().lower()
+    unknown = (
+        f"whether a {name} was created, and runs, is unknown: look before you try again:"
+        f" kubectl get {kind.plural}{words}"
+    )
     try:
-        with _shown(run) as show:
-            return run, _follow(
-                api, run, kind, objects_path(kind.plural, namespace, run.name), show
-            )
+        made = parsed(kind, api.create(objects_path(kind.plural, namespace), manifest))
+    except Unreached as unreached:
+        raise Problem(f"{unreached}; {unknown}") from unreached
+    except KeyboardInterrupt:
+        typer.echo(f"interrupted; {unknown}", err=True)
+        raise typer.Exit(INTERRUPT_EXIT_CODE) from None
+    return Run(made.metadata.name, words, name), made
+
+
+@contextmanager
+def left_going(run: Run) -> Iterator[None]:
+    """At Ctrl-C, say that the run goes on, and how to look at it."""
+    try:
+        yield
     except KeyboardInterrupt:
         typer.echo(f"{run.about} goes on: {run.how_to_look}", err=True)
         raise typer.Exit(INTERRUPT_EXIT_CODE) from None
+
+
+def looks(
+    api: KubeApi, run: Run, kind: type[Kind], namespace: str, poll_s: float, unreached_s: float
+) -> Iterator[Kind]:
+    """Yield the object again and again, without end.
+
+    Raises Problem if it was deleted, or if the API server does not answer for `unreached_s`.
+    """
+    path = objects_path(kind.plural, namespace, run.name)
+    reached = time.monotonic()
+    while True:
+        try:
+            found = parsed(kind, api.get(path))
+        except NotThere as gone:
+            raise Problem(f"{run.about} was deleted before its end") from gone
+        except Unreached as unreached:
+            if time.monotonic() - reached > unreached_s:
+                raise Problem(f"{unreached}; {run.about} goes on: {run.how_to_look}") from unreached
+        else:
+            reached = time.monotonic()
+            yield found
+        time.sleep(poll_s)
 
 
 def print_end(
@@ -101,36 +158,13 @@ def _create(
     operator = find_operator(api, namespace, place.operator_namespace)
     if operator.problem:
         raise Problem(f"zone {zone}: {operator.problem}; nothing was created")
-    manifest: dict[str, object] = {
+    manifest: Whole = {
         "apiVersion": API_VERSION,
         "kind": kind.kind_name(),
         "metadata": {"generateName": f"{zone[:PREFIX_MAX]}-"},
         "spec": {"zoneRef": {"name": zone}, **spec},
     }
-    made = api.create(objects_path(kind.plural, namespace), manifest)
-    options = place._replace(operator_namespace="").options  # kubectl has no such option
-    words = "".join(f" {each}" for each in options)
-    return Run(parsed(kind, made).metadata.name, words, kind.kind_name().lower())
-
-
-def _follow(api: KubeApi, run: Run, kind: type[Kind], path: str, show: Shown) -> Kind:
-    reached = time.monotonic()
-    while True:
-        try:
-            found = parsed(kind, api.get(path))
-        except NotThere as gone:
-            raise Problem(f"{run.about} was deleted before its end") from gone
-        except Unreached as unreached:
-            if time.monotonic() - reached > UNREACHED_S:
-                raise Problem(f"{unreached}; {run.about} goes on: {run.how_to_look}") from unreached
-        else:
-            reached = time.monotonic()
-            of_any_kind: Any = found
-            status: JobStatus = of_any_kind.status
-            if status.phase is not None and status.phase.is_final:
-                return found
-            show(status)
-        time.sleep(POLL_S)
+    return created(api, kind, manifest, namespace, place)[0]
 
 
 @contextmanager

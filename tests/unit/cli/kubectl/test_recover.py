@@ -3,8 +3,10 @@
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from quorate_cli.kubectl import recover
+from quorate_cli.kubectl import kube_api, recover
+from quorate_cli.kubectl.app import app
 from quorate_kubectl.canned import OURS, CannedApi, Kubectl, renewed
 
 NAME = "library-x7k2m"
@@ -122,6 +124,70 @@ def test_a_result_that_does_not_come(kubectl: Kubectl, api: CannedApi) -> None:
         f"zonerecovery {NAME}: not answered within 0.1 s: Zone library is paused;"
     )
     assert f"kubectl delete zonerecovery {NAME}" in said
+
+
+def silent(monkeypatch: pytest.MonkeyPatch, method: str, times: int) -> None:
+    """The API server does not answer the first `times` requests about a ZoneRecovery."""
+    ask, left = getattr(kube_api.KubeApi, method), [None] * times
+
+    def asked(self: kube_api.KubeApi, path: str, *body: Any) -> Any:
+        if "zonerecoveries" in path and left:
+            left.pop()
+            raise kube_api.Unreached("no route")
+        return ask(self, path, *body)
+
+    monkeypatch.setattr(kube_api.KubeApi, method, asked)
+
+
+def test_an_api_server_that_is_away_is_asked_again(
+    kubectl: Kubectl, api: CannedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decides(api, "Done", "it is done")
+    command = "recover cancel library --partitions 0 --versions 1 --yes"
+    silent(monkeypatch, "get", 2)
+    assert f"zonerecovery {NAME}: it is done" in kubectl(command)
+
+    silent(monkeypatch, "get", 1)
+    said = kubectl.problem(command, "--wait=0")
+    assert f"no route; zonerecovery {NAME} goes on: kubectl get zonerecovery {NAME}" in said
+
+
+def test_an_interrupted_command_names_the_object(
+    kubectl: Kubectl, api: CannedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decides(api, "Waiting", "Zone library is paused")
+
+    def interrupt(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("time.sleep", interrupt)
+    words = ["recover", "cancel", "library", "--partitions=0", f"--kubeconfig={kubectl.kubeconfig}"]
+    done = CliRunner().invoke(app, words)
+
+    assert done.exit_code == 130
+    assert f"zonerecovery {NAME} goes on: kubectl get zonerecovery {NAME}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("recover cancel library --partitions 0", "whether a zonerecovery was created"),
+        (
+            "repair library --strategy=LWW --destination=backups:one --without-review",
+            "whether a zonerepair was created",
+        ),
+    ],
+)
+def test_a_creation_without_an_answer_is_unknown(
+    kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch, command: str, said: str
+) -> None:
+    def create(*_arguments: object) -> None:
+        raise kube_api.Unreached("no answer")
+
+    monkeypatch.setattr(kube_api.KubeApi, "create", create)
+
+    told = kubectl.problem(command)
+    assert f"no answer; {said}, and runs, is unknown: look before you try again: kubectl" in told
 
 
 @pytest.mark.parametrize(
