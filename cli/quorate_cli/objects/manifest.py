@@ -60,6 +60,10 @@ def parse_manifests(text: str, place: str) -> list[Manifest]:
         raise Problem(f"{place}{line}: not YAML: {error.problem}") from error
     except yaml.YAMLError as error:
         raise Problem(f"{place}: not YAML: {error}") from error
+    except ValueError as error:  # such as an unquoted date that does not exist
+        raise Problem(f"{place}: a value cannot be read: {error}; write it in quotes") from error
+    except RecursionError as error:
+        raise Problem(f"{place}: not an object: its values are nested too deeply") from error
     return [
         _manifest(document, place if len(documents) == 1 else f"{place}, document {number}")
         for number, document in enumerate(documents, 1)

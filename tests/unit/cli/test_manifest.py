@@ -35,6 +35,10 @@ def test_several_documents_in_one_file_keep_their_order() -> None:
     ("text", "said"),
     [
         ("a: [1,", "f.yaml, line 1: not YAML"),
+        (
+            GOOD.replace("{name: books}", "{name: books, annotations: {d: 2024-02-30}}"),
+            "f.yaml: a value cannot be read: ",
+        ),
         ("just words", "f.yaml: 'just words' is not an object"),
         (
             GOOD.replace("v1alpha1", "v2"),
