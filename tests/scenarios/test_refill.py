@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from quorate.protocol.agent.repairs.refill import ASKED_MS_MAX
 from quorate.protocol.messages.replication import Append
-from quorate.protocol.messages.tools import Refill, Refilling
+from quorate.protocol.messages.tools import ASKED_MS_MAX, Refill, Refilling
 from quorate.protocol.storage import Row
 from quorate_sim.network import Link, Process
 from quorate_sim.scenario import Scenario

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from quorate.facts.addresses import split_address
-from quorate.protocol.messages.tools import Refill, Refilling
+from quorate.protocol.messages.tools import ASKED_MS_MAX, Refill, Refilling
 from quorate_cli.commands.objects import ServerOption, zone_validation
 from quorate_cli.copies.agent_question import Asked, Unreached, ask_agent
 from quorate_cli.copies.validation import run_validation
@@ -186,7 +186,7 @@ def refill(
     secret_file = ClusterFolder(folder).secret_file(cluster)
     asked = Asked(*split_address(node.address), cluster, agent, secret_file)
     question = Refill(zone, partition, uuid.uuid4().hex, suppliers)
-    moved = _until_done(asked, question, wait)
+    moved = until_done(asked, question, wait)
     after = _validate(api, zone, folder)
     differing = after.differing(partition)
     if differing is not None and any(
@@ -221,7 +221,7 @@ def _validate(api: OperatorApi, zone: str, folder: Path) -> Verdict:
             raise Problem(f"the validation of zone {zone} wrote no report: {said}") from error
 
 
-def _until_done(asked: Asked, question: Refill, wait_s: float) -> int:
+def until_done(asked: Asked, question: Refill, wait_s: float) -> int:
     """Ask until the refill is done; return the bytes moved."""
     agent = asked.node
     deadline = time.monotonic() + wait_s
@@ -230,7 +230,7 @@ def _until_done(asked: Asked, question: Refill, wait_s: float) -> int:
         try:
             answer = ask_agent(asked, question, Refilling)
         except Unreached as error:
-            unreached = str(error)  # it may be restarting: its copy is as it was
+            unreached = str(error)  # it may be restarting
         else:
             unreached = ""
             if answer.done:
@@ -244,6 +244,8 @@ def _until_done(asked: Asked, question: Refill, wait_s: float) -> int:
         if time.monotonic() > deadline:
             raise Problem(
                 f"{agent}: not refilled within {wait_s:g} s"
-                f" ({unreached or f'waiting for {said}'}); the copy was not changed"
+                f" ({unreached or f'waiting for {said}'}); whether the copy was changed is unknown:"
+                f" the refill may still end within {ASKED_MS_MAX // 1000} s; `quorate validate`"
+                " tells whether the copies agree then"
             )
         time.sleep(POLL_S)

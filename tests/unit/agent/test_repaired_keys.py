@@ -6,8 +6,13 @@ import pytest
 
 from quorate.facts.keyspace import RESERVED
 from quorate.facts.time import Now
-from quorate.protocol.agent.repairs.refill import ASKED_MS_MAX
-from quorate.protocol.messages.tools import HandedOver, HandOver, KeyRepaired, RepairKey
+from quorate.protocol.messages.tools import (
+    ASKED_MS_MAX,
+    HandedOver,
+    HandOver,
+    KeyRepaired,
+    RepairKey,
+)
 from quorate.protocol.storage import Row
 from quorate_agent.process.tools import answer_tool
 from quorate_lone_agent.agent import OTHER, Agent, key_in

@@ -1,8 +1,12 @@
 """From whose copies a refill takes rows, and when it is refused, with what else is needed."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
+from quorate.protocol.messages.tools import Refill, Refilling
+from quorate_cli.commands import refill
 from quorate_cli.commands.refill import (
     Differing,
     Digests,
@@ -10,7 +14,9 @@ from quorate_cli.commands.refill import (
     Outvoted,
     Verdict,
     choose_suppliers,
+    until_done,
 )
+from quorate_cli.copies.agent_question import Asked, Unreached
 from quorate_cli.terminal.problem import Problem
 
 DIFFERING = Differing(
@@ -71,3 +77,25 @@ def test_digests_that_no_key_confirms_are_no_difference() -> None:
     unconfirmed = msgspec.structs.replace(DIFFERING, confirmed=False)
     verdict = Verdict(digests=Digests((unconfirmed,), 1))
     assert verdict.differing(3) is None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [Unreached("no answer"), Refilling("z", 3, waits_for="the new rows to be durable")],
+)
+def test_a_refill_that_does_not_end_in_time_may_have_changed_the_copy(
+    monkeypatch: pytest.MonkeyPatch, answer: Unreached | Refilling
+) -> None:
+    def ask_agent(*_arguments: object) -> Refilling:
+        if isinstance(answer, Unreached):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(refill, "ask_agent", ask_agent)
+    asked = Asked("127.0.0.1", 1, "main", "a", Path("secret"))
+
+    with pytest.raises(Problem) as late:
+        until_done(asked, Refill("z", 3, "token", ("b",)), -1)
+
+    assert "a: not refilled within -1 s (" in str(late.value)
+    assert "whether the copy was changed is unknown: the refill may still end" in str(late.value)

@@ -10,6 +10,9 @@ from quorate.facts.lineage import Lineage
 DIGESTS_ASKED_MAX = 64
 """Copies per request for digests: each may have a thousand changed rows to hash."""
 
+ASKED_MS_MAX = 10_000
+"""An agent gives up a refill, or the repair of a key, not requested again for this long."""
+
 
 class AskCopies(msgspec.Struct, frozen=True, array_like=True, tag=60):
     """Lists this agent's copies of a zone (by name), of all partitions or of one."""

@@ -15,10 +15,7 @@ from quorate.protocol.agent import transfer
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.fill import Fill
 from quorate.protocol.copies.zone_copies import ZoneCopies
-from quorate.protocol.messages.tools import Refill, Refilling
-
-ASKED_MS_MAX = 10_000
-"""A refill that was not requested again for this long is given up."""
+from quorate.protocol.messages.tools import ASKED_MS_MAX, Refill, Refilling
 
 AGAIN_MS = 1_000
 """Pause before a failed refill (a new term, no room) begins again."""

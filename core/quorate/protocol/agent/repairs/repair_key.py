@@ -12,11 +12,16 @@ Source: docs/protocol.md, section 5.
 
 from quorate.facts.keyspace import is_reserved, key_partition
 from quorate.facts.time import Now
-from quorate.protocol.agent.repairs.refill import ASKED_MS_MAX
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.waiters import Clientless
 from quorate.protocol.copies.zone_copies import ZoneCopies
-from quorate.protocol.messages.tools import HandedOver, HandOver, KeyRepaired, RepairKey
+from quorate.protocol.messages.tools import (
+    ASKED_MS_MAX,
+    HandedOver,
+    HandOver,
+    KeyRepaired,
+    RepairKey,
+)
 from quorate.protocol.storage import Row
 
 
