@@ -98,9 +98,8 @@ def down(
 ) -> None:
     """Stop every process.  The data is kept for the next `up`."""
     cluster = dev_cluster(folder)
-    cluster.down()
+    cluster.down(delete_data)
     if delete_data:
-        cluster.folder.delete()
         console.print(f"folder {cluster.folder.path}: deleted")
 
 

@@ -127,8 +127,8 @@ class DevCluster:
                 " `quorate dev down` stops all processes"
             )
 
-    def down(self) -> None:
-        """Stop every process; the data stays."""
+    def down(self, delete_data: bool = False) -> None:
+        """Stop every process; the data stays, unless it is to be deleted."""
         with self.folder.locked():
             entry = self.folder.read()
             if not self._running_or_not()[0]:
@@ -136,6 +136,8 @@ class DevCluster:
             # The operator first: it must not move primaries because agents leave.
             self._stop([OPERATOR])
             self._stop([agent.name for agent in entry.agents])
+            if delete_data:
+                self.folder.delete()
 
     def kill(self, name: str) -> None:
         """Kill a process by SIGKILL, as in a crash."""
