@@ -87,9 +87,11 @@ class DevCluster:
         if cluster is not None and not is_short_name(cluster):
             raise Problem(f"--name {cluster!r}: use only lower-case letters, digits and '-'")
         with self.folder.locked():
+            before = self.folder.read() if self.folder.exists() else None
             entry = self._make_or_read(cluster, agents, client_port_base, debug_commands)
             names = [agent.name for agent in entry.agents]
             running, _ = self._running_or_not()
+            self._tell_of_later_options(before, entry, [each for each in running if each in names])
             if len(running) == len(names) + 1:
                 self._say(f"cluster {entry.cluster} is already up")
             elif running:
@@ -292,9 +294,17 @@ class DevCluster:
         state = self.state()
         kept = {each.name for each in self.folder.data(name).glob("zones/*")}
         if unknown := kept - {zone.uid for zone in state.zones}:
-            raise Problem(
+            about = (
                 f"{name} has data of zones that the operator does not know"
-                f" ({', '.join(sorted(unknown))}), and may be the only one: if the operator's"
+                f" ({', '.join(sorted(unknown))})"
+            )
+            if self.folder.process(name) is None:
+                raise Problem(
+                    f"{about}: start it with `quorate dev start {name}`: it deletes what was"
+                    " deleted meanwhile; then remove it"
+                )
+            raise Problem(
+                f"{about}, and may be the only one: if the operator's"
                 " database was lost, or an older copy put back, run `quorate dev recover` first"
             )
         if state.node(name) is not None:
@@ -416,6 +426,22 @@ class DevCluster:
             entry = msgspec.structs.replace(entry, debug_commands=debug_commands)
         self._write(entry)
         return entry
+
+    def _tell_of_later_options(
+        self, before: ClusterEntry | None, entry: ClusterEntry, running: Sequence[str]
+    ) -> None:
+        """Say which changed options the running agents obey only after a restart."""
+        if before is None or not running:
+            return
+        restart = f"`quorate dev restart NAME` (running: {', '.join(running)})"
+        if entry.debug_commands != before.debug_commands:
+            option = "--debug-commands" if entry.debug_commands else "--no-debug-commands"
+            self._say(f"{option} takes effect on an agent at {restart}")
+        if entry.client_port_base != before.client_port_base:
+            self._say(
+                f"--client-port-base takes effect on an agent at {restart}; zones keep the ports"
+                " that they have"
+            )
 
     def _tell_of_taken_port(self, base: int) -> None:
         if base != CLIENT_PORT:

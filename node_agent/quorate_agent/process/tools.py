@@ -132,7 +132,10 @@ def answer_tool(
             return _updates(message, node, zone, problem, portion)
         case Damage():
             if not debug_commands:
-                problem = f"agent {node}: started without --debug-commands"
+                problem = (
+                    f"agent {node}: started without --debug-commands: `quorate dev up"
+                    f" --debug-commands`, then `quorate dev restart {node}`"
+                )
             elif zone is not None:
                 problem = _damage(message, node, zone)
             return Damaged(problem)

@@ -1,0 +1,106 @@
+"""Advice and refusals of `quorate dev`, without processes."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from quorate_cli.dev.dev_cluster import DevCluster
+from quorate_cli.objects.cluster_state import ClusterState
+from quorate_cli.processes.cluster_folder import (
+    FORMAT_VERSION,
+    OPERATOR,
+    AgentEntry,
+    ClusterEntry,
+    ClusterFolder,
+)
+from quorate_cli.terminal.problem import Problem
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> ClusterFolder:
+    """The folder of a cluster of two agents."""
+    made = ClusterFolder(tmp_path / "cluster")
+    made.path.mkdir()
+    agents = (AgentEntry("agent-1"), AgentEntry("agent-2"))
+    made.write(ClusterEntry(FORMAT_VERSION, "main", agents, 3, 7000, False))
+    return made
+
+
+def runs(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    monkeypatch.setattr(
+        ClusterFolder, "process", lambda _folder, name: object() if name in names else None
+    )
+
+
+@pytest.mark.parametrize(
+    ("running", "said", "not_said"),
+    [([], "`quorate dev start agent-2`", "recover"), (["agent-2"], "dev recover`", "dev start")],
+)
+def test_a_stopped_agent_is_to_be_started_before_it_is_removed(
+    monkeypatch: pytest.MonkeyPatch,
+    folder: ClusterFolder,
+    running: list[str],
+    said: str,
+    not_said: str,
+) -> None:
+    (folder.data("agent-2") / "zones" / "deleted").mkdir(parents=True)
+    cluster = DevCluster(folder, print)
+    api = SimpleNamespace(get=lambda *_asked: {})
+    monkeypatch.setattr(cluster, "api", lambda: api)
+    monkeypatch.setattr(cluster, "state", lambda: ClusterState("main", "me", "", 7, (), ()))
+    runs(monkeypatch, *running)
+
+    with pytest.raises(Problem) as refused:
+        cluster.remove("agent-2", 1, lambda _first, _left: None)
+
+    assert "agent-2 has data of zones that the operator does not know (deleted)" in str(
+        refused.value
+    )
+    assert said in str(refused.value)
+    assert not_said not in str(refused.value)
+
+
+def test_options_that_running_agents_do_not_obey_yet_are_told(
+    monkeypatch: pytest.MonkeyPatch, folder: ClusterFolder
+) -> None:
+    told: list[str] = []
+    cluster = DevCluster(folder, told.append)
+    runs(monkeypatch, OPERATOR, "agent-1")
+
+    def start() -> None:
+        raise Problem("it does not start")
+
+    monkeypatch.setattr(cluster, "_start_operator", start)
+    for _ in range(2):
+        with pytest.raises(Problem, match="it does not start"):
+            cluster.up(client_port_base=7500, debug_commands=True)
+
+    about = [each for each in told if "takes effect" in each]
+    assert about == [
+        "--debug-commands takes effect on an agent at `quorate dev restart NAME` (running: agent-1)",
+        (
+            "--client-port-base takes effect on an agent at `quorate dev restart NAME` (running:"
+            " agent-1); zones keep the ports that they have"
+        ),
+    ]
+
+
+def test_no_other_command_uses_a_folder_that_is_being_deleted(
+    monkeypatch: pytest.MonkeyPatch, folder: ClusterFolder
+) -> None:
+    delete = ClusterFolder.delete
+    said: list[str] = []
+
+    def deleting(of: ClusterFolder) -> None:
+        with pytest.raises(Problem) as refused:
+            DevCluster(ClusterFolder(folder.path), print).up()
+        said.append(str(refused.value))
+        delete(of)
+
+    monkeypatch.setattr(ClusterFolder, "delete", deleting)
+    DevCluster(folder, print).down(delete_data=True)
+
+    assert [each for each in said if "another `quorate dev` command is using it" in each] == said
+    assert said
+    assert not folder.path.exists()
