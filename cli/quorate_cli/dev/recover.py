@@ -35,12 +35,27 @@ def recover_metastore(cluster: DevCluster) -> list[str]:
         *("quorate_operator", "recover", "--data", str(data), "--cluster", entry.cluster),
         *("--secrets", str(cluster.folder.secrets), "--agents", ",".join(addresses)),
     )
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=ASK_S)
-    if done.returncode != 0:
-        raise Problem(done.stderr.strip().removeprefix("quorate-operator: "))
-    said += done.stdout.splitlines()
+    try:
+        said += _output(command)
+    except Problem as problem:
+        stopped = "the operator is stopped: `quorate dev start operator` starts it as it was"
+        raise Problem("; ".join([str(problem), *said, stopped])) from problem
     cluster.start(OPERATOR)
     return said + _zones(cluster)
+
+
+def _output(command: list[str]) -> list[str]:
+    """Return the lines that the command prints.  Raises Problem if it fails or takes too long."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=ASK_S)
+    except subprocess.TimeoutExpired as error:
+        raise Problem(
+            f"the agents were not asked within {ASK_S:g} s: `quorate dev status` shows which run;"
+            " then run `quorate dev recover` again"
+        ) from error
+    if done.returncode != 0:
+        raise Problem(done.stderr.strip().removeprefix("quorate-operator: "))
+    return done.stdout.splitlines()
 
 
 def _zones(cluster: DevCluster) -> list[str]:

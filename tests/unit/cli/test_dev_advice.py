@@ -1,10 +1,12 @@
 """Advice and refusals of `quorate dev`, without processes."""
 
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from quorate_cli.dev import recover
 from quorate_cli.dev.dev_cluster import DevCluster
 from quorate_cli.objects.cluster_state import ClusterState
 from quorate_cli.processes.cluster_folder import (
@@ -61,6 +63,39 @@ def test_a_stopped_agent_is_to_be_started_before_it_is_removed(
     assert not_said not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("child", "said"),
+    [
+        (
+            "import sys; sys.exit('quorate-operator: no agent answers; nothing was changed')",
+            "no agent",
+        ),
+        ("import time; time.sleep(60)", "the agents were not asked within 0.5 s"),
+    ],
+)
+def test_a_recovery_that_fails_says_what_does_not_run_and_why(
+    monkeypatch: pytest.MonkeyPatch, folder: ClusterFolder, child: str, said: str
+) -> None:
+    def refuse(name: str) -> None:
+        raise Problem(f"{name} has no room")
+
+    cluster = DevCluster(folder, print)
+    runs(monkeypatch)
+    monkeypatch.setattr(cluster, "start_agent", refuse)
+    monkeypatch.setattr(recover, "ASK_S", 0.5 if "sleep" in child else 60)
+    monkeypatch.setattr(recover, "python", lambda *_words: [sys.executable, "-c", child])
+
+    with pytest.raises(Problem) as failed:
+        recover.recover_metastore(cluster)
+
+    told = str(failed.value)
+    assert told.startswith(said)
+    assert "agent-1 is not running; its data counts once it runs: agent-1 has no room; " in told
+    assert told.endswith(
+        "the operator is stopped: `quorate dev start operator` starts it as it was"
+    )
+
+
 def test_options_that_running_agents_do_not_obey_yet_are_told(
     monkeypatch: pytest.MonkeyPatch, folder: ClusterFolder
 ) -> None:
@@ -77,12 +112,10 @@ def test_options_that_running_agents_do_not_obey_yet_are_told(
             cluster.up(client_port_base=7500, debug_commands=True)
 
     about = [each for each in told if "takes effect" in each]
+    restart = "takes effect on an agent at `quorate dev restart NAME` (running: agent-1)"
     assert about == [
-        "--debug-commands takes effect on an agent at `quorate dev restart NAME` (running: agent-1)",
-        (
-            "--client-port-base takes effect on an agent at `quorate dev restart NAME` (running:"
-            " agent-1); zones keep the ports that they have"
-        ),
+        f"--debug-commands {restart}",
+        f"--client-port-base {restart}; zones keep the ports that they have",
     ]
 
 
