@@ -19,6 +19,12 @@ HEARD_S = 15.0
 
 def recover_metastore(cluster: DevCluster) -> list[str]:
     """Rebuild the operator's file; return sentences on what was done and what is still missing."""
+    with cluster.folder.locked():  # else another command could start the operator in between
+        said = _rebuild(cluster)
+    return said + _zones(cluster)
+
+
+def _rebuild(cluster: DevCluster) -> list[str]:
     entry = cluster.folder.read()
     if cluster.folder.process(OPERATOR) is not None:
         cluster.stop(OPERATOR)
@@ -41,7 +47,7 @@ def recover_metastore(cluster: DevCluster) -> list[str]:
         stopped = "the operator is stopped: `quorate dev start operator` starts it as it was"
         raise Problem("; ".join([str(problem), *said, stopped])) from problem
     cluster.start(OPERATOR)
-    return said + _zones(cluster)
+    return said
 
 
 def _output(command: list[str]) -> list[str]:

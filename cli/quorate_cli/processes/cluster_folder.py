@@ -89,6 +89,7 @@ class ClusterFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
+        self._is_locked = False
 
     # --- which cluster ---------------------------------------------------------------------------
 
@@ -162,7 +163,13 @@ class ClusterFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Let one command at a time change the cluster."""
+        """Let one command at a time change the cluster.
+
+        A command of several steps locks around them; each step's own lock is then that one.
+        """
+        if self._is_locked:
+            yield
+            return
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -179,8 +186,10 @@ class ClusterFolder:
                     f"folder {self.path}: another `quorate dev` command is using it: wait until"
                     " that ends"
                 )
+            self._is_locked = True
             yield
         finally:
+            self._is_locked = False
             os.close(lock)
 
     # --- processes -------------------------------------------------------------------------------

@@ -79,11 +79,16 @@ def test_a_recovery_that_fails_says_what_does_not_run_and_why(
     def refuse(name: str) -> None:
         raise Problem(f"{name} has no room")
 
+    def command(*_words: str) -> list[str]:
+        with pytest.raises(Problem, match="another `quorate dev` command is using it"):
+            DevCluster(ClusterFolder(folder.path), print).up()
+        return [sys.executable, "-c", child]
+
     cluster = DevCluster(folder, print)
     runs(monkeypatch)
     monkeypatch.setattr(cluster, "start_agent", refuse)
     monkeypatch.setattr(recover, "ASK_S", 0.5 if "sleep" in child else 60)
-    monkeypatch.setattr(recover, "python", lambda *_words: [sys.executable, "-c", child])
+    monkeypatch.setattr(recover, "python", command)
 
     with pytest.raises(Problem) as failed:
         recover.recover_metastore(cluster)
