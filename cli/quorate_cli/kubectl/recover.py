@@ -158,7 +158,7 @@ def _run(zone: str, asked: Recovery, place: Place, wait_s: float) -> None:
     operator = find_operator(api, namespace, place.operator_namespace)
     if operator.problem:
         raise Problem(f"zone {zone}: {operator.problem}; nothing was changed")
-    run, _ = created(api, ZoneRecovery, manifest, namespace, place)
+    run = created(api, ZoneRecovery, manifest, namespace, place)
     with left_going(run):
         status = _follow(api, run, namespace, wait_s)
     if status.phase in (RecoveryPhase.REFUSED, RecoveryPhase.UNKNOWN):

@@ -23,7 +23,7 @@ class Operator:
 
     def __init__(self, spec: dict[str, Any] | None, **metadata: object) -> None:
         self.spec = spec
-        self.metadata = {"name": "main", **metadata}
+        self.metadata: dict[str, object] = {"name": "main", **metadata}
         self.puts: list[dict[str, Any]] = []
         self.told: list[dict[str, Any]] = []
 

@@ -78,10 +78,8 @@ def run_to_end(
     return run, found
 
 
-def created(
-    api: KubeApi, kind: type[Kind], manifest: Whole, namespace: str, place: Place
-) -> tuple[Run, Kind]:
-    """Create an object that is run, and return it.
+def created(api: KubeApi, kind: type[Kind], manifest: Whole, namespace: str, place: Place) -> Run:
+    """Create an object that is run.
 
     Raises Problem, which says so if it is unknown whether the object exists.
     """
@@ -99,7 +97,7 @@ def created(
     except KeyboardInterrupt:
         typer.echo(f"interrupted; {unknown}", err=True)
         raise typer.Exit(INTERRUPT_EXIT_CODE) from None
-    return Run(made.metadata.name, words, name), made
+    return Run(made.metadata.name, words, name)
 
 
 @contextmanager
@@ -164,7 +162,7 @@ def _create(
         "metadata": {"generateName": f"{zone[:PREFIX_MAX]}-"},
         "spec": {"zoneRef": {"name": zone}, **spec},
     }
-    return created(api, kind, manifest, namespace, place)[0]
+    return created(api, kind, manifest, namespace, place)
 
 
 @contextmanager
