@@ -3,13 +3,24 @@
 import pytest
 
 from quorate.facts.lineage import EMPTY_LINEAGE, Entry
-from quorate.facts.topology import Holder
+from quorate.facts.partition_row import PartitionRow
+from quorate.facts.time import Now
+from quorate.facts.topology import Holder, NodeRecord, Voter
+from quorate.facts.zone import StorageKind, ZoneRecord
+from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies import supply
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.fill import Fill
 from quorate.protocol.copies.gathering import TouchedKeys
-from quorate.protocol.copies.supply import KEY_ROWS_BYTES, keys_to_ask, supply_keys
-from quorate.protocol.messages.transfer import FetchKeys, KeyRows
+from quorate.protocol.copies.leases import Leases
+from quorate.protocol.copies.supply import (
+    KEY_ROWS_BYTES,
+    keys_to_ask,
+    supply_keys,
+    supply_updates,
+)
+from quorate.protocol.messages.replication import FenceAck
+from quorate.protocol.messages.transfer import FetchKeys, FetchUpdates, KeyRows
 from quorate.protocol.settings import ProtocolSettings
 from quorate.wire.frames import encode_to_send
 from quorate_agent.storage.memory import MemoryStorage
@@ -186,3 +197,39 @@ def test_a_log_that_cannot_tell_is_not_asked_again(looked_at: list[tuple[int, in
     assert looked_at == [(1, COMMON + 1)]
     copy.write(((b"a", b"1", 0),))
     assert touched.look(copy, COMMON + 2) == {b"a"}
+
+
+def test_an_activation_asks_until_it_has_all_rows() -> None:
+    """The new primary itself has updates to be undone; rows of the other voter have 1 MiB."""
+    record = ZoneRecord("uid-1", "books", 1, 2, StorageKind.PERSISTENT)
+    me, now = Holder("a", "s-a", 1), Now(0, 5_000)
+    zone = Replicas(record, me, MemoryStorage(0), Leases(SETTINGS, 1, 0), SETTINGS, now)
+    zone.set_members([NodeRecord(node, f"s-{node}", 1, "h", 1, "h") for node in "ab"])
+    copy, other = zone.copy_of(0), _present(6, bytes(KEY_ROWS_BYTES))
+    copy.promise(2, me)
+    copy.adopt(FIRST, 0, {})
+    for number in range(COMMON):
+        copy.write(((_key(number), b"common", 0),))
+    for number in range(6):
+        copy.write(((_key(number), b"lost", 0),))
+    zone.touch(copy)
+    zone.synced(zone.flush(now), now)
+
+    voters = tuple(Voter(node, f"s-{node}") for node in "ab")
+    zone.set_rows([PartitionRow(0, 4, 4, me, ("a", "b"), voters)], now)
+    other.promise(4, me)
+    lineage, held = other.lineage, other.held()
+    zone.receive("b", FenceAck("uid-1", 0, 4, "s-b", lineage, other.lwm, held, 0, False), now)
+    asked: list[int] = []
+    for _ in range(10):
+        turn = zone.flush(now)
+        for _, message in [*turn.sends, *zone.synced(turn, now)]:
+            if isinstance(message, FetchKeys):
+                asked.append(len(message.keys))
+                zone.receive("b", supply_keys("uid-1", other, message), now)
+            elif isinstance(message, FetchUpdates):
+                zone.receive("b", supply_updates("uid-1", other, message, 1 << 30), now)
+
+    assert asked == [6, 5, 3, 1]
+    assert copy.adopted
+    assert copy.space.digest() == other.space.digest()
