@@ -304,7 +304,10 @@ def _own_claim(declared: Namespace, path: str = CLAIM) -> None:
     """As an earlier version did where deletionPolicy was Delete."""
     claim = declared.api.objects[CLAIM]
     owner = {"name": "main", "uid": "uid-of-main"}
-    metadata = {**claim["metadata"], "name": path.rpartition("/")[2], "ownerReferences": [owner]}
+    name = path.rpartition("/")[2]
+    labels = {**claim["metadata"]["labels"], names.LABEL_AGENT: name.removeprefix("main-")}
+    own = {"name": name, "labels": labels, "ownerReferences": [owner]}
+    metadata = {**claim["metadata"], **own}
     declared.api.put(path, {**claim, "metadata": metadata})
 
 
