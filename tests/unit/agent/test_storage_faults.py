@@ -8,13 +8,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rocksdict import Rdict
 
 from quorate.protocol.copies.totals import CHANGED_MAX
 from quorate.protocol.storage import ROW_OVERHEAD_BYTES, Row, StorageFull
-from quorate_agent.folder import disk_room
 from quorate_agent.folder.disk_room import DiskRoom
 from quorate_agent.storage import DatabaseRefused, StorageBroken, database
 from quorate_agent.storage.memory import MemoryStorage
@@ -333,7 +333,7 @@ class _Openings:
         self._clock = clock
         self.count = 0
 
-    def open(self, *arguments: object, **options: object) -> Rdict:
+    def open(self, *arguments: Any, **options: Any) -> Rdict:
         if options:  # for reading
             return Rdict(*arguments, **options)
         self.count += 1
@@ -392,7 +392,7 @@ def test_the_engine_is_not_opened_anew_for_room_that_a_file_would_not_have(
     storage.database._no_room_text = "quota"
     with monkeypatch.context() as patch:
         patch.setattr(database, "Rdict", openings.open)
-        patch.setattr(disk_room.os, call, fails)
+        patch.setattr(os, call, fails)
 
         assert storage.full_reason == "quota"
 
