@@ -51,11 +51,11 @@ def find_operator(api: KubeApi, namespace: str, operator_namespace: str = "") ->
         masters = _masters(api, namespace)
         theirs = [each for each in found if _holder(each) in masters]
         if len(theirs) != 1 and (masters or len(found) > 1):
-            all_places = ", ".join(sorted(_namespace(each) for each in found))
+            where = ", ".join(sorted(_place(each) for each in found))
             return Operator(
-                unknown=f"whether an operator runs is unknown: Leases {LEASE} are in"
-                f" {all_places}, and no single one is known to be of the operator of namespace"
-                f" {namespace}: name its namespace with --operator-namespace"
+                unknown=f"whether an operator runs is unknown: Leases {LEASE} are in {where}, and"
+                f" no single one is known to be of the operator of namespace {namespace}: name its"
+                " namespace with --operator-namespace"
             )
         found = theirs or found
     return _judge(api, found[0])
@@ -68,12 +68,12 @@ def _masters(api: KubeApi, namespace: str) -> set[str]:
     return {str(each["identity"]) for each in masters if each.get("identity")}
 
 
+def _place(lease: Any) -> str:
+    return str(lease["metadata"]["namespace"])
+
+
 def _holder(lease: Any) -> str:
     return str(lease.get("spec", {}).get("holderIdentity") or "")
-
-
-def _namespace(lease: Any) -> str:
-    return str(lease["metadata"]["namespace"])
 
 
 def _none(namespace: str) -> str:
@@ -86,7 +86,7 @@ def _none(namespace: str) -> str:
 def _judge(api: KubeApi, lease: Any) -> Operator:
     spec = lease.get("spec", {})
     holder, renewed = _holder(lease), spec.get("renewTime")
-    where = f"Lease {LEASE} in namespace {_namespace(lease)}"
+    where = f"Lease {LEASE} in namespace {_place(lease)}"
     look = "see the operator's pods and their logs"
     if not holder or not renewed:
         return Operator(f"no operator leads: {where} has no holder: {look}")

@@ -268,10 +268,13 @@ class OwnedObjects:
             self._without_claims.discard(uid)
         for there in claims:
             agent = there["metadata"]["labels"].get(names.LABEL_AGENT, "")
-            is_copy = there["metadata"]["name"] != stateful_set_name(cluster.metadata.name, agent)
-            if agent and not is_copy and is_owned(there, uid) != owned:
-                made = with_its_size(claim_of(cluster, agent, storage, there, owned), there)
-                await self._api.apply(f"{path}/{there['metadata']['name']}", made)
+            name = there["metadata"]["name"]
+            is_copy = name != stateful_set_name(cluster.metadata.name, agent)
+            if not agent or is_owned(there, uid) == owned or (owned and is_copy):
+                continue  # a user's copy is never deleted with the cluster
+            made = with_its_size(claim_of(cluster, agent, storage, there, owned), there)
+            made["metadata"]["name"] = name
+            await self._api.apply(f"{path}/{name}", made)
         if not owned:
             self._without_claims.add(uid)
 

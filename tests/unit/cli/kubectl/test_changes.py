@@ -141,6 +141,7 @@ def test_a_claim_that_was_deleted_without_its_pod_is_told(kubectl: Kubectl, api:
     assert "claim main-agent-3 is deleted already" in said
     assert "etcdserver: no leader; run the command again" in said
     api.refused.clear()
+    renewed(api, 1)
     kubectl("replace", "agent-3", "--yes")
     assert POD not in api.objects
 
@@ -165,7 +166,8 @@ def test_another_operators_lease_does_not_say_that_this_one_leads(
     assert "--operator-namespace" in said
     assert "whether an operator runs is unknown" in " ".join(kubectl("status").split())
     assert changes(api) == []
-    api.put(of_shop, {"spec": healthy})
+    renewed(api, 1)
+    api.put(of_shop, {"spec": api.objects.pop(LEASE)["spec"]})
     kubectl("replace", "agent-3", "--yes")
     assert CLAIM not in api.objects
 
