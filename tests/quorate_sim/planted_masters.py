@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from quorate.facts.partition_row import MigrationKind, PartitionRow, committed_row
+from quorate.facts.time import Now
 from quorate.facts.topology import Holder, Voter
 from quorate.protocol.agent import agent
 from quorate.protocol.agent.agent import AgentCore
@@ -29,7 +30,7 @@ from quorate_sim.changed import changed
 def nobody_left_but_stuck() -> AbstractContextManager[None]:
     """The master does not listen to what is stuck."""
 
-    def trouble(self: PartitionReports, node: str, trouble: Trouble) -> None:
+    def trouble(self: PartitionReports, node: str, trouble: Trouble, now: Now) -> None:
         return None
 
     return changed(PartitionReports, "trouble", trouble)

@@ -32,6 +32,7 @@ def get_stuck(world: LoneMaster, node: str) -> list[PartitionRow]:
     )
     unreached = world.unreached.get(node, ())
     world.master.receive(node, AgentReport(1, troubles, unreached=unreached), world.now)
+    world.master.tick(world.now)  # before the next report, which names none of them
     world.write()
     world.pass_time(100)
     return rows
