@@ -44,8 +44,7 @@ RECEIVE_BYTES = 64 * 1024
 """Kernel receive buffer of a connection, and so about the most that one read brings: two thousand
 small commands."""
 
-_SOCKET_OPTIONS = (
-    (socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES),
+_KEEPALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60),
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 20),
@@ -205,8 +204,10 @@ class ClientConnection(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)  # uvloop's are not subclasses
         raw = transport.get_extra_info("socket")
         if raw is not None:
-            for level, option, value in _SOCKET_OPTIONS:
-                raw.setsockopt(level, option, value)
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
+            if raw.family != socket.AF_UNIX:
+                for level, option, value in _KEEPALIVE:
+                    raw.setsockopt(level, option, value)
         self.transport.set_write_buffer_limits(high=UNREAD_BYTES_MAX)
         self.endpoint.connected(self)
 
