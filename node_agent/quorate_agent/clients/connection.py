@@ -173,6 +173,7 @@ class ClientConnection(asyncio.Protocol):
         "unread",
         "unread_since_ms",
         "written",
+        "written_elsewhere",
     )
 
     def __init__(self, endpoint: ClientEndpoint, external: bool = False) -> None:
@@ -195,6 +196,7 @@ class ClientConnection(asyncio.Protocol):
         self.refusal = b""  # the reply to every further command; empty: none is refused
         self.told_behind = 0  # bytes of pushes that wait in the queue, or have waited (pushes.py)
         self.written = 0  # a bit for each partition that it wrote into, for WAIT
+        self.written_elsewhere = 0  # those with a primary elsewhere when WAIT was answered
         self.transport: asyncio.Transport
         self.state: Connection
         self.session: Session

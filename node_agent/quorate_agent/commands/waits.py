@@ -18,7 +18,7 @@ _UNBLOCKED = error(
 
 
 class _Target(NamedTuple):
-    """What copies of a partition must hold.  `role`: its primary, None if that is not here."""
+    """A counter that copies must hold.  `role`: the primary of the partition; None: elsewhere."""
 
     partition: int
     role: Primary | None
@@ -50,7 +50,9 @@ class Waits:
         assert slot.wait is not None
         slot.deadline_ms = now_ms + slot.wait.timeout_ms if slot.wait.timeout_ms else FOR_EVER_MS
         slot.connection.blocked += 1
-        self._waiting.append(_Waiting(slot, tuple(self._targets(slot.connection.written))))
+        client = slot.connection
+        written = client.written or client.written_elsewhere
+        self._waiting.append(_Waiting(slot, tuple(self._targets(written))))
 
     def client_gone(self, client: ClientConnection) -> None:
         """Drop the WAITs of a client that is gone."""
@@ -64,9 +66,10 @@ class Waits:
             assert slot.wait is not None
             count = self._copies(targets)
             if count >= slot.wait.copies or slot.deadline_ms <= now_ms:
-                self._forget_held(slot.connection, targets)
+                self._forget_told(slot.connection, targets)
                 self._fulfil(slot.connection, slot, integer(count))
             elif slot.deadline_ms >= FOR_EVER_MS and self._is_over(targets):
+                self._forget_told(slot.connection, targets)
                 self._fulfil(slot.connection, slot, _UNBLOCKED)
             else:
                 waiting.append(each)
@@ -113,14 +116,23 @@ class Waits:
         row = self._replicas.table[target.partition]
         return quorum(len(row.voters), 0) - 1 if row is not None else 0
 
-    def _forget_held(self, client: ClientConnection, targets: tuple[_Target, ...]) -> None:
-        """Let later WAITs of the connection pass by what every copy holds."""
+    def _forget_told(self, client: ClientConnection, targets: tuple[_Target, ...]) -> None:
+        """Let later WAITs of the connection pass by what every copy holds, and what has its primary
+        elsewhere: that counts again only if the connection writes nothing here."""
         for target in targets:
-            role = target.role
-            if role is not None and all(
-                _holds(peer, target.counter) for peer in role.peers.values()
-            ):
-                client.written &= ~(1 << target.partition)
+            bit = 1 << target.partition
+            if not self._is_here(target):
+                client.written &= ~bit
+                client.written_elsewhere |= bit
+            elif self._is_held_by_all(target):
+                client.written &= ~bit
+                client.written_elsewhere &= ~bit
+
+    def _is_held_by_all(self, target: _Target) -> bool:
+        """Return whether there are as many copies as there should be, and all hold the target."""
+        peers = target.role.peers.values() if target.role is not None else ()
+        is_whole = len(peers) >= self._replicas.record.replicas - 1
+        return is_whole and all(_holds(peer, target.counter) for peer in peers)
 
 
 def _holds(peer: Peer, counter: int) -> bool:

@@ -5,7 +5,7 @@ is one update, redirected, parked, forwarded and acknowledged as any other comma
 are prepared and decided (across.py).  Source: docs/protocol.md, sections 8 and 9.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from quorate.protocol.storage import Row
@@ -167,6 +167,12 @@ class Execution:
         """Return the array of replies, or the reply that nothing was executed."""
         answers = self.answers(view)
         return answers if isinstance(answers, bytes) else array(answers)
+
+    def keys_to_write(self) -> Iterator[bytes]:
+        """Yield the keys of the commands that may write."""
+        for command, words in self.queued:
+            if command.is_write:
+                yield from command.keys(words)
 
     def answers(self, view: KeyView) -> list[bytes] | bytes:
         """Return the reply to each command, or one that says why none was executed."""

@@ -1,5 +1,6 @@
 """WAIT counts the copies that have all of what its connection has written, in every partition."""
 
+import msgspec
 import pytest
 
 from quorate.protocol.copies.role_state import Peer
@@ -13,6 +14,8 @@ WAIT = (b"WAIT", b"1", b"60000")
 @pytest.fixture
 def client(agent: Agent) -> KeptClient:
     """Of an agent beside which another has a copy of each partition, with nothing in it."""
+    replicas = agent.replicas
+    replicas.record = msgspec.structs.replace(replicas.record, replicas=2)
     for role in agent.replicas.roles.values():
         peer = role.peers[OTHER.node] = Peer()
         peer.adopted = True
@@ -98,6 +101,38 @@ def test_what_every_copy_has_is_not_looked_at_again(agent: Agent, client: KeptCl
     _has(agent, 0)
     assert _waited(agent, client, *WAIT) == [1]
     assert client.connection.written == 0
+
+
+def test_a_copy_that_is_not_there_is_not_counted_by_a_later_wait(
+    agent: Agent, client: KeptClient
+) -> None:
+    agent.replicas.roles[0].peers.clear()  # after a reset, or before a newcomer is there
+    _wrote(agent, client, (b"SET", K0, b"1"))
+    for _ in range(2):
+        assert client.ask(*WAIT) == []
+        agent.tick(60_000)
+        assert client.told() == [0]
+
+
+def test_a_partition_that_has_moved_does_not_count_with_later_writes(
+    agent: Agent, client: KeptClient
+) -> None:
+    _wrote(agent, client, (b"SET", K1, b"1"))
+    agent.give(OTHER, [1])  # of one voter: acknowledged by nobody else
+    for _ in range(2):
+        assert client.ask(*WAIT) == []
+        agent.tick(60_000)
+        assert client.told() == [0]
+
+    _wrote(agent, client, (b"SET", K0, b"1"))
+    _has(agent, 0)
+
+    assert _waited(agent, client, *WAIT) == [1]
+
+
+def test_a_transaction_counts_where_it_writes(agent: Agent, client: KeptClient) -> None:
+    _wrote(agent, client, (b"MULTI",), (b"SET", K0, b"1"), (b"GET", K1), (b"EXEC",))
+    assert client.connection.written == 0b01
 
 
 def test_for_ever_ends_when_one_of_the_primaries_goes(agent: Agent, client: KeptClient) -> None:

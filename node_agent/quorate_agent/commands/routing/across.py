@@ -112,7 +112,9 @@ class Across:
                 continue
             self._metrics.transactions.labels(each.outcome.value).inc()
             if each.outcome is Outcome.COMMITTED:
-                for key in slot.args[1:]:
+                execution = slot.command.handler
+                assert isinstance(execution, Execution)
+                for key in execution.keys_to_write():
                     client.written |= 1 << (key_slot(key) >> self._shift)
             self._answers.fulfil(client, slot, self._reply(slot, each))
 
