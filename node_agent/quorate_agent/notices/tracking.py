@@ -361,13 +361,11 @@ class Tracking:
     def _hold(self, client: ClientConnection, keys: list[bytes] | None) -> None:
         """Tell of `keys` behind the last reply that the client waits for now.
 
-        What is held is merged, except into the first: its place stays, so that a client that sends
-        on and on is told in the end."""
+        Of one place there is one entry, and of places as many as the client's queue has."""
         place = _last(client)
         held = self._behind.setdefault(client, [])
-        if not held or (len(held) == 1 and held[0].place is not place):
+        if not held or held[-1].place is not place:
             held.append(_Behind(place))
-        held[-1].place = place
         held[-1].add(keys)
 
     def _tell_answered(self) -> None:

@@ -247,6 +247,21 @@ def test_little_gathers_behind_a_reply_that_does_not_come(agent: Agent) -> None:
     assert not behind
 
 
+def test_each_key_is_told_behind_the_replies_that_were_asked_for_before_it(agent: Agent) -> None:
+    listener = agent.writer()
+    listener.ask(b"HELLO", b"3")
+    number = b"%d" % listener.connection.state.id
+    client = agent.client(b"REDIRECT", number, b"BCAST", resp3=False)
+    for turn in range(3):
+        client.send((b"SET", b"x%d" % turn, b"1"), (b"GET", b"y%d" % turn))
+        agent.writer().ask(b"SET", b"k%d" % turn, b"1")
+        agent.written()
+
+    [held] = agent.endpoint.overview.tracking._behind.values()
+
+    assert len({id(each.place) for each in held}) == 3
+
+
 @pytest.mark.parametrize("bound", [tracking.BEHIND_BYTES_MAX, 1000])
 def test_beyond_a_number_of_keys_behind_a_reply_everything_is_told(
     agent: Agent, monkeypatch: pytest.MonkeyPatch, bound: int
