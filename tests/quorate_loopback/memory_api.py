@@ -100,6 +100,12 @@ class MemoryApi:
             return self._put(path, {**self.objects[path], "status": status}, revision)
         return self.put(path, {**self.objects[path], "status": status})
 
+    async def set_owners(self, path: str, owners: Sequence[Json], revision: str) -> Json:
+        self._asked("PATCH", path)
+        known = self.objects[path]
+        metadata = {**known["metadata"], "ownerReferences": [*owners]}
+        return self._put(path, {**known, "metadata": metadata}, revision)
+
     async def annotate(self, path: str, annotations: Json, revision: str) -> Json:
         self._asked("PATCH", path)
         known = self.objects.get(path)

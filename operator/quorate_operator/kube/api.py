@@ -214,6 +214,12 @@ class KubeApi:
         body = {"metadata": metadata}
         return await self._request("PATCH", path, body, "application/merge-patch+json")
 
+    async def set_owners(self, path: str, owners: Sequence[Json], revision: str) -> Json:
+        """Replace the owners of an object, whoever named them; only of this revision."""
+        metadata = {"resourceVersion": revision, "ownerReferences": [*owners]}
+        body = {"metadata": metadata}
+        return await self._request("PATCH", path, body, "application/merge-patch+json")
+
     async def delete(self, path: str, revision: str = "", timeout_s: float = TIMEOUT_S) -> None:
         """Send a DELETE; with `revision` only that revision is deleted."""
         body: Json = {"kind": "DeleteOptions", "apiVersion": "v1"}

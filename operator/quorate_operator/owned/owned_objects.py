@@ -270,11 +270,17 @@ class OwnedObjects:
             agent = there["metadata"]["labels"].get(names.LABEL_AGENT, "")
             name = there["metadata"]["name"]
             is_copy = name != stateful_set_name(cluster.metadata.name, agent)
-            if not agent or is_owned(there, uid) == owned or (owned and is_copy):
-                continue  # a user's copy is never deleted with the cluster
-            made = with_its_size(claim_of(cluster, agent, storage, there, owned), there)
-            made["metadata"]["name"] = name
-            await self._api.apply(f"{path}/{name}", made)
+            if not agent or is_owned(there, uid) == owned:
+                continue
+            if not is_copy:
+                made = with_its_size(claim_of(cluster, agent, storage, there, owned), there)
+                await self._api.apply(f"{path}/{name}", made)
+            elif not owned:  # a user's copy is never deleted with the cluster
+                owners = [
+                    each for each in there["metadata"]["ownerReferences"] if each["uid"] != uid
+                ]
+                revision = there["metadata"]["resourceVersion"]
+                await self._api.set_owners(f"{path}/{name}", owners, revision)
         if not owned:
             self._without_claims.add(uid)
 
@@ -426,10 +432,10 @@ class OwnedObjects:
                     {agent: pods[agent] for agent in staying},
                     staying,
                     lambda restarted: seen.runner.disruption(gone, restarted),
+                    {agent: why.message for agent, why in losing.items()},
                 )
-            held = min(losing, default="") if not agents.run else restart.agent
-            if held in losing:
-                restart = Restart("", losing[held].message)
+            elif losing and not agents.run:
+                restart = Restart("", losing[min(losing)].message)
             pod = pods.get(restart.agent)
             if pod is not None and self._is_current(name, seen):
                 _log.info("cluster %s: replacing the pod of %s", name, restart.agent)

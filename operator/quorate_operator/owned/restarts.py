@@ -6,6 +6,7 @@ again, and every partition keeps its majority without it.  So a bad image stops 
 """
 
 from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from quorate.planning.absence.disruption import Disruption
@@ -35,21 +36,23 @@ def next_restart(
     pods: Mapping[str, Json | None],
     sets: Mapping[str, Json],
     disruption_after: Callable[[Collection[str]], Disruption],
+    kept: Mapping[str, str] = MappingProxyType({}),
 ) -> Restart:
     """Choose the next pod to replace.
 
     `pods` and `sets` (StatefulSets): by agent; `disruption_after(restarted)`: see
-    Runner.disruption.
+    Runner.disruption; `kept`: by agent, why its pod must stay.
     """
     for agent, found in sets.items():
         if found.get("status", {}).get("observedGeneration", 0) < found["metadata"]["generation"]:
             return Restart("", f"StatefulSet {found['metadata']['name']} is not processed yet")
         if pods.get(agent) is None:
             return Restart("", f"agent {agent} has no pod yet")
-    outdated = {agent: pod for agent, pod in pods.items() if _is_outdated(pod, sets.get(agent))}
+    found_old = {agent: pod for agent, pod in pods.items() if _is_outdated(pod, sets.get(agent))}
+    outdated = {agent: pod for agent, pod in found_old.items() if agent not in kept}
     if not outdated:
-        return Restart()
-    updated = [agent for agent in sets if agent not in outdated]
+        return Restart("", kept[min(found_old)]) if found_old else Restart()
+    updated = [agent for agent in sets if agent not in found_old]
     verdicts = disruption_after(updated).agents
     known = [each for each in verdicts if each.name in outdated]
     for each in known:  # replacing it takes nothing away, and may be the cure

@@ -332,6 +332,25 @@ async def test_a_claim_that_an_earlier_version_made_stays_with_kept_data(
     assert not _owns(declared)
 
 
+async def test_a_copy_of_a_claim_is_freed_as_it_is(declared: Namespace) -> None:
+    """Its owner came with the copied labels, so only a request for this field takes it away."""
+    await _manage(declared, "Delete")
+    await declared.controller.close()
+    copied = CLAIM + "-copy"
+    _own_claim(declared)
+    owned = declared.api.objects[CLAIM]
+    metadata = {**owned["metadata"], "name": "main-agent-1-copy"}
+    spec = {**owned["spec"], "accessModes": ["ReadWriteMany"]}
+    declared.api.put(copied, {**owned, "metadata": metadata, "spec": spec})
+    await declared.restart()
+
+    await until(lambda: declared.controller.owns_no_claim("uid-of-main"), "it owns none")
+
+    assert not _owns(declared)
+    found = declared.api.objects[copied]
+    assert (found["metadata"]["ownerReferences"], found["spec"]) == ([], spec)
+
+
 @pytest.mark.parametrize("is_paused", [False, True])
 async def test_a_new_operator_takes_claims_from_their_cluster_before_that_loses_its_finaliser(
     declared: Namespace, is_paused: bool

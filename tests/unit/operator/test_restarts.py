@@ -47,6 +47,18 @@ def test_the_first_in_order_goes_first_and_the_core_is_told_who_went_before() ->
     assert seen == [[], ["agent-2"]]
 
 
+def test_a_pod_that_must_stay_holds_up_no_other() -> None:
+    seen: list[list[str]] = []
+    kept = {"agent-2": "its claim is being deleted"}
+
+    assert next_restart(pods(), SETS, allowing(seen=seen), kept).agent == "agent-3"
+    others = pods(agent_1="new", agent_3="new")
+    assert next_restart(others, SETS, allowing(seen=seen), kept) == Restart("", kept["agent-2"])
+    all_new = pods(agent_1="new", agent_2="new", agent_3="new")
+    assert next_restart(all_new, SETS, allowing(), kept) == Restart()
+    assert seen == [[]]
+
+
 def test_the_next_waits_for_the_core() -> None:
     waits = ("agent-3", "agent agent-3: waits until agent agent-2 has caught up")
     found = next_restart(pods(agent_2="new"), SETS, allowing(waits))
