@@ -48,7 +48,13 @@ def find_operator(api: KubeApi, namespace: str, operator_namespace: str = "") ->
             )
         if not found:
             return Operator(_none(namespace))
-        masters = _masters(api, namespace)
+        judged = [_judge(api, each) for each in found]
+        if all(each.problem for each in judged):
+            return judged[0]
+        try:
+            masters = _masters(api, namespace)
+        except Forbidden as forbidden:
+            return Operator(unknown=f"whether an operator runs is unknown: {forbidden}")
         theirs = [each for each in found if _holder(each) in masters]
         if len(theirs) != 1 and (masters or len(found) > 1):
             where = ", ".join(sorted(_place(each) for each in found))

@@ -172,6 +172,18 @@ def test_another_operators_lease_does_not_say_that_this_one_leads(
     assert CLAIM not in api.objects
 
 
+def test_a_lease_that_an_ended_operator_has_released_says_that_none_leads(
+    kubectl: Kubectl, api: CannedApi
+) -> None:
+    lose(api)
+    elsewhere = LEASE.replace("/shop/", "/ops/")
+    api.put(elsewhere, {"spec": {**api.objects.pop(LEASE)["spec"], "holderIdentity": ""}})
+
+    none = "no operator leads: Lease quorate-operator in namespace ops has no holder"
+    assert none in kubectl.problem("replace", "agent-3", "--yes")
+    assert none in " ".join(kubectl("status").split())
+
+
 def test_nothing_is_replaced_where_writes_could_be_lost(kubectl: Kubectl, api: CannedApi) -> None:
     lose(api)
     register(api, "agent-2", left=True)
