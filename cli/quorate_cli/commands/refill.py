@@ -94,7 +94,7 @@ class Verdict(msgspec.Struct, frozen=True):
         if self.digests is None:
             return ""
         listed, differing = self.digests.differing, self.digests.partitions_differing
-        if len(listed) >= differing or any(each.partition == partition for each in listed):
+        if len(listed) >= differing or (listed and partition <= listed[-1].partition):
             return ""
         return (
             f"the report lists {len(listed)} of {differing} partitions that differ, and not this"

@@ -32,6 +32,10 @@ def test_those_that_agree_supply() -> None:
     assert choose_suppliers(OUTVOTED, "z", 3, "a", ["c"]) == ("c",)
 
 
+def test_partitions_before_the_last_that_is_listed_agree() -> None:
+    assert choose_suppliers(CUT, "z", 0, "a", ["b"]) == ("b",)
+
+
 def test_a_copy_is_out_voted_although_no_key_of_it_is_listed() -> None:
     """The copy that the others out-vote may not supply, either."""
     assert DIFFERING.keys == ()
