@@ -190,7 +190,11 @@ class DevCluster:
                 for agent in entry.agents
                 if (newest := newest_set_aside(self.folder.data(agent.name)))
             }
-            if not found:
+            is_over = all(
+                newest.is_back and self.folder.process(agent.name) is not None
+                for agent, newest in found.items()
+            )
+            if is_over:  # after an interrupted call they do not run
                 raise Problem("nothing was put back: no agent has data that was set aside")
             self._stop([agent.name for agent in found])
             for agent, newest in found.items():

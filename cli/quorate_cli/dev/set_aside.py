@@ -83,7 +83,7 @@ def check_all_is_lost(state: ClusterState, zones: Sequence[Zone]) -> None:
 
 
 class SetAside(NamedTuple):
-    """What an agent has set aside.  `is_back`: it was put back, and is the agent's folder now."""
+    """A set-aside of an agent.  `is_back`: it was put back, and is the agent's folder now."""
 
     number: int
     is_back: bool
