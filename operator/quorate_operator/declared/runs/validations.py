@@ -112,9 +112,8 @@ class Validations(JobRuns[DataValidationStatus]):
         self._on_result = on_result
         self._verdicts: dict[str, tuple[str, ZoneVerdict]] = {}
         """By name of a finished one: its zone's name, and its result."""
-        self._proven: dict[tuple[str, str, ValidationLevel], ZoneVerdict] = {}
-        """By the zone's name, its data's id and the level: the last difference that a deleted one
-        has proven."""
+        self._proven: dict[tuple[str, ValidationLevel], ZoneVerdict] = {}
+        """By the zone's name and the level: the last difference that a deleted one has proven."""
         self._runs: dict[str, ScheduledRun] = {}
 
     def gone(self, name: str) -> None:
@@ -130,7 +129,7 @@ class Validations(JobRuns[DataValidationStatus]):
         if told.verdict is not ValidationVerdict.DIFFER:
             self._on_result(zone)
             return
-        about = zone, told.zone_uid, told.level
+        about = zone, told.level
         known = self._proven.get(about)
         if known is None or known.ended <= told.ended:
             self._proven[about] = told
@@ -149,7 +148,7 @@ class Validations(JobRuns[DataValidationStatus]):
         """Return the results of a Zone with these data, the first one first; an earlier one of its
         name has others."""
         found = [told for of, told in self._verdicts.values() if of == zone.name]
-        found += [told for (of, _, _), told in self._proven.items() if of == zone.name]
+        found += [told for (of, _), told in self._proven.items() if of == zone.name]
         found = [each for each in found if each.zone_uid in ("", zone_uid)]
         known = [*_remembered(zone.known_status, found), *found]
         known = [each for each in known if each.ended >= zone.since]
