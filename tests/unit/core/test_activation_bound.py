@@ -1,4 +1,4 @@
-"""How long the master waits for a primary that does not serve while voters are filling."""
+"""The wait of a master for a primary that does not serve while voters are filling."""
 
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.messages.master import TransferProgress
@@ -41,6 +41,27 @@ def test_a_new_primary_has_time_while_the_voter_that_it_needs_fetches_all_rows()
         world.pass_time(1_000)
 
     assert _primary(world) == primary
+
+
+def test_it_has_that_time_before_the_first_rows_have_come() -> None:
+    world, primary, filling = _elected()
+    _tell(world, filling, 0)
+    world.pass_time(STALL_MS - 2_000)
+    assert _primary(world) == primary
+
+    world.pass_time(4_000)
+    assert _primary(world) == filling
+
+
+def test_a_copy_that_begins_anew_gives_no_time_until_it_has_more_than_before() -> None:
+    world, primary, filling = _elected()
+    _tell(world, filling, 9_000)
+    world.pass_time(STALL_MS - 2_000)
+    _tell(world, filling, 0)
+    assert _primary(world) == primary
+
+    world.pass_time(4_000)
+    assert _primary(world) == filling
 
 
 def test_it_has_no_more_time_when_that_voter_stands_still() -> None:

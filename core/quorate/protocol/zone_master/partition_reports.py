@@ -123,9 +123,10 @@ class PartitionReports:
         before = dict(part.fills)
         if before.get(node) == message.bytes_done and not message.done:
             return
+        has_more = message.done or message.bytes_done > before.get(node, -1)
         fills = before | {node: message.bytes_done}
         noted = msgspec.structs.replace(part, fills=tuple(fills.items()))
-        if needs_filling(noted, self._nodes):
+        if has_more and needs_filling(noted, self._nodes):
             noted = msgspec.structs.replace(noted, progress_ms=now.boot_ms)
         if message.done:
             del fills[node]
