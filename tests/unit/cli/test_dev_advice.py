@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from quorate_cli.dev import recover
+from quorate_cli.dev import dev_cluster, recover
 from quorate_cli.dev.dev_cluster import DevCluster
 from quorate_cli.objects.cluster_state import ClusterState
 from quorate_cli.processes.cluster_folder import (
@@ -99,6 +99,33 @@ def test_a_recovery_that_fails_says_what_does_not_run_and_why(
     assert told.endswith(
         "the operator is stopped: `quorate dev start operator` starts it as it was"
     )
+
+
+def test_a_put_back_that_is_over_does_nothing_where_its_agents_run(
+    monkeypatch: pytest.MonkeyPatch, folder: ClusterFolder
+) -> None:
+    aside = folder.data("agent-1") / "set-aside-1"
+    aside.mkdir(parents=True)
+    (aside / "folder.json.put-back").write_text("{}")
+    cluster = DevCluster(folder, print)
+    monkeypatch.setattr(cluster, "api", lambda: None)
+    monkeypatch.setattr(cluster, "state", lambda: None)
+    monkeypatch.setattr(dev_cluster.resources, "fetch_all", lambda *_asked: [])
+    monkeypatch.setattr(dev_cluster, "check_all_is_lost", lambda *_known: None)
+    stopped: list[str] = []
+    monkeypatch.setattr(cluster, "_stop", stopped.extend)
+    monkeypatch.setattr(cluster, "_start_agents", lambda *_agents: {"agent-1": "it is full"})
+    monkeypatch.setattr(cluster._membership, "declare", lambda _entry: None)
+
+    runs(monkeypatch, OPERATOR, "agent-1", "agent-2")
+    with pytest.raises(Problem, match="no agent has data that was set aside"):
+        cluster.put_back()
+    assert stopped == []
+
+    runs(monkeypatch, OPERATOR)  # it was interrupted
+    with pytest.raises(Problem, match="it is full"):
+        cluster.put_back()
+    assert stopped == ["agent-1"]
 
 
 def test_options_that_running_agents_do_not_obey_yet_are_told(
