@@ -377,7 +377,7 @@ class Database:
         # Opening writes the content of the logs into a table, and begins a new log.
         needed = sum(file.stat().st_size for file in self._path.glob("*.log")) + (2 << 20)
         if self._disk.look_again() < needed:
-            self._probed = clock.passed_s()
+            self._probed, self._pause_s = clock.passed_s(), PROBE_SECONDS  # looking is cheap
             return False
         is_open = takes_file(self._folder, needed) and self._open_anew()
         self._probed = clock.passed_s()  # from the end on: an attempt may take seconds

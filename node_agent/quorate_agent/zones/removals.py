@@ -49,7 +49,7 @@ class ZoneRemovals:
         if uid in self._tasks:
             return False
         if engine is None and not self._folder.has_zone(uid):
-            self._removed(uid, False)  # the caller says that it is gone
+            self._removed(uid, False)  # not by the callback: the caller tells the master itself
             return True
         is_recorded = self._writes.forget_zone(uid)
         work = self._remove(uid, runtime, engine, is_recorded)

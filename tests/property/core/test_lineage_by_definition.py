@@ -13,7 +13,7 @@ TERMS = range(1, 14)
 
 @st.composite
 def histories(draw: st.DrawFn, closing: bool = True) -> Lineage:
-    """What activations leave behind: rising terms, any first counter, closed counters below it.
+    """Entries as activations leave them: rising terms, any first counter, closed counters below it.
 
     With every entry, as earlier versions kept them.
     """

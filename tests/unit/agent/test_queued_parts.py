@@ -30,7 +30,7 @@ def _unlocked(agent: Agent, transaction: bytes) -> None:
 
 
 def _transaction(agent: Agent, *keys: bytes) -> list[object]:
-    """What a transaction of a client here is answered, within 2 s."""
+    """The answer to a transaction of a client here, within 2 s."""
     client = agent.writer()
     client.send((b"MULTI",), *[(b"SET", key, b"1") for key in keys], (b"EXEC",))
     told = client.told()

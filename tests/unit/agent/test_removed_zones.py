@@ -1,4 +1,4 @@
-"""How an agent removes a deleted zone: its clients end first, and other zones go on meanwhile."""
+"""The removal of a deleted zone: its clients end first, and other zones go on meanwhile."""
 
 import asyncio
 import shutil

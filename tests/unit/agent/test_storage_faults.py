@@ -341,14 +341,19 @@ class _Openings:
         raise RuntimeError("IO error: No space left on device")
 
 
+def _over_its_quota(folder: Path, clock: _ToldClock) -> RocksStorage:
+    storage = RocksStorage(folder / "zone", disk=DiskRoom(folder, 0, clock))
+    storage.database._no_room.set()
+    storage.database._no_room_text = "quota"
+    return storage
+
+
 def test_room_that_does_not_show_is_looked_for_ever_more_seldom(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = _ToldClock()
     openings = _Openings(clock)
-    storage = RocksStorage(tmp_path / "zone", disk=DiskRoom(tmp_path, 0, clock))
-    storage.database._no_room.set()
-    storage.database._no_room_text = "quota"
+    storage = _over_its_quota(tmp_path, clock)
     with monkeypatch.context() as patch:
         patch.setattr(database, "Rdict", openings.open)
         pauses_s = []
@@ -387,9 +392,7 @@ def test_the_engine_is_not_opened_anew_for_room_that_a_file_would_not_have(
 ) -> None:
     clock = _ToldClock()
     openings = _Openings(clock)
-    storage = RocksStorage(tmp_path / "zone", disk=DiskRoom(tmp_path, 0, clock))
-    storage.database._no_room.set()
-    storage.database._no_room_text = "quota"
+    storage = _over_its_quota(tmp_path, clock)
     with monkeypatch.context() as patch:
         patch.setattr(database, "Rdict", openings.open)
         patch.setattr(os, call, fails)

@@ -99,7 +99,7 @@ def test_a_copy_that_told_nothing_is_named() -> None:
 
 
 def of_three(node: str, *answers: CopyDigest, copies: int = 3) -> DigestsTold | None:
-    """What the majority told whose rows are read of `node`."""
+    """Digests told by a majority, to which `node`, whose rows are read, belongs."""
     watch = DigestWatch(0, ("a", "b", "c"), enough=Majority(copies, node))
     assert observed(watch, *answers) is None
     return watch.judge_majority()

@@ -1,4 +1,4 @@
-"""How long copies are read until their counters are judged, on a clock of the test."""
+"""The wait until the counters of copies are judged, on a clock of the test."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
