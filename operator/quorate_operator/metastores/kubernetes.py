@@ -199,6 +199,7 @@ class KubernetesMetastore:
             item = await self._api.get(path_of(self._namespace, plural, name))
         except ApiRefused as refused:
             if refused.status == 404:
+                self._unreadable.pop(name, None)  # somebody has deleted it
                 return None
             if isinstance(refused, ApiThrottled):
                 raise MetastoreUnavailable(str(refused)) from refused
@@ -230,6 +231,7 @@ class KubernetesMetastore:
             raise _not_written(refused) from refused
         except (ApiUnclear, MandateLost) as error:
             raise OutcomeUnknown(str(error)) from error
+        self._unreadable.pop(name, None)
         return str(made["metadata"]["resourceVersion"])
 
     async def erase(self) -> None:
