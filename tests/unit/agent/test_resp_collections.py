@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from quorate_agent.resp.commands.types import sets
 from quorate_agent.resp.replies import COLLECTION_TOO_LONG, DAMAGED, WRONGTYPE
 from quorate_agent.resp.tables.table import resolve
 from quorate_agent.resp.values import collection
@@ -180,6 +181,15 @@ def test_srandmember_draws_as_many_as_it_is_told(view: DictView) -> None:
         assert set(drawn) <= {b"m", b"n"}
     assert _run(view, b"SRANDMEMBER", b"set", b"-1000001").startswith(b"-ERR value is out of range")
     assert view.changes == 0
+
+
+def test_srandmember_repeats_no_more_than_a_reply_may_have(
+    view: DictView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sets, "REPLY_BYTES_MAX", 1000)
+    _run(view, b"SADD", b"long", b"x" * 100)
+    assert _run(view, b"SRANDMEMBER", b"long", b"-10").startswith(b"*10\r\n")
+    assert b"256 MiB" in _run(view, b"SRANDMEMBER", b"long", b"-11")
 
 
 def test_a_collection_has_a_bound_and_stays_as_it_was_at_it(view: DictView) -> None:

@@ -6,6 +6,7 @@ from collections import deque
 import pytest
 
 from quorate_agent.clients.turn_share import TURN_S
+from quorate_agent.resp.commands.agent.introspection import NAMES_MAX
 from quorate_agent.resp.commands.session.pubsub import SUBSCRIPTIONS_MAX
 from quorate_agent.resp.commands.session.tracking import PREFIXES_MAX
 from quorate_agent.resp.reading.glob import PATTERN_BYTES_MAX
@@ -89,6 +90,8 @@ def test_slow_commands_that_came_while_their_client_was_parked_do_not_hold_the_t
         (b"HSCAN", b"h", b"0", b"MATCH", LONG),
         (b"CONFIG", b"GET", *[b"*%d" % n for n in range(2000)]),
         (b"COMMAND", b"LIST", b"FILTERBY", b"PATTERN", LONG),
+        (b"COMMAND", b"INFO", *[b"get"] * NAMES_MAX),
+        (b"COMMAND", b"DOCS", *[b"get"] * NAMES_MAX),
     ],
     ids=lambda words: b" ".join(words)[:20].decode(),
 )

@@ -18,6 +18,11 @@ from quorate_agent.resp.replies import (
 )
 from quorate_agent.resp.session import Session
 
+NAMES_MAX = 10_000
+"""Words of a COMMAND INFO or DOCS: each name is described with some 1.5 kB, as often as it is
+named."""
+
+_TOO_MANY_NAMES = error(b"ERR more than %d words: ask for fewer names at a time" % NAMES_MAX)
 _INVALID_COMMAND = error(b"ERR Invalid command specified")
 _NO_KEYS = error(b"ERR The command has no key arguments")
 _INVALID_COUNT = error(b"ERR Invalid number of arguments specified for command")
@@ -68,6 +73,8 @@ class Introspection:
         if len(args) == 2:
             return self.all(session, args)
         resp3 = session.connection.resp3
+        if len(args) > NAMES_MAX:
+            return _TOO_MANY_NAMES
         described = []
         for name in args[2:]:
             command = self._find(name)
@@ -77,6 +84,8 @@ class Introspection:
     def docs(self, session: Session, args: list[bytes]) -> bytes:
         """COMMAND DOCS [name …]"""
         resp3 = session.connection.resp3
+        if len(args) > NAMES_MAX:
+            return _TOO_MANY_NAMES
         wanted = (
             list(self._table.values())
             if len(args) == 2

@@ -11,6 +11,8 @@ from quorate_agent.resp.replies import (
     NOT_AN_INTEGER,
     NOT_POSITIVE,
     ONE,
+    REPLY_BYTES_MAX,
+    REPLY_TOO_LONG,
     SYNTAX_ERROR,
     ZERO,
     array,
@@ -136,5 +138,8 @@ def random_members(view: KeyView, args: list[bytes]) -> bytes:
     if wanted < -DRAWN_MAX:
         return _TOO_MANY_DRAWN
     if wanted < 0:
-        return bulks(random.choices(population, k=-wanted))
+        repeated = random.choices(population, k=-wanted)
+        if sum(map(len, repeated)) > REPLY_BYTES_MAX:
+            return REPLY_TOO_LONG
+        return bulks(repeated)
     return bulks(random.sample(population, min(wanted, len(population))))
