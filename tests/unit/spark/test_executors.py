@@ -9,7 +9,7 @@ import pytest
 from quorate.wire.jobs.executors import EXECUTOR_FOLDER, Executors, encode_executors
 from quorate_link.secret import ClusterSecret, make_secret
 from quorate_spark.__main__ import main
-from quorate_spark.passes import executor_process
+from quorate_spark.passes import executor_process, spark_session
 from quorate_spark.passes.executor_process import command_of
 from quorate_spark.passes.executors import ExecutorsRefused, Led, led_executors
 from quorate_spark.passes.spark_session import SparkMissing, own_spark
@@ -205,8 +205,9 @@ def test_why_a_process_cannot_be_an_executor_is_a_sentence(
 def test_no_executors_are_led_by_a_user_without_a_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, led: Led
 ) -> None:
-    """The error of their Java would be a stack."""
+    """The error of their Java would be a stack.  There need be no Java here."""
     monkeypatch.setattr("os.getuid", lambda: 1_000_680_000)
+    monkeypatch.setattr(spark_session, "check_spark", lambda: None)
 
     with (
         pytest.raises(SparkMissing, match="user 1000680000 has no entry in /etc/passwd: run them"),
