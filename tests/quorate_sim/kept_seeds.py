@@ -68,4 +68,5 @@ KEPT = {
     556364986: "a silent owner was dropped before the row was written that says it owns nothing",
     940967403: "I-5 by a line that a reset had left, behind a cut, that began to serve after it",
     1263183741207: "a rebuilt row has the reset before the last one, of which nobody had heard",
+    2356409780602: "a rebuilt row that was lost again waited for stores of its sets that were gone",
 }

@@ -83,6 +83,34 @@ def test_without_a_quorum_lost_rows_wait_and_who_is_missing_is_named() -> None:
     world.wait(lambda: SECOND in world.stored)
 
 
+def test_a_rebuilt_row_that_is_lost_again_waits_for_no_store_of_its_sets_that_is_gone() -> None:
+    zone = ZoneRecord("uid-3", "notes", 1, 2)
+    world = _placed(zone)
+    row, shard = world.rows(zone)[0], ShardKey(zone.uid, 0)
+    assert row.primary is not None
+    first = Voter(row.primary.node, row.primary.store)
+    others = [Voter(node, f"store-{node}") for node in sorted({"a", "b", "c"} - {first.node})]
+    sets = tuple((first, other) for other in others)
+    narrowed = msgspec.structs.replace(
+        row, version=9, replicas=(first.node, None), voters=(first,), sets=sets
+    )
+    world.stored[shard] = (narrowed,)
+    world.serves = lambda node: False  # so the sets are not done with
+    world.follow()
+    world.connect("a", "b", "c")
+    world.pass_time(1_000)
+    assert world.rows(zone)[0].sets == sets
+    _follow(world, shard)
+
+    world.connect(first.node)
+    for other in others:
+        world.connect(other.node, store=f"{other.store}-2")
+    world.wait(lambda: shard in world.stored)
+
+    assert world.rows(zone)[0].voters == (first,)
+    assert world.rows(zone)[0].sets == sets
+
+
 def test_while_one_zone_waits_the_other_goes_on() -> None:
     world = _placed(ZONE, OTHER)
     world.knows = lambda node, uid: uid == OTHER.uid  # of the first zone nobody can tell anything

@@ -407,7 +407,9 @@ def seen_version(damaged: DamagedRow) -> int:
 
 
 def _voters(report: CopyReport | None) -> tuple[Voter, ...]:
+    """Return every voter that the reported row names, also before and after a migration."""
     row = report.row if report is not None else None
     if row is None:
         return ()
-    return row.voters + (row.active.voters if row.active is not None else ())
+    after = row.active.voters if row.active is not None else ()
+    return (*chain.from_iterable(row.voter_sets), *after)
