@@ -43,7 +43,7 @@ def test_a_new_primary_has_time_while_the_voter_that_it_needs_fetches_all_rows()
     assert _primary(world) == primary
 
 
-def test_a_report_of_no_bytes_is_progress_when_it_is_the_first() -> None:
+def test_it_has_that_time_before_the_first_rows_have_come() -> None:
     world, primary, filling = _elected()
     _tell(world, filling, 0)
     world.pass_time(STALL_MS - 2_000)

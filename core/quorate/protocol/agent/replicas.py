@@ -257,7 +257,8 @@ class Replicas(ZoneCopies):
         for role in list(self.roles.values()):
             activation.tick(self, role, now)
         for fill in list(self.fills.values()):
-            if fill.bytes_done and now.boot_ms - fill.reported_ms >= self.settings.retry_ms:
+            has_begun = fill.bytes_done or fill.is_full
+            if has_begun and now.boot_ms - fill.reported_ms >= self.settings.retry_ms:
                 fill.reported_ms = now.boot_ms
                 self.out.send(MASTER, fill.progress(self.uid, done=False))
             transfer.step(self, fill)
