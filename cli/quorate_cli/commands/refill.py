@@ -69,10 +69,22 @@ class Digests(msgspec.Struct, frozen=True):
     partitions_differing: int = 0
 
 
+class CountersDiffering(msgspec.Struct, frozen=True):
+    """A partition of which the copies' counters cannot all be right: its rows are not compared."""
+
+    partition: int
+    detail: str
+
+
 class Verdict(msgspec.Struct, frozen=True):
-    """The part of the validation's report that is needed here."""
+    """The part of the validation's report that is needed here.
+
+    `counter_differences` has the first of `differing_partitions`.
+    """
 
     reasons: tuple[str, ...] = ()
+    counter_differences: tuple[CountersDiffering, ...] = ()
+    differing_partitions: int = 0
     outvoted: tuple[Outvoted, ...] = ()
     digests: Digests | None = None
 
@@ -84,6 +96,12 @@ class Verdict(msgspec.Struct, frozen=True):
 
     def why_unknown(self, partition: int) -> str:
         """Return why the partition could not be judged; empty if it was."""
+        for each in self.counter_differences:
+            if each.partition == partition:
+                return f"its copies' counters differ: {each.detail}"
+        counted = [each.partition for each in self.counter_differences]
+        if _may_be_unlisted(partition, counted, self.differing_partitions):
+            return _unlisted(len(counted), self.differing_partitions, "whose counters differ")
         prefix = f"partition {partition}:"
         about = [text for text in self.reasons if text.startswith(prefix)]
         whole = [text for text in self.reasons if not text.startswith("partition ")]
@@ -93,13 +111,22 @@ class Verdict(msgspec.Struct, frozen=True):
         """Return that the partition may be one of those that the report does not list, if so."""
         if self.digests is None:
             return ""
-        listed, differing = self.digests.differing, self.digests.partitions_differing
-        if len(listed) >= differing or (listed and partition <= listed[-1].partition):
+        listed = [each.partition for each in self.digests.differing]
+        if not _may_be_unlisted(partition, listed, self.digests.partitions_differing):
             return ""
-        return (
-            f"the report lists {len(listed)} of {differing} partitions that differ, and not this"
-            " one: mend those that it lists first"
-        )
+        return _unlisted(len(listed), self.digests.partitions_differing, "that differ")
+
+
+def _may_be_unlisted(partition: int, listed: list[int], count: int) -> bool:
+    """Return whether the partition may be one of `count` of which only the first are listed."""
+    return len(listed) < count and not (listed and partition <= listed[-1])
+
+
+def _unlisted(listed: int, count: int, which: str) -> str:
+    return (
+        f"the report lists {listed} of {count} partitions {which}, and not this one: mend those"
+        " that it lists first"
+    )
 
 
 def choose_suppliers(

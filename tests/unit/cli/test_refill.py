@@ -8,6 +8,7 @@ import pytest
 from quorate.protocol.messages.tools import Refill, Refilling
 from quorate_cli.commands import refill
 from quorate_cli.commands.refill import (
+    CountersDiffering,
     Differing,
     Digests,
     DigestTold,
@@ -58,6 +59,13 @@ def test_a_copy_is_out_voted_although_no_key_of_it_is_listed() -> None:
             "determine which copies are right",
         ),
         (Verdict(("agent at x cannot be reached",)), "a", ["b"], "agent at x cannot be reached"),
+        (
+            Verdict(counter_differences=(CountersDiffering(3, "b lacks 5..9"),)),
+            "a",
+            [],
+            "its copies' counters differ: b lacks 5..9",
+        ),
+        (Verdict(differing_partitions=300), "a", ["b"], "0 of 300 partitions whose counters"),
         (CUT, "a", [], "lists 1 of 2 partitions that differ"),
         (CUT, "a", ["b"], "lists 1 of 2 partitions that differ"),
     ],
@@ -75,6 +83,12 @@ def test_what_level_rows_found_is_taken_from_those_it_named() -> None:
     """Digests agree: the row changed on disk behind its agent.  What is unknown of another
     partition does not matter."""
     assert choose_suppliers(Verdict(("partition 4: silent",)), "z", 3, "a", ["b"]) == ("b",)
+
+
+def test_counters_that_differ_in_another_partition_do_not_matter() -> None:
+    verdict = Verdict(counter_differences=(CountersDiffering(4, "b lacks 5"),))
+    verdict = msgspec.structs.replace(verdict, differing_partitions=1)
+    assert choose_suppliers(verdict, "z", 3, "a", ["b"]) == ("b",)
 
 
 def test_digests_that_no_key_confirms_are_no_difference() -> None:
