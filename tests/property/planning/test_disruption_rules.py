@@ -75,8 +75,18 @@ def clusters(draw: st.DrawFn) -> tuple[list[AgentNow], list[ZoneNow]]:
         persistent = draw(st.integers(0, 2)) > 0
         made = [draw(rows(p, persistent, there)) for p in range(draw(st.integers(0, 3)))]
         unserved = [row.partition for row in made if draw(st.integers(0, 9)) == 0]
+        lacks_rows = draw(st.integers(0, 19)) == 0
+        wanted = [draw(st.permutations(there))[: draw(st.integers(0, 3))] for _ in made]
         zones.append(
-            ZoneNow(name, persistent, 3, made, unserved, lacks_rows=draw(st.integers(0, 19)) == 0)
+            ZoneNow(
+                name,
+                persistent,
+                3,
+                made,
+                unserved,
+                lacks_rows=lacks_rows,
+                wanted=draw(st.sampled_from([(), tuple(wanted)])),
+            )
         )
     return members, zones
 

@@ -1,8 +1,10 @@
 """What the master says of restarts: true of its own rows, one agent after the other."""
 
+import msgspec
+
 from quorate.facts.partition_row import PartitionRow, majority
 from quorate.facts.zone import StorageKind, ZoneRecord
-from quorate_lone_master.world import LoneMaster
+from quorate_lone_master.world import LoneMaster, placed_master
 
 ON_DISK = ZoneRecord("uid-1", "books", 12, 3)
 IN_MEMORY = ZoneRecord("uid-2", "sessions", 12, 3, StorageKind.IN_MEMORY)
@@ -88,6 +90,25 @@ def test_a_partition_that_is_not_served_holds_its_voters() -> None:
     )
     assert not any(each.may_restart for each in now.agents)
     assert now.unavailable_max == 0
+
+
+def test_copies_that_no_agent_can_take_do_not_stop_a_rolling_restart() -> None:
+    """Five copies are asked for, and only three of the agents fit the zone."""
+    zone = msgspec.structs.replace(ON_DISK, filter="disk=ssd")
+    fits = {name: {"disk": "ssd"} for name in "abc"}
+    world = placed_master(zone, nodes=tuple("abcde"), attributes=fits)
+    world.master.set_zone(msgspec.structs.replace(zone, replicas=5), world.now)
+    world.pass_time(5_000)
+    assert world.status(zone).misfits
+
+    assert all(each.may_restart for each in world.master.disruption((), ["d"]).agents)
+
+    world.attributes["e"] = {"disk": "ssd"}
+    world.full["e"] = {zone.uid: "/data: 0 MiB left on the disk"}
+    world.connect("e")
+    world.pass_time(1_000)
+    waits = world.master.disruption((), ["d"]).of("a").restart_waits_for
+    assert waits.endswith("of Zone books has all its copies again"), "one can take more now"
 
 
 def test_an_agent_that_never_came_may_be_started_anew() -> None:

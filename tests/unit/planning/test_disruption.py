@@ -144,6 +144,20 @@ def test_the_next_waits_for_copies_that_are_still_to_be_made() -> None:
     assert disruption(members, [zone(*rows, replicas=4)]).of("a").may_restart
 
 
+def test_copies_that_nobody_can_take_are_not_waited_for() -> None:
+    members = [agent(name) for name in "abcde"]
+
+    def may_follow(wanted: str, present: list[AgentNow] = members) -> bool:
+        asked = msgspec.structs.replace(zone(row(0, "abc"), replicas=5), wanted=(tuple(wanted),))
+        return disruption(present, [asked], ["e"]).of("a").may_restart
+
+    assert may_follow("abc")
+    assert not may_follow("abcd"), "d is to get one"
+    assert may_follow("abcd", [*members[:3], agent("d", online=False), members[4]])
+    assert may_follow("ade"), "its leavers hold the copies until then"
+    assert not disruption(members, [zone(row(0, "ab"), replicas=3)]).of("a").may_restart
+
+
 def test_the_only_copy_is_never_taken_away() -> None:
     now = disruption([agent("a"), agent("b")], [zone(row(0, "a"), replicas=1)])
 

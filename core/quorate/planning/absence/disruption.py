@@ -5,7 +5,8 @@ The rules, for every partition in which an agent votes with its registered store
 1. without the agent, a majority of the voters is online and holds everything; during a migration
    this must hold for the voters before it and for those after it;
 2. the partition is served, and the agent is not the destination of a migration;
-3. the agent that was restarted before holds everything again, and no partition lacks voters.
+3. the agent that was restarted before holds everything again, and no partition lacks a voter that
+   it could have.
 
 Whether a voter holds everything is read from the row: `replicas` names the voters that own, and a
 voter that was away is named again only when it has caught up. Restarting an agent of a zone without
@@ -38,7 +39,8 @@ class ZoneNow(msgspec.Struct, frozen=True):
     """One zone with its known rows. `replicas`: the copies that each partition should have.
 
     `unserved`: partitions whose primary does not serve, or is not known to. `lacks_rows`: a
-    partition that was placed has no row at present.
+    partition that was placed has no row at present. `wanted`: the nodes of each partition's target;
+    empty if there is none yet.
     """
 
     name: str
@@ -47,6 +49,7 @@ class ZoneNow(msgspec.Struct, frozen=True):
     rows: Sequence[PartitionRow]
     unserved: Collection[int] = ()
     lacks_rows: bool = False
+    wanted: Sequence[Sequence[str]] = ()
 
 
 class AgentDisruption(msgspec.Struct, frozen=True):
@@ -171,7 +174,7 @@ class _Findings:
             self._name(voter.node, zone.name)
             if voter not in whole:
                 self._behind.setdefault(voter.node, where)
-        if not self._short and len(row.voters) < min(zone.replicas, self._online):
+        if not self._short and len(row.voters) < self._voters_possible(zone, row):
             self._short = where
         destination = row.destination
         if destination is not None and destination.node not in {voter.node for voter in voters}:
@@ -200,6 +203,14 @@ class _Findings:
                     break
         if destination is not None:
             self._block(destination.node, f"{where} is being moved to it")
+
+    def _voters_possible(self, zone: ZoneNow, row: PartitionRow) -> int:
+        """Return how many voters the partition could have, with the agents that are there."""
+        possible = self._online
+        if zone.wanted:
+            wanted = zone.wanted[row.partition]
+            possible = sum(node in row.voter_nodes or self._is_online(node) for node in wanted)
+        return min(zone.replicas, possible)
 
     def _is_dead(self, voter: Voter, persistent: bool) -> bool:
         """Return whether the voter's store is gone for good: its agent registered another one."""

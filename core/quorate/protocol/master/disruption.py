@@ -34,7 +34,9 @@ def cluster_disruption(
 def disruption_facts(agents: Mapping[str, KnownAgent], zones: Iterable[ZoneMaster]) -> object:
     """Return what `cluster_disruption` reads of agents and zones: cheap to compare."""
     there = [(each.record, each.online, each.gone) for _, each in sorted(agents.items())]
-    return there, [(zone.record, zone.parts.changes, zone.nodes.refusals()) for zone in zones]
+    return there, [
+        (zone.record, zone.parts.changes, zone.nodes.refusals(), zone.target) for zone in zones
+    ]
 
 
 def cluster_load(agents: Mapping[str, KnownAgent], zones: Iterable[ZoneMaster]) -> ClusterLoad:
@@ -75,4 +77,5 @@ def _zone_now(zone: ZoneMaster) -> ZoneNow:
         [parts[partition].row for partition in sorted(parts)],
         {p for p, part in parts.items() if part.unheard or not serves_clients(part, zone.nodes)},
         lacks_rows=(record.placed or record.recovering) and len(parts) < record.partitions,
+        wanted=zone.target or (),
     )
