@@ -16,8 +16,9 @@ from quorate.planning.target.distribute_partitions import DataNode
 from quorate.protocol.master.node_registry import NodeRegistry
 from quorate.protocol.members.membership import KnownAgent
 from quorate.protocol.zone_master import rebalance
+from quorate.protocol.zone_master.agent_states import AgentState, AgentStates
 from quorate.protocol.zone_master.fitting_nodes import FittingNodes
-from quorate.protocol.zone_master.rebalance import AgentState, Rebalance
+from quorate.protocol.zone_master.rebalance import Rebalance
 from quorate_sim.changed import changed
 
 
@@ -32,24 +33,24 @@ def weights_ignored() -> AbstractContextManager[None]:
 
 
 def _nodes_with(**fields: Any) -> AbstractContextManager[None]:
-    def data_nodes(self: Rebalance, record: ZoneRecord, now: Now) -> list[DataNode]:
+    def data_nodes(self: AgentStates, record: ZoneRecord, now: Now) -> list[DataNode]:
         nodes = _data_nodes(self, record, now)
         return [msgspec.structs.replace(node, **fields) for node in nodes]
 
-    _data_nodes = Rebalance.data_nodes
-    return changed(Rebalance, "data_nodes", data_nodes)
+    _data_nodes = AgentStates.data_nodes
+    return changed(AgentStates, "data_nodes", data_nodes)
 
 
 def silent_dropped_early() -> AbstractContextManager[None]:
     """A voter in memory is given up as soon as its node has left: no timer is waited for."""
 
-    def state_of(self: Rebalance, agent: KnownAgent, record: ZoneRecord, now: Now) -> AgentState:
+    def state_of(self: AgentStates, agent: KnownAgent, record: ZoneRecord, now: Now) -> AgentState:
         state = _state_of(self, agent, record, now)
         is_early = state is AgentState.WAITED and agent.has_left and not record.persistent
         return AgentState.GIVEN_UP if is_early else state
 
-    _state_of = Rebalance._state_of
-    return changed(Rebalance, "_state_of", state_of)
+    _state_of = AgentStates._state_of
+    return changed(AgentStates, "_state_of", state_of)
 
 
 def filters_read_once() -> AbstractContextManager[None]:

@@ -47,12 +47,12 @@ class FirstPlacement:
         if why := self._ports.why_none(zone.record, zone.told):
             return why
         self._timers.placing(now)  # until all have rows, whoever is there takes part
-        data_nodes = self._rebalance.data_nodes(zone.record, now)
+        data_nodes = self._rebalance.states.data_nodes(zone.record, now)
         # An agent that is waited for counts as online in a zone that has rows; here it cannot be
         # named.
         online = [n for n in data_nodes if n.online and zone.nodes.holder(n.name) is not None]
         if len(online) < zone.record.replicas:
-            few = self._rebalance.misfits(zone.record)
+            few = self._rebalance.states.misfits(zone.record)
             return (
                 f"waiting for agents: the zone needs {zone.record.replicas}, and {len(online)} are "
                 f"online{f'; {few}' if few else ''}"

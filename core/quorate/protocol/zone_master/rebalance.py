@@ -5,15 +5,12 @@ follows from the row and the target. The steps that begin are chosen for all zon
 (migration_queue.py).
 """
 
-import enum
 from collections.abc import Callable, Iterable, Sequence
-
-import msgspec
 
 from quorate.facts.partition_row import Migration, PartitionRow, is_committed
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, Voter
-from quorate.facts.zone import Planner, StorageKind, ZoneRecord
+from quorate.facts.zone import Planner, ZoneRecord
 from quorate.planning.queue.choose_migrations import QueuedMigration
 from quorate.planning.queue.keep_migrations import row_when_done, still_serves
 from quorate.planning.queue.retries import MigrationRetries
@@ -21,44 +18,15 @@ from quorate.planning.steps.intent import Intent, intent_of
 from quorate.planning.steps.plan_migrations import PlannedMigration
 from quorate.planning.steps.plan_staged import reachable_target
 from quorate.planning.steps.plan_step import plan_step
-from quorate.planning.target.distribute_partitions import (
-    DataNode,
-    Distribution,
-    distribute_partitions,
-)
+from quorate.planning.target.distribute_partitions import Distribution, distribute_partitions
 from quorate.protocol.members.cluster import Cluster
-from quorate.protocol.members.membership import KnownAgent, ZoneNodes
+from quorate.protocol.members.membership import ZoneNodes
 from quorate.protocol.zone_master import ownership
+from quorate.protocol.zone_master.agent_states import AgentState, AgentStates
 from quorate.protocol.zone_master.causes import Cause, Why
 from quorate.protocol.zone_master.decide_partition import PartitionState, is_cut_off
 from quorate.protocol.zone_master.fitting_nodes import FittingNodes
 from quorate.protocol.zone_master.zone import Parts
-
-
-class AgentState(enum.StrEnum):
-    """The state of an agent for one zone when its target is computed."""
-
-    ONLINE = "online"
-    NEW_STORE = "new-store"
-    WAITED = "waited"
-    LOST = "lost"
-    GIVEN_UP = "given-up"
-    REFUSED = "refused"
-    WITHOUT = "without"
-    DRAINING = "draining"
-    UNREGISTERED = "unregistered"
-    JOINING = "joining"
-    UNFIT = "unfit"
-
-
-_WITHOUT_COPIES = (
-    AgentState.DRAINING,
-    AgentState.UNREGISTERED,
-    AgentState.JOINING,
-    AgentState.GIVEN_UP,
-)
-"""Agents in these states are named by a target for nothing, not even for a copy that they have."""
-_AT_REST = {AgentState.ONLINE, AgentState.JOINING, AgentState.UNFIT}
 
 
 class Rebalance:
@@ -73,76 +41,19 @@ class Rebalance:
     ) -> None:
         self.target: Distribution | None = None
         self.off_target: dict[int, None] = {}
+        self.states = AgentStates(cluster, nodes, parts, fitting)
         self._agents = cluster.agents
         self._nodes = nodes
         self._parts = parts
-        self._settings = cluster.settings
-        self._fitting = fitting
         self._signature: object = None
         self._steps: dict[int, tuple[PartitionRow, PlannedMigration | None]] = {}
         self._queued: dict[int, QueuedMigration] = {}
         self._intents: dict[int, tuple[PartitionRow, Intent]] = {}
         self.sizes: dict[int, int] = {}
-        self._states: dict[str, AgentState] = {}
         self._refilling: dict[str, tuple[int, ...]] = {}
         self._kept_off: set[int] = set()
         self._without_room: set[str] = set()
         self._copies_planned = False
-
-    # --- who may hold copies ---------------------------------------------------------------------
-
-    def data_nodes(self, record: ZoneRecord, now: Now) -> list[DataNode]:
-        """Return the agents that may hold copies; those that are waited for count as online.
-
-        Those that do not fit the zone count as offline: they get nothing, and keep a copy only if
-        fewer agents are left than the zone has replicas. If no other is there, those of them that
-        hold copies count as if they did fit, so that copies and primaries are cared for.
-        """
-        nodes: list[DataNode] = []
-        voters = self._parts.voters()
-        replaced = {voter.node for voter in voters if self._nodes.is_dead(voter)}
-        self._states.clear()
-        for name in sorted(self._agents):
-            agent = self._agents[name]
-            state = self._state_of(agent, record, now)
-            if state is AgentState.ONLINE and name in replaced:
-                state = AgentState.NEW_STORE
-            self._states[name] = state
-            if agent.record is None or state in _WITHOUT_COPIES:
-                continue
-            there = state in (AgentState.ONLINE, AgentState.NEW_STORE) or (
-                state in (AgentState.WAITED, AgentState.REFUSED) and bool(self._parts)
-            )
-            nodes.append(DataNode(name, agent.record.weight, agent.record.failure_domain, there))
-        if any(node.online for node in nodes):
-            return nodes
-        kept = {
-            voter.node
-            for voter in voters
-            if self._states.get(voter.node) is AgentState.UNFIT and self._agents[voter.node].online
-        }
-        return [msgspec.structs.replace(node, online=node.name in kept) for node in nodes]
-
-    def _state_of(self, agent: KnownAgent, record: ZoneRecord, now: Now) -> AgentState:
-        if agent.record is None or agent.removing:
-            return AgentState.UNREGISTERED
-        if agent.draining:
-            return AgentState.DRAINING
-        known, fits = record.data_nodes, self._fitting.fits(agent.record, record)
-        is_in = fits if known is None else agent.record.name in known.nodes
-        if not agent.online:
-            is_given_up = fits and agent.has_left and record.storage is StorageKind.IN_MEMORY
-            if is_in:
-                return AgentState.WAITED
-            return AgentState.GIVEN_UP if is_given_up else AgentState.LOST
-        if not is_in:
-            return AgentState.JOINING if fits else AgentState.UNFIT
-        refusal = self._nodes.refusal(agent.record.name)
-        if refusal is not None:
-            refused_ms = now.boot_ms - refusal.since_ms
-            is_waited_for = refused_ms < self._settings.refusal_delay_ms
-            return AgentState.REFUSED if is_waited_for else AgentState.WITHOUT
-        return AgentState.ONLINE
 
     def is_at_rest(self, record: ZoneRecord) -> bool:
         """Return whether the zone needs nothing, and will not by the passing of time alone.
@@ -150,7 +61,7 @@ class Rebalance:
         That is so if every partition serves with all its copies in their places, and every agent
         was online at the last look. The zone's timers are for the caller to judge.
         """
-        if self.off_target or not set(self._states.values()) <= _AT_REST:
+        if self.off_target or not self.states.are_at_rest:
             return False
         return all(
             part.serves
@@ -160,60 +71,6 @@ class Rebalance:
             and len(part.row.owners) == len(part.row.voters) == record.replicas
             for part in self._parts.values()
         )
-
-    def missing(self) -> list[str]:
-        """Return the reasons why copies are missing, node by node."""
-        words = {
-            AgentState.WAITED: "{} is offline and waited for",
-            AgentState.LOST: "{} is offline; another agent without a copy would take its place",
-            AgentState.GIVEN_UP: "{} is offline, and its votes are given up; another agent without "
-            "a copy would take its place",
-            AgentState.REFUSED: "{} refuses the zone and is waited for",
-            AgentState.WITHOUT: "{} refuses the zone; another agent without a copy would take its "
-            "place",
-            AgentState.NEW_STORE: "{} came back with a new store: the votes of its old store are "
-            "given up, then it gets new copies",
-            AgentState.DRAINING: "{} is draining",
-            AgentState.UNFIT: "{} does not match dataNodesFilter or storageProfile",
-            AgentState.JOINING: "{} has joined and is no data node yet",
-        }
-        return [
-            words[state].format(node)
-            for node, state in sorted(self._states.items())
-            if state in words
-        ]
-
-    def misfits(self, record: ZoneRecord) -> str:
-        """Return a sentence if fewer data nodes fit the zone than it has replicas, else "".
-
-        Copies on agents that do not fit then stay where they are.
-        """
-        asked = [f"dataNodesFilter {record.filter}"] if record.filter else []
-        asked += [f"storageProfile {record.storage_profile}"] if record.storage_profile else []
-        old = [
-            name
-            for name, agent in self._agents.items()
-            if agent.record is not None and agent.record.frame_format < record.frame_format
-        ]
-        if old:
-            asked.append(f"consistencyMode {record.mode} (upgrade {', '.join(sorted(old))})")
-        if not asked:
-            return ""
-        nodes = record.data_nodes.nodes if self._parts and record.data_nodes else self._agents
-        fit = [n for n, agent in self._agents.items() if n in nodes and self._fits(agent, record)]
-        if len(fit) >= record.replicas:
-            return ""
-        others = ", ".join(sorted({voter.node for voter in self._parts.voters()} - {*fit}))
-        who = f"{len(fit)} ({', '.join(sorted(fit))})" if fit else "none"
-        stays = f"; copies on {others} stay until then" if others else ""
-        return (
-            f"of {len(self._agents)} agents {who} match {' and '.join(asked)}, and the zone has "
-            f"{record.replicas} replicas: add agents that match, or change the Zone{stays}"
-        )
-
-    def _fits(self, agent: KnownAgent, record: ZoneRecord) -> bool:
-        is_member = not (agent.removing or agent.draining or agent.has_left)
-        return is_member and agent.record is not None and self._fitting.fits(agent.record, record)
 
     # --- target ----------------------------------------------------------------------------------
 
@@ -262,7 +119,7 @@ class Rebalance:
 
     def refresh(self, record: ZoneRecord, now: Now) -> bool:
         """Compute the target again if anything it depends on has changed. Return whether it was."""
-        nodes = self.data_nodes(record, now)
+        nodes = self.states.data_nodes(record, now)
         signature = (
             tuple((n.name, n.weight, n.failure_domain, n.online) for n in nodes),
             record.replicas,
@@ -408,7 +265,7 @@ class Rebalance:
 
         Their memory ends with their processes, and the scale-down timer has fired for their nodes.
         """
-        return tuple(n for n in row.voter_nodes if self._states.get(n) is AgentState.GIVEN_UP)
+        return tuple(n for n in row.voter_nodes if self.states.of(n) is AgentState.GIVEN_UP)
 
     def _planned_step(self, row: PartitionRow, record: ZoneRecord) -> PlannedMigration | None:
         """Return `_next_step`, computed once for a row, a target and a topology."""
@@ -504,11 +361,10 @@ class Rebalance:
                 repair.destination is None or retries.at_most(repair.destination) > 1
             ):
                 return True
-        states = self._states
         for partition in self.off_target:
             row = self._parts[partition].row
             for voter in row.voters:
-                state = states.get(voter.node)
+                state = self.states.of(voter.node)
                 if state in (AgentState.WAITED, AgentState.REFUSED) or (
                     state is AgentState.ONLINE and voter.node not in row.replicas
                 ):

@@ -143,8 +143,8 @@ class ZoneView:
             self._rebalance.target,
             len(self._rebalance.off_target),
             self._rebalance.intents(record, INTENTS_NAMED_MAX),
-            self._rebalance.missing(),
-            self._rebalance.misfits(record),
+            self._rebalance.states.missing(),
+            self._rebalance.states.misfits(record),
             self._nodes.refusals(),
             self._nodes.holders(),
             self._storages.full(),
@@ -177,7 +177,7 @@ class ZoneView:
             timers=self._timers.running + self._resets.running,
             data_loss=data_loss(self._parts, record.replicas),
             stuck=self._retries.stuck(record.uid),
-            misfits=self._rebalance.misfits(record),
+            misfits=self._rebalance.states.misfits(record),
         )
 
     def roles(self) -> tuple[dict[str, int], dict[str, int]]:
@@ -270,7 +270,7 @@ def zone_status(
         phase, sentence = "Rebalancing", f"{running} migrations are running"
     elif degraded:
         counted = f"{degraded} partitions have fewer than {record.replicas} copies"
-        phase, sentence = "Degraded", "; ".join([counted, *rebalance.missing()])
+        phase, sentence = "Degraded", "; ".join([counted, *rebalance.states.missing()])
     else:
         phase, sentence = "Available", f"all {available} partitions have {record.replicas} copies"
     for node, reason in refusals:
