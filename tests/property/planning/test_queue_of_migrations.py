@@ -27,6 +27,7 @@ def queues(
             draw(st.booleans()),
             draw(st.sampled_from([0, 1, 100, 250, 900])),
             draw(st.booleans()),
+            draw(st.booleans()),
         )
         for partition in range(draw(st.integers(0, 14)))
     ]
@@ -73,7 +74,11 @@ def may_start(
     return (
         has_room(migration, under_way)
         and not retries.is_held_back(migration.zone, migration.partition, destination, now_ms)
-        and not (migration.copies_data and not migration.is_repair and migration.zone in losses)
+        and not (
+            migration.zone in losses
+            and migration.copies_data
+            and not (migration.is_repair or migration.is_drain)
+        )
         and incoming < retries.at_most(destination)
     )
 

@@ -5,11 +5,11 @@ from itertools import pairwise
 import msgspec
 
 from quorate.facts.partition_row import Migration, PartitionRow
-from quorate.facts.zone import ZoneRecord
+from quorate.facts.zone import NEVER_MS, ZoneRecord
 from quorate.planning.queue.retries import FIRST_WAIT_MS
 from quorate.protocol.messages.master import AgentReport
 from quorate.protocol.settings import DEFAULTS
-from quorate_lone_master.world import LoneMaster
+from quorate_lone_master.world import LoneMaster, placed_master
 
 BOOKS = ZoneRecord("uid-1", "books", 32, 2)
 SHOPS = ZoneRecord("uid-2", "shops", 32, 2)
@@ -239,3 +239,44 @@ def test_no_copy_is_begun_on_a_node_without_room_until_it_has_some() -> None:
 
     del world.full["d"]
     world.wait(lambda: len(voted_by(world.rows(BOOKS), "d")) == 16)
+
+
+def test_a_drain_does_not_wait_for_an_agent_that_is_waited_for_for_ever() -> None:
+    zone = ZoneRecord("uid-1", "books", 16, 3, scale_down_ms=NEVER_MS)
+    world = placed_master(zone, nodes=tuple("abcde"))
+    world.kill("a")
+    world.pass_time(5_000)
+    owning = {p: len(row.owners) for p, row in world.rows(zone).items()}
+    assert world.master.drain("b", True, world.now) == ""
+
+    for _ in range(120):
+        world.pass_time(500)
+        rows = world.rows(zone)
+        assert all(len(rows[p].owners) >= count for p, count in owning.items())
+        assert all(len(row.voters) == 3 for row in rows.values())
+
+    assert voted_by(world.rows(zone), "b") == []
+    assert voted_by(world.rows(zone), "a"), "what it has counts when it is back"
+    world.connect("a")
+    world.pass_time(30_000)
+    assert world.status(zone).phase == "Available"
+
+
+def test_moves_for_balance_wait_during_a_drain_beside_a_loss() -> None:
+    """The newcomer gets what the lost and the drained agent had, and nothing else."""
+    zone = ZoneRecord("uid-1", "books", 32, 3, scale_down_ms=NEVER_MS)
+    world = placed_master(zone, nodes=tuple("abcd"))
+    world.kill("a")
+    world.pass_time(5_000)
+    world.connect("e")
+    world.pass_time(5_000)
+    before = world.rows(zone)
+    moves = sum("e" in owners for owners in target_of(world, zone)) - len(voted_by(before, "e"))
+    assert moves > 10, "they wait"
+    assert world.master.drain("b", True, world.now) == ""
+    world.pass_time(60_000)
+
+    after = world.rows(zone)
+    assert voted_by(after, "b") == []
+    for node in "cd":
+        assert {*voted_by(before, node)} <= {*voted_by(after, node)}

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from quorate.facts.topology import NodeRecord
-from quorate.facts.zone import ZoneRecord
+from quorate.facts.zone import NEVER_MS, ZoneRecord
 from quorate.planning.target.data_nodes import TimerKind
 from quorate.protocol.metastore import NodeKey, ZoneKey
 from quorate_lone_master.world import LoneMaster, placed_master
@@ -94,6 +94,19 @@ def test_a_changed_filter_takes_who_is_there_and_waits_for_who_is_away() -> None
     assert data_nodes(world) == "a b c d e"
     (timer,) = world.status(zone).timers
     assert (timer.kind, timer.nodes) == (TimerKind.SCALE_DOWN, ("a",))
+
+
+def test_copies_leave_who_does_not_match_any_more_although_another_is_waited_for() -> None:
+    zone = msgspec.structs.replace(IN_EU, filter="", scale_down_ms=NEVER_MS)
+    world = placed_master(zone, nodes=tuple("abcde"), attributes=dict.fromkeys("bcde", EU))
+    world.kill("b")
+    world.pass_time(1_000)
+
+    changed(world, zone, filter="region=EU")
+    watched(world, 60_000, copies=2)
+
+    assert owners(world) == "c d e"
+    assert any("b" in row.voter_nodes for row in world.rows(IN_EU).values())
 
 
 def test_a_filter_of_another_version_moves_nothing() -> None:

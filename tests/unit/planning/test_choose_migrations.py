@@ -2,6 +2,7 @@
 
 from heapq import heappop, heappush
 
+import msgspec
 import pytest
 
 from quorate.planning.queue.choose_migrations import QueuedMigration, StartLimits, choose_migrations
@@ -129,6 +130,8 @@ def test_a_loss_pauses_moves_for_balance_but_neither_repairs_nor_changes_of_role
     elsewhere = transfer(2, zone="other")
 
     assert started(balance, repair, elsewhere, swap(3), losses=("z",)) == [3, 2, 1]
+    drain = msgspec.structs.replace(transfer(4), is_drain=True)
+    assert started(balance, drain, losses=("z",)) == [4]
     assert started(balance) == [0]
 
 

@@ -8,8 +8,8 @@ A transfer starts when both of its ends and its zone are below their limits of a
 bytes. One that is larger than the limit of bytes starts when no other is active there. A change of
 roles moves no data and has a limit of its own, so it does not wait behind transfers.
 
-While a zone has lost copies that are not replaced, its repairs and changes of roles go on, and its
-moves for balance do not begin.
+While a zone has lost copies that are not replaced, its repairs, changes of roles, and moves off
+agents that are to have no copies go on. Its moves for balance do not begin.
 """
 
 from collections.abc import Collection, Iterable
@@ -26,6 +26,7 @@ class QueuedMigration(msgspec.Struct, frozen=True):
     - `owning`: the number of copies that the partition has now. `bytes`: what must be copied.
     - `source` supplies the data. `destination` gets it or becomes the primary. None: no such node.
     - `is_repair`: it replaces a copy that was lost.
+    - `is_drain`: its partition has a copy on a node that is to have none, and leads off it.
     """
 
     zone: str
@@ -36,6 +37,7 @@ class QueuedMigration(msgspec.Struct, frozen=True):
     copies_data: bool
     bytes: int = 0
     is_repair: bool = False
+    is_drain: bool = False
 
     @property
     def ends(self) -> tuple[str, ...]:
@@ -83,8 +85,8 @@ def choose_migrations(
     queue: list[tuple[int, int, int, str, int, QueuedMigration]] = []
     for migration in waiting:
         zone, partition = migration.zone, migration.partition
-        is_move = migration.copies_data and not migration.is_repair
-        if (zone, partition) in under_way or (is_move and zone in losses):
+        goes_on = migration.is_repair or migration.is_drain or not migration.copies_data
+        if (zone, partition) in under_way or (zone in losses and not goes_on):
             continue
         if retries.is_held_back(zone, partition, migration.destination, now_ms):
             continue

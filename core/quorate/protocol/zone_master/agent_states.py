@@ -36,6 +36,8 @@ _WITHOUT_COPIES = (
     AgentState.GIVEN_UP,
 )
 """Agents in these states are named by a target for nothing, not even for a copy that they have."""
+_GIVING_AWAY = (AgentState.DRAINING, AgentState.UNREGISTERED, AgentState.UNFIT)
+"""Agents in these states are to give away what they have, because a person decided so."""
 _AT_REST = {AgentState.ONLINE, AgentState.JOINING, AgentState.UNFIT}
 
 
@@ -112,6 +114,12 @@ class AgentStates:
     def of(self, node: str) -> AgentState | None:
         """Return the state of an agent at the last look; None if there was none of this name."""
         return self._states.get(node)
+
+    def gives_away(self, node: str) -> bool:
+        """Return whether an agent is to have no copies, so that those it has move off it."""
+        agent = self._agents.get(node)
+        is_known = agent is not None and agent.record is not None
+        return is_known and self._states.get(node) in _GIVING_AWAY
 
     @property
     def are_at_rest(self) -> bool:

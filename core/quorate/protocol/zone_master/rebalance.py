@@ -19,6 +19,7 @@ from quorate.planning.steps.plan_migrations import PlannedMigration
 from quorate.planning.steps.plan_staged import reachable_target
 from quorate.planning.steps.plan_step import plan_step
 from quorate.planning.target.distribute_partitions import Distribution, distribute_partitions
+from quorate.planning.target.stand_ins import with_stand_ins
 from quorate.protocol.members.cluster import Cluster
 from quorate.protocol.members.membership import ZoneNodes
 from quorate.protocol.zone_master import ownership
@@ -135,9 +136,25 @@ class Rebalance:
         there = {n.name: None for n in nodes if n.online and self._nodes.holder(n.name)}
         current = [row_when_done(self._parts[p].row, there) for p in sorted(self._parts)]
         self._forget_steps()
-        self.target = distribute_partitions(current, nodes, record.replicas)
+        target = distribute_partitions(current, nodes, record.replicas)
+        absent = [n.name for n in nodes if n.online and n.name not in there]
+        if absent:
+            drained = [
+                partition
+                for partition, wanted in enumerate(target.assignments)
+                if self._is_drained(self._parts[partition].row, wanted)
+            ]
+            target = with_stand_ins(target, current, drained, nodes, absent)
+        self.target = target
         self.off_target = dict.fromkeys(sorted(self._parts))
         return True
+
+    def _is_drained(self, row: PartitionRow, wanted: Sequence[str]) -> bool:
+        """Return whether the row has a copy, or a vote, to move off an agent that is to have none.
+
+        Each step of such a row leads there, also one that replaces another copy first.
+        """
+        return any(self.states.gives_away(n) and n not in wanted for n in row.voter_nodes)
 
     def plan(self, record: ZoneRecord) -> None:
         """Plan the next step of each row that may not be at its target."""
@@ -329,6 +346,7 @@ class Rebalance:
         source = step.source
         if copies_data:
             source = row.primary.node if row.primary is not None else None
+        wanted = self.target.assignments[row.partition] if self.target is not None else ()
         return QueuedMigration(
             uid,
             row.partition,
@@ -338,6 +356,7 @@ class Rebalance:
             copies_data,
             self.sizes.get(row.partition, 0) if copies_data else 0,
             self._is_repair(row, step),
+            self._is_drained(row, wanted),
         )
 
     def _is_repair(self, row: PartitionRow, step: PlannedMigration) -> bool:
