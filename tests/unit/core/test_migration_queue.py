@@ -280,3 +280,43 @@ def test_moves_for_balance_wait_during_a_drain_beside_a_loss() -> None:
     assert voted_by(after, "b") == []
     for node in "cd":
         assert {*voted_by(before, node)} <= {*voted_by(after, node)}
+
+
+def stuck_to(destination: str) -> tuple[LoneMaster, ZoneRecord]:
+    """Moves to a newcomer fail until they count as stuck."""
+    zone = ZoneRecord("uid-1", "books", 4, 3)
+    world = placed_master(zone, nodes=tuple("abc"))
+    world.refuses = lambda node: node == destination
+    world.connect(destination)
+    world.wait(lambda: bool(world.status(zone).stuck))
+    return world, zone
+
+
+def test_a_move_that_is_not_wanted_any_more_is_not_stuck() -> None:
+    world, zone = stuck_to("d")
+    assert world.master.drain("d", True, world.now) == ""
+    world.pass_time(1_000)
+    assert world.status(zone).stuck == ()
+
+    assert world.master.drain("d", False, world.now) == ""
+    world.wait(lambda: bool(world.status(zone).stuck), 120_000)
+
+
+def test_an_unwanted_move_is_not_stuck_either_where_another_copy_is_waited_for() -> None:
+    world, zone = stuck_to("d")
+    world.kill("a")
+    world.pass_time(5_000)
+    assert world.status(zone).stuck
+    assert world.master.drain("d", True, world.now) == ""
+    world.pass_time(1_000)
+
+    assert world.status(zone).stuck == ()
+
+
+def test_a_move_to_an_agent_that_is_away_for_a_moment_stays_stuck() -> None:
+    world, zone = stuck_to("d")
+    world.kill("d")
+    world.pass_time(5_000)
+    (stuck,) = world.status(zone).stuck
+    world.pass_time(60_000)
+    assert world.status(zone).stuck == (stuck,)

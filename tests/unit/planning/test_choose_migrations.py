@@ -10,6 +10,7 @@ from quorate.planning.queue.retries import (
     FIRST_WAIT_MS,
     LONGEST_WAIT_MS,
     SPREAD_PERCENT,
+    STUCK_AFTER,
     MigrationRetries,
 )
 
@@ -329,3 +330,18 @@ def test_one_failed_destination_of_ten_delays_the_others_by_less_than_a_twentiet
 
     assert sorted(one_failed) == [f"d{at}" for at in range(10) if at != 3]
     assert max(one_failed.values()) <= 1.05 * max(well.values())
+
+
+def test_failures_on_the_way_to_what_is_not_wanted_any_more_are_forgotten() -> None:
+    retries = MigrationRetries()
+    for partition in (0, 1):
+        for node in ("B", "C", None):
+            for _ in range(STUCK_AFTER):
+                retries.failed("z", partition, node, now_ms=0)
+    retries.keep_only("z", 0, ["C"])
+    retries.keep_only("z", 7, [])
+
+    stuck = [(each.partition, each.destination) for each in retries.stuck("z")]
+    assert stuck == [(0, "C"), (1, "B"), (1, "C"), (1, None)]
+    assert not retries.is_held_back("z", 0, "B", now_ms=0)
+    assert retries.at_most("B") == 1, "it failed, whatever is wanted"

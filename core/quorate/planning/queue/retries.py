@@ -15,6 +15,7 @@ does not end that wait, because the hand-over succeeds even if the node gets stu
 later.
 """
 
+from collections.abc import Collection
 from zlib import crc32
 
 import msgspec
@@ -90,6 +91,12 @@ class MigrationRetries:
         self._waits.get(zone, {}).pop(partition, None)
         if destination is not None:
             self._trusted_with[destination] = self.at_most(destination) + 1
+
+    def keep_only(self, zone: str, partition: int, destinations: Collection[str | None]) -> None:
+        """Forget the failures of steps to other destinations: the partition needs them no more."""
+        waits = self._waits.get(zone, {}).get(partition, {})
+        for destination in [each for each in waits if each not in destinations]:
+            del waits[destination]
 
     def taken_over(self, zone: str, partition: int, node: str, now_ms: int) -> None:
         """Note that another node became primary although `node` is online: it may be stuck."""

@@ -44,6 +44,7 @@ class Rebalance:
         self.off_target: dict[int, None] = {}
         self.states = AgentStates(cluster, nodes, parts, fitting)
         self._agents = cluster.agents
+        self._retries = cluster.retries
         self._nodes = nodes
         self._parts = parts
         self._signature: object = None
@@ -148,6 +149,10 @@ class Rebalance:
         self.target = target
         self.off_target = dict.fromkeys(sorted(self._parts))
         return True
+
+    def _assigned(self, row: PartitionRow) -> tuple[str, ...]:
+        """Return the row's target; () before there is one."""
+        return self.target.assignments[row.partition] if self.target is not None else ()
 
     def _is_drained(self, row: PartitionRow, wanted: Sequence[str]) -> bool:
         """Return whether the row has a copy, or a vote, to move off an agent that is to have none.
@@ -265,7 +270,7 @@ class Rebalance:
 
     def _next_step(self, row: PartitionRow, record: ZoneRecord) -> PlannedMigration | None:
         nodes, wanted = self._nodes, self._wanted(row)
-        meant = self.target.assignments[row.partition] if self.target is not None else ()
+        meant = self._assigned(row)
         if meant and (self._is_kept_off(row, meant[0]) or self._lacks_successor(row, wanted)):
             self._kept_off.add(row.partition)
         planner = Planner.MINIMAL if self._hands_over(row, wanted) else record.planner
@@ -291,7 +296,21 @@ class Rebalance:
             self._steps[row.partition] = (row, step)
             self._queued.pop(row.partition, None)
             self._copies_planned |= step is not None and step.newcomer is not None
+            self._forget_failures(row, step, record.uid)
         return self._steps[row.partition][1]
+
+    def _forget_failures(self, row: PartitionRow, step: PlannedMigration | None, uid: str) -> None:
+        """Forget what failed on the way to something that is not wanted any more.
+
+        A node of the target that is only away for now, or may not be primary for now, is wanted.
+        """
+        wanted = self._assigned(row)
+        still: list[str | None] = [n for n in wanted if n not in row.replicas]
+        if wanted and wanted[0] != row.replicas[0]:
+            still.append(wanted[0])
+        if step is not None:
+            still.append(step.destination)
+        self._retries.keep_only(uid, row.partition, still)
 
     def _is_planned(self, row: PartitionRow) -> bool:
         known = self._steps.get(row.partition)
@@ -346,7 +365,7 @@ class Rebalance:
         source = step.source
         if copies_data:
             source = row.primary.node if row.primary is not None else None
-        wanted = self.target.assignments[row.partition] if self.target is not None else ()
+        wanted = self._assigned(row)
         return QueuedMigration(
             uid,
             row.partition,
@@ -365,7 +384,7 @@ class Rebalance:
             return step.leaver in (*self._nodes.dead_voters(row), *self._given_up(row))
         if step.leaver is not None:
             return step.leaver not in row.replicas
-        wanted = self.target.assignments[row.partition] if self.target is not None else ()
+        wanted = self._assigned(row)
         return len(row.owners) < len(wanted)
 
     def misses_copies(self, repairs: Iterable[QueuedMigration], retries: MigrationRetries) -> bool:
