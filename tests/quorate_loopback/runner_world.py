@@ -135,6 +135,7 @@ class World:
         on_overtaken: Callable[[str], None] = lambda why: None,
         on_event: Callable[[Event], None] = lambda event: None,
         changes: Callable[[], AsyncIterator[Seen]] | None = None,
+        metrics: Metrics | None = None,
     ) -> Runner:
         if metastore is not None:
             self.metastore = metastore
@@ -143,7 +144,7 @@ class World:
             self.metastore,
             mandate=mandate or Always(),
             settings=DEFAULTS,
-            metrics=Metrics(),
+            metrics=metrics or Metrics(),
             secret=known_secret,
             on_event=on_event,
             on_failed=on_failed,

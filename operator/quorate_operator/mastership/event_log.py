@@ -1,22 +1,31 @@
-"""Recent events of a cluster: a bounded memory, and a way to wait for the next one.
+"""Events of a cluster: a bounded memory of recent ones, a way to wait for the next one, and how
+they get to the log and into metrics.
 
 Sequences are dense within a master's term; the next master's start anew, higher.  So a client whose
 last sequence is not among the remembered ones has missed something.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
 
+from quorate.facts.zone import ZoneRecord
 from quorate.protocol.messages.events import (
+    ROUTINE,
     STATE,
     Event,
+    Reason,
     ToldEvent,
     ZoneState,
     first_sequence,
     time_text,
 )
 from quorate.protocol.status import ZoneStatus
+from quorate_operator.mastership.decisions import gather, summary
+from quorate_operator.process.metrics import Metrics
+
+_log = logging.getLogger("quorate.runner")
 
 KEPT_MAX = 10_000
 """About 3 MB; the last minute of a large rebalance."""
@@ -90,6 +99,50 @@ class EventLog:
     def _wake(self) -> None:
         news, self._news = self._news, asyncio.Event()
         news.set()
+
+
+class EventCounts:
+    """Counts the events of one cluster and logs them, by the names of its zones."""
+
+    def __init__(self, namespace: str, cluster: str, metrics: Metrics) -> None:
+        self.names: dict[str, str] = {}
+        """Names of the zones that are led, by uid; of a deleted one until that was counted."""
+        self._namespace = namespace
+        self._cluster = cluster
+        self._metrics = metrics
+
+    def lead(self, zones: Iterable[ZoneRecord]) -> None:
+        """Note the zones that are led.  The losses of a new one are counted from 0 on."""
+        for zone in zones:
+            if self.names.get(zone.uid) != zone.name:
+                self.names[zone.uid] = zone.name
+                self._metrics.begin_losses(self._namespace, zone.name)
+
+    def count(self, events: Iterable[Event], master_term: int | None) -> None:
+        """Count and log events.  The end of a zone, with which its counts go, is one of the
+        cluster."""
+        ended: list[str] = []
+        for alike in gather(events):
+            first = alike[0]
+            zone = counted = self.names.get(first.zone, first.zone)
+            if first.reason is Reason.ZONE_DELETED:
+                ended.append(first.zone)
+                counted = ""
+            self._metrics.count_events(self._namespace, counted, first.reason, len(alike))
+            level = logging.WARNING if first.kind == "Warning" else logging.INFO
+            level = logging.DEBUG if first.reason in ROUTINE else level
+            about = {
+                "namespace": self._namespace,
+                "cluster": self._cluster,
+                "zone": zone,
+                "partition": first.partition,
+                "term": master_term,
+            }
+            _log.log(level, "%s: %s", first.reason, summary(alike), extra=about)
+        for uid in ended:
+            name = self.names.pop(uid, uid)
+            if name not in self.names.values():
+                self._metrics.forget_zone(self._namespace, name)
 
 
 def states(zones: Sequence[ZoneStatus], sequence: int, wall_ms: int) -> list[ToldEvent]:

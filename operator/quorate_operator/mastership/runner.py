@@ -35,7 +35,7 @@ from quorate.planning.absence.disruption import Disruption
 from quorate.planning.steps.preview import Preview
 from quorate.protocol.master.disruption import cluster_load
 from quorate.protocol.master.master import Master
-from quorate.protocol.messages.events import ROUTINE, Event, Reason, ToldEvent
+from quorate.protocol.messages.events import Event, Reason, ToldEvent
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, Refused
 from quorate.protocol.metastore import DamagedRow, Key, Metastore, MetastoreUnavailable, Seen, Value
 from quorate.protocol.recovery import Recovery, RecoveryAnswer
@@ -45,9 +45,8 @@ from quorate_link import ClusterSecret, Endpoint, SecretRefused
 from quorate_operator.mastership.agent_handler import AgentHandler
 from quorate_operator.mastership.agent_links import AgentLinks
 from quorate_operator.mastership.agent_refusals import AgentRefusals, recovery_waits
-from quorate_operator.mastership.decisions import gather, summary
 from quorate_operator.mastership.dialing import Dialing
-from quorate_operator.mastership.event_log import EventLog, states
+from quorate_operator.mastership.event_log import EventCounts, EventLog, states
 from quorate_operator.mastership.guarded import ends_with_a_defect
 from quorate_operator.mastership.refused_writes import MASTER_FAILED, Refusal, event_of
 from quorate_operator.mastership.registrations import Registrations
@@ -104,6 +103,7 @@ class Runner:
         self.problem = STARTING
         """Why the cluster is not led, as a sentence; empty while it is."""
         self.events = EventLog()
+        self._counts = EventCounts(namespace, cluster, metrics)
         self._word = secrets.token_hex(8)
         self._way_out = way_out
         self._ask_recovering = recovering
@@ -383,6 +383,7 @@ class Runner:
         self.events.begin(term)
         self.problem = ""
         _log.info("cluster %s: master in term %d (%s)", self.cluster, term, self._word)
+        self._counts.lead(self.known_zones().values())
         self._endpoint = Endpoint(self._hello, self._handler, keys)
         self.set_addresses(self._addresses)
         for record in list(self._zones.values()):
@@ -549,24 +550,10 @@ class Runner:
 
     def tell(self, events: Sequence[Event]) -> None:
         """Tell events to users: to agents, metrics, the log and the owner."""
-        zones = self.master.zones if self.master is not None else {}
-        names = {uid: record.name for uid, record in self._zones.items()}
-        names |= {uid: zone.record.name for uid, zone in zones.items()}
-        self._links.add_news(self.events.add(events, names, self._clock.now().wall_ms))
-        for alike in gather(events):
-            first = alike[0]
-            zone = names.get(first.zone, first.zone)
-            self._metrics.count_events(self._namespace, zone, first.reason, len(alike))
-            level = logging.WARNING if first.kind == "Warning" else logging.INFO
-            level = logging.DEBUG if first.reason in ROUTINE else level
-            about = {
-                "namespace": self._namespace,
-                "cluster": self._name,
-                "zone": zone,
-                "partition": first.partition,
-                "term": self.master.master_term if self.master is not None else None,
-            }
-            _log.log(level, "%s: %s", first.reason, summary(alike), extra=about)
+        self._counts.lead(self.known_zones().values())
+        wall_ms = self._clock.now().wall_ms
+        self._links.add_news(self.events.add(events, self._counts.names, wall_ms))
+        self._counts.count(events, self.master.master_term if self.master is not None else None)
         for event in events:
             self._on_event(event)
 

@@ -4,6 +4,7 @@ docs/metrics.md is generated from these definitions.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Protocol
 
@@ -96,7 +97,8 @@ class Metrics:
         )
         self.events = Counter(
             names.METRIC_EVENTS,
-            "Events by zone (empty: of the cluster) and reason",
+            "Events by zone (empty: of the cluster) and reason. The end of a zone is counted for"
+            " the cluster, and the zone's own counts go with it",
             ["namespace", "zone", "reason"],
             registry=self.registry,
         )
@@ -154,13 +156,7 @@ class Metrics:
         )
 
     def count_events(self, namespace: str, zone: str, reason: str, count: int = 1) -> None:
-        """Count events of a zone (empty: of the cluster).
-
-        Counts of lost data begin at 0 when a master begins to lead the zone: of a series that
-        begins at 1, Prometheus does not see that it has increased."""
-        if reason == Reason.ZONE_CREATED:
-            for loss in (Reason.DATA_LOSS_ACCEPTED, Reason.PARTITION_LOST, Reason.STARTED_EMPTY):
-                self.events.labels(namespace, zone, loss)
+        """Count events of a zone (empty: of the cluster)."""
         self.events.labels(namespace, zone, reason).inc(count)
 
     def observe_queue(self, length: Callable[[], int]) -> None:
@@ -176,6 +172,18 @@ class Metrics:
         self.registry.register(_Exports(times))
 
     def observe_vitals(
+    def begin_losses(self, namespace: str, zone: str) -> None:
+        """Count lost data of a zone from 0 on: of a series that begins at 1, Prometheus does not
+        see that it has increased."""
+        for loss in (Reason.DATA_LOSS_ACCEPTED, Reason.PARTITION_LOST, Reason.STARTED_EMPTY):
+            self.events.labels(namespace, zone, loss)
+
+    def forget_zone(self, namespace: str, zone: str) -> None:
+        """Forget the counts of events of a zone that is gone."""
+        for reason in Reason:
+            with suppress(KeyError):
+                self.events.remove(namespace, zone, reason)
+
         self,
         lease_age_s: Callable[[], float],
         loop_lag_s: Callable[[], float],
