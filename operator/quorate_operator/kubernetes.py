@@ -20,7 +20,6 @@ from aiohttp import web
 
 from quorate.facts.addresses import join_address
 from quorate.protocol.settings import ProtocolSettings
-from quorate.protocol.status import ClusterStatus
 from quorate.wire.master_term import MasterTerm
 from quorate_link.garbage import keep_collecting
 from quorate_operator import names
@@ -45,7 +44,7 @@ from quorate_operator.owned.owned_objects import REQUESTS
 from quorate_operator.process.health import add_health
 from quorate_operator.process.loop_watch import LoopWatch
 from quorate_operator.process.mandate import CannotLead
-from quorate_operator.process.metrics import Metrics
+from quorate_operator.process.metrics import Led, Metrics
 from quorate_operator.process.stopping import Stopping
 
 _log = logging.getLogger("quorate.kubernetes")
@@ -113,7 +112,7 @@ class KubernetesOperator:
     def _make_watches(self, api: KubeApi, kinds: Mapping[str, str]) -> SharedWatches:
         return SharedWatches(api, self._scope, kinds, names.LABEL_CLUSTER, self._fail)
 
-    def clusters(self) -> list[tuple[str, str, ClusterStatus]]:
+    def clusters(self) -> list[Led]:
         """See Observed."""
         return self._served.clusters() if self._served is not None else []
 

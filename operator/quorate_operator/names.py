@@ -64,6 +64,8 @@ REASON_PAUSED = "Paused"
 
 METRIC_IS_MASTER = "quorate_operator_is_master"
 METRIC_MASTER_TERM = "quorate_operator_master_term"
+METRIC_BLOCKED = "quorate_operator_blocked"
+METRIC_INVARIANT_BROKEN = "quorate_operator_invariant_broken"
 METRIC_NODES = "quorate_operator_nodes"
 METRIC_PARTITIONS = "quorate_operator_partitions"
 METRIC_UNAVAILABLE = "quorate_operator_unavailable_partitions"

@@ -54,7 +54,7 @@ def _now(page: Page) -> None:
     )
     page.stat(
         "Broken invariants",
-        "Is a cluster not led because something is stored that must not exist?",
+        "Was anything found, since the processes began, that must not exist?",
         Query(f"sum(quorate_operator_invariant_errors_total{{{_OF}}})", ""),
         steps=NOT_ZERO,
         width=4,
@@ -89,6 +89,19 @@ def _lead(page: Page) -> None:
         "Term",
         "When did another master begin? Each has a higher term.",
         Query(greatest("quorate_operator_master_term", _OF, CLUSTER), "{{namespace}}/{{cluster}}"),
+    )
+    page.lines(
+        "Clusters in trouble",
+        "Of which clusters cannot decisions be stored, and which are not led because an invariant"
+        " is broken? 0: none of it.",
+        Query(
+            greatest("quorate_operator_blocked", _OF, CLUSTER),
+            "{{namespace}}/{{cluster}} blocked",
+        ),
+        Query(
+            greatest("quorate_operator_invariant_broken", _OF, CLUSTER),
+            "{{namespace}}/{{cluster}} invariant broken",
+        ),
     )
     page.lines(
         "Agents by state",

@@ -19,7 +19,6 @@ from typing import Any
 
 from quorate.facts.errors import WireError
 from quorate.protocol.settings import ProtocolSettings
-from quorate.protocol.status import ClusterStatus
 from quorate.wire.jobs.zone_history import ZoneHistory
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import Zone
@@ -54,7 +53,7 @@ from quorate_operator.owned.owned_objects import OwnedObjects
 from quorate_operator.process.defects import in_words, report_defect
 from quorate_operator.process.keyed_queue import KeyedQueue
 from quorate_operator.process.mandate import Mandate
-from quorate_operator.process.metrics import Metrics
+from quorate_operator.process.metrics import Led, Metrics
 
 _log = logging.getLogger("quorate.controller")
 
@@ -181,8 +180,8 @@ class Controller:
         """Whether at least one cluster has a master that no defect has ended."""
         return any(not led.runner.has_failed for led in self._led.values())
 
-    def clusters(self) -> list[tuple[str, str, ClusterStatus]]:
-        """Return namespace, name and status of every led cluster."""
+    def clusters(self) -> list[Led]:
+        """Return every led cluster."""
         return self._led.statuses(self._namespace)
 
     def verdicts(self) -> list[tuple[str, str, str, ZoneVerdict]]:

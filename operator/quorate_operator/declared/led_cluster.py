@@ -14,7 +14,6 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.status import ClusterStatus
 from quorate.protocol.status import ZoneStatus as Observed
 from quorate.wire.storage_cluster import StorageCluster, StorageClusterStatus
 from quorate.wire.zone import Zone, ZoneStatus, importing_of
@@ -27,6 +26,7 @@ from quorate_operator.declared.object_status import Seen, cluster_status, zone_s
 from quorate_operator.mastership.runner import STARTING, Runner
 from quorate_operator.owned.owned_objects import ManagedView
 from quorate_operator.process.clock import Clock, rfc3339
+from quorate_operator.process.metrics import Led
 
 _log = logging.getLogger("quorate.declared")
 
@@ -248,9 +248,18 @@ L = TypeVar("L", bound=LedCluster)
 class LedClusters(dict[str, L]):
     """The clusters that this process leads, by name."""
 
-    def statuses(self, namespace: str) -> list[tuple[str, str, ClusterStatus]]:
-        """Return namespace, name and status of every led cluster, sorted by name."""
-        return [(namespace, name, led.runner.status()) for name, led in sorted(self.items())]
+    def statuses(self, namespace: str) -> list[Led]:
+        """Return every led cluster, sorted by name."""
+        return [
+            Led(
+                namespace,
+                name,
+                led.runner.status(),
+                led.runner.refusal() is not None,
+                led.runner.is_broken,
+            )
+            for name, led in sorted(self.items())
+        ]
 
     def problems(self) -> list[str]:
         """Return a sentence for each cluster that is not led or is blocked."""

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from quorate.protocol.status import ClusterStatus
 from quorate.wire.schema.resource import API_VERSION
 from quorate.wire.storage_cluster import StorageCluster
 from quorate_operator.declared.controller import Controller
@@ -22,7 +21,7 @@ from quorate_operator.declared.runs.validations import ZoneVerdict
 from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, MandateLost, path_of
 from quorate_operator.kube.scope import Scope, place_text
 from quorate_operator.process.defects import report_defect
-from quorate_operator.process.metrics import Metrics
+from quorate_operator.process.metrics import Led, Metrics
 
 _log = logging.getLogger("quorate.namespaces")
 
@@ -88,8 +87,8 @@ class ServedNamespaces:
         """Whether at least one cluster has a master that no defect has ended."""
         return any(each.decides for each in self._controllers.values())
 
-    def clusters(self) -> list[tuple[str, str, ClusterStatus]]:
-        """Return namespace, name and status of every led cluster."""
+    def clusters(self) -> list[Led]:
+        """Return every led cluster."""
         return [each for _, known in sorted(self._controllers.items()) for each in known.clusters()]
 
     def verdicts(self) -> list[tuple[str, str, str, ZoneVerdict]]:

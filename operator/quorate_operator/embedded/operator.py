@@ -25,7 +25,6 @@ from quorate.protocol.metastore import (
     ZoneKey,
 )
 from quorate.protocol.settings import ProtocolSettings
-from quorate.protocol.status import ClusterStatus
 from quorate.wire.storage_cluster import StorageCluster, StorageClusterStatus
 from quorate.wire.zone import Zone, ZoneStatus, manifest_of
 from quorate_link.secret import make_secret
@@ -43,7 +42,7 @@ from quorate_operator.metastores.sqlite import SqliteMetastore, recovering_clust
 from quorate_operator.metastores.sqlite_file import EmbeddedStore
 from quorate_operator.process.clock import rfc3339
 from quorate_operator.process.mandate import Always, CannotLead
-from quorate_operator.process.metrics import Metrics
+from quorate_operator.process.metrics import Led, Metrics
 
 _log = logging.getLogger("quorate.embedded")
 
@@ -161,7 +160,7 @@ class Embedded:
         led = self._led.get(cluster)
         return led.runner if led is not None else None
 
-    def clusters(self) -> list[tuple[str, str, ClusterStatus]]:
+    def clusters(self) -> list[Led]:
         """See Observed."""
         return self._led.statuses("")
 

@@ -133,6 +133,8 @@ class Runner:
         self._last_status = ClusterStatus(0, (), ())
         self.has_failed = False
         """Whether a defect has ended this master."""
+        self.is_broken = False
+        """Whether a broken invariant has ended this master, stored or decided."""
         self._writer = Writer(self, metastore, metrics)
         self._writes: set[asyncio.Task[None]] = set()
         self._registrations = Registrations(self.registration)
@@ -381,9 +383,9 @@ class Runner:
             master.damaged(key, each.damaged)
         self.master = master
         self.events.begin(term)
+        self._counts.lead(self.known_zones().values())
         self.problem = ""
         _log.info("cluster %s: master in term %d (%s)", self.cluster, term, self._word)
-        self._counts.lead(self.known_zones().values())
         self._endpoint = Endpoint(self._hello, self._handler, keys)
         self.set_addresses(self._addresses)
         for record in list(self._zones.values()):
@@ -485,14 +487,14 @@ class Runner:
 
         The process stays: the next one would read the same, and other clusters are well.
         """
-        self._metrics.invariant_errors.inc()
+        self._note_broken()
         _log.error("cluster %s: %s", self.cluster, error, exc_info=error)
         self._end(f"stopped by a broken invariant: {error}")
 
     def fail(self, error: BaseException) -> None:
         """End after a defect: write and send nothing more, and tell the owner."""
         if isinstance(error, InvariantError):
-            self._metrics.invariant_errors.inc()
+            self._note_broken()
         _log.error("cluster %s: %r", self.cluster, error, exc_info=error)
         if self._stopped:
             return
@@ -502,6 +504,10 @@ class Runner:
         self._metrics.count_events(self._namespace, "", Reason.MASTER_FAILED)
         self._on_event(Event("", None, Reason.MASTER_FAILED, self.problem, "Warning"))
         self._on_defect(f"cluster {self.cluster}: {self.problem}")
+
+    def _note_broken(self) -> None:
+        self.is_broken = True
+        self._metrics.invariant_errors.inc()
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()

@@ -6,8 +6,7 @@ from aiohttp import web
 from prometheus_client import generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from quorate.protocol.status import ClusterStatus
-from quorate_operator.process.metrics import Metrics
+from quorate_operator.process.metrics import Led, Metrics
 
 
 class Observed(Protocol):
@@ -15,8 +14,8 @@ class Observed(Protocol):
 
     metrics: Metrics
 
-    def clusters(self) -> list[tuple[str, str, ClusterStatus]]:
-        """Return namespace (empty without Kubernetes), name and status of every led cluster."""
+    def clusters(self) -> list[Led]:
+        """Return every led cluster."""
 
     def unhealthy(self) -> str:
         """Return why this process must be restarted; empty if it need not be."""

@@ -6,7 +6,7 @@ docs/metrics.md is generated from these definitions.
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -18,8 +18,21 @@ from quorate.wire.jobs.validation_result import DifferenceClass, ValidationVerdi
 from quorate_operator import names
 from quorate_operator.process.run_counts import outcome_label
 
-Clusters = Callable[[], Iterable[tuple[str, str, ClusterStatus]]]
-"""Namespace (empty without Kubernetes), name and status of each led cluster."""
+
+class Led(NamedTuple):
+    """A cluster that is led, as of a scrape.  `namespace`: empty without Kubernetes."""
+
+    namespace: str
+    cluster: str
+    status: ClusterStatus
+    is_blocked: bool = False
+    """Whether nothing is decided, or decisions cannot be stored."""
+    is_broken: bool = False
+    """Whether it is not led any more because an invariant is broken."""
+
+
+Clusters = Callable[[], Iterable[Led]]
+"""The led clusters."""
 
 
 class Verdict(Protocol):
@@ -109,7 +122,7 @@ class Metrics:
         )
         self.invariant_errors = Counter(
             names.METRIC_INVARIANT_ERRORS,
-            "Broken invariants; a cluster is no longer led after one",
+            "Broken invariants; the cluster is not led after one, or led again after a pause",
             registry=self.registry,
         )
 
@@ -159,6 +172,18 @@ class Metrics:
         """Count events of a zone (empty: of the cluster)."""
         self.events.labels(namespace, zone, reason).inc(count)
 
+    def begin_losses(self, namespace: str, zone: str) -> None:
+        """Count lost data of a zone from 0 on: of a series that begins at 1, Prometheus does not
+        see that it has increased."""
+        for loss in (Reason.DATA_LOSS_ACCEPTED, Reason.PARTITION_LOST, Reason.STARTED_EMPTY):
+            self.events.labels(namespace, zone, loss)
+
+    def forget_zone(self, namespace: str, zone: str) -> None:
+        """Forget the counts of events of a zone that is gone."""
+        for reason in Reason:
+            with suppress(KeyError):
+                self.events.remove(namespace, zone, reason)
+
     def observe_queue(self, length: Callable[[], int]) -> None:
         """Export `length`, of the queue of declared objects, with every scrape."""
         self._queue_length.set_function(length)
@@ -172,18 +197,6 @@ class Metrics:
         self.registry.register(_Exports(times))
 
     def observe_vitals(
-    def begin_losses(self, namespace: str, zone: str) -> None:
-        """Count lost data of a zone from 0 on: of a series that begins at 1, Prometheus does not
-        see that it has increased."""
-        for loss in (Reason.DATA_LOSS_ACCEPTED, Reason.PARTITION_LOST, Reason.STARTED_EMPTY):
-            self.events.labels(namespace, zone, loss)
-
-    def forget_zone(self, namespace: str, zone: str) -> None:
-        """Forget the counts of events of a zone that is gone."""
-        for reason in Reason:
-            with suppress(KeyError):
-                self.events.remove(namespace, zone, reason)
-
         self,
         lease_age_s: Callable[[], float],
         loop_lag_s: Callable[[], float],
@@ -344,6 +357,17 @@ class _Observed(Collector):
         in_cluster = ["namespace", "cluster"]
         in_zone = [*in_cluster, "zone"]
         term = GaugeMetricFamily(names.METRIC_MASTER_TERM, "Term of the master", labels=in_cluster)
+        blocked = GaugeMetricFamily(
+            names.METRIC_BLOCKED,
+            "1 while decisions cannot be stored, or a defect has ended the master: no failover and"
+            " no migration is carried out",
+            labels=in_cluster,
+        )
+        broken = GaugeMetricFamily(
+            names.METRIC_INVARIANT_BROKEN,
+            "1 while the cluster is not led because an invariant is broken",
+            labels=in_cluster,
+        )
         nodes = GaugeMetricFamily(
             names.METRIC_NODES,
             "Agents by state: Online, Offline, Draining, Leaving, Cordoned",
@@ -401,8 +425,10 @@ class _Observed(Collector):
             "1 after partitions narrowed to one copy, until all their copies are back",
             labels=in_zone,
         )
-        for namespace, cluster, status in self._clusters():
+        for namespace, cluster, status, is_blocked, is_broken in self._clusters():
             term.add_metric([namespace, cluster], status.master_term)
+            blocked.add_metric([namespace, cluster], is_blocked)
+            broken.add_metric([namespace, cluster], is_broken)
             states = [node.state for node in status.nodes]
             for state in sorted(set(states)):
                 nodes.add_metric([namespace, cluster, state], states.count(state))
@@ -427,7 +453,8 @@ class _Observed(Collector):
         about_agents = [full, refusing]
         about_migrations = [migrations, stuck, ended, moved, wasted]
         about_service = [partitions, unavailable, failovers, loss]
-        return [term, nodes, *about_service, *about_migrations, *about_agents]
+        about_cluster = [term, blocked, broken, nodes]
+        return [*about_cluster, *about_service, *about_migrations, *about_agents]
 
 
 def _partition_states(zone: ZoneStatus) -> list[tuple[str, int]]:

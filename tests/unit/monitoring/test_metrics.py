@@ -26,7 +26,7 @@ from quorate_link import LinkCounters
 from quorate_lone_agent.agent import Agent, replicas_in_memory
 from quorate_lone_master.zone_status import status_of_zone
 from quorate_operator.process.health import add_health
-from quorate_operator.process.metrics import Metrics
+from quorate_operator.process.metrics import Led, Metrics
 from write_metrics import (
     ALERTS,
     LABELS,
@@ -173,8 +173,8 @@ class _Operator:
         self.metrics.observe_vitals(lambda: 1.0, lambda: 0.1, lambda: ages_s, lambda: 40)
         self.zone = status_of_zone(data_loss="8 partitions", refusals=(("agent-1", "no port"),))
 
-    def clusters(self) -> list[tuple[str, str, ClusterStatus]]:
-        return [("ns", "main", ClusterStatus(4, (), (self.zone,)))]
+    def clusters(self) -> list[Led]:
+        return [Led("ns", "main", ClusterStatus(4, (), (self.zone,)))]
 
     def unhealthy(self) -> str:
         return ""

@@ -96,7 +96,7 @@ async def test_many_zones_are_observed_with_one_status_of_the_cluster(
         zone = {"clusterRef": {"name": "main"}, "partitions": 1, "replicas": 1}
         await _declare(objects, "Zone", f"z{number}", zone)
     await embedded.start()
-    await until(lambda: sum(len(each.zones) for _, _, each in embedded.clusters()) == 20, "zones")
+    await until(lambda: sum(len(each.status.zones) for each in embedded.clusters()) == 20, "zones")
     asked.clear()
 
     said = [embedded.with_status(zone)["status"] for zone in objects.list("zones")]

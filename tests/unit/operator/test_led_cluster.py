@@ -229,7 +229,7 @@ async def test_a_master_that_has_ended_says_nothing_of_what_was_declared_since(
 async def test_what_is_led_no_more_is_stopped_and_has_no_status(world: World) -> None:
     led = await leading(world)
     clusters = LedClusters({"main": led})
-    assert [name for _, name, _ in clusters.statuses("")] == ["main"]
+    assert [each.cluster for each in clusters.statuses("")] == ["main"]
     assert clusters.problems() == []
 
     await led.runner.stop()

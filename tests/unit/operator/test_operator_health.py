@@ -21,7 +21,7 @@ from quorate_operator.kubernetes import KubernetesOperator
 from quorate_operator.mastership.election import ElectionSettings
 from quorate_operator.process.health import add_health
 from quorate_operator.process.loop_watch import LoopWatch
-from quorate_operator.process.metrics import Metrics
+from quorate_operator.process.metrics import Led, Metrics
 
 NOWHERE = KubeAccess("http://127.0.0.1:9", None)
 SCOPE = Scope(("default",), "default")
@@ -143,7 +143,7 @@ async def test_requests_are_counted_by_answer_and_watches_noted() -> None:
 def test_unavailable_partitions_are_exported_by_what_is_left_of_them() -> None:
     metrics = Metrics()
     zone = status_of_zone(available=52, unavailable=12, read_only=7, lost=2)
-    metrics.observe(lambda: [("ns", "main", ClusterStatus(1, (), (zone,)))])
+    metrics.observe(lambda: [Led("ns", "main", ClusterStatus(1, (), (zone,)))])
 
     told = generate_latest(metrics.registry).decode()
 

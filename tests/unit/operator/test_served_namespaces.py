@@ -67,7 +67,7 @@ async def test_each_has_its_own_cluster_agents_rows_and_events(
     for each in office.both:
         await each.until_available("first")
 
-    led = [(namespace, name) for namespace, name, _ in office.served.clusters()]
+    led = [(each.namespace, each.cluster) for each in office.served.clusters()]
     assert led == [("one", "main"), ("two", "main")]
     assert sorted(office.made) == ["one", "two"]
     assert office.api.requests.count(("GET", path_of("", "storageclusters"))) == (scope is ALL)
@@ -134,7 +134,7 @@ async def test_the_controller_of_a_namespace_without_objects_ends_and_one_begins
 
     await until(lambda: "one" not in office.served._controllers, "swept")
     await until(lambda: len(asyncio.all_tasks()) < len(before) - 8, "its tasks have ended")
-    assert [namespace for namespace, _, _ in office.served.clusters()] == ["two"]
+    assert [each.namespace for each in office.served.clusters()] == ["two"]
 
     office.served.cluster_seen(office.api.put(office.one.path("StorageCluster", "main"), cluster))
     office.served.zone_seen(office.api.put(office.one.path("Zone", "first"), zone))
