@@ -14,7 +14,8 @@ master, and a master with a successor must not write a record again that its suc
 with the zone.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.metastore import Key, NodeKey, Revision, ShardKey, Stored, ZoneKey
@@ -36,9 +37,9 @@ class SecondLook:
 
     def __init__(self) -> None:
         self._in_flight: set[Key] = set()
-        self._begun: dict[Key, int] = {}
-        self._touched: set[Key] = set()
+        self._looks: list[set[Key]] = []
         self._ended: set[str] = set()
+        """Ids of zones, kept as long as this master leads: a late write may arrive at any time."""
 
     def note_gone(self, key: Key) -> None:
         """Note that the object is not there: a zone without its record has ended."""
@@ -56,8 +57,8 @@ class SecondLook:
     def write_begins(self, key: Key) -> None:
         """Note that the master writes an object; until `write_ended` its revision is no news."""
         self._in_flight.add(key)
-        self._touched.add(key)
-        self._begun[key] = self._begun.get(key, 0) + 1
+        for touched in self._looks:
+            touched.add(key)
 
     def write_ended(self, key: Key) -> None:
         """Note that the object's content is known again: written, or read after a failed write."""
@@ -67,22 +68,25 @@ class SecondLook:
         """Return whether a write of the object is under way."""
         return key in self._in_flight
 
-    def writes_of(self, key: Key) -> int:
-        """Return how often the master has begun to write the object.
-
-        If the number is the same before and after a read, the master wrote nothing in between.
-        """
-        return self._begun.get(key, 0)
-
-    def begin(self) -> None:
-        """Note that everything is about to be read."""
-        self._touched = set(self._in_flight)
+    @contextmanager
+    def looking(self) -> Iterator[Collection[Key]]:
+        """Yield the objects that the master writes while the block reads: what was read of these
+        may be outdated."""
+        touched = set(self._in_flight)
+        self._looks.append(touched)
+        try:
+            yield touched
+        finally:
+            self._looks = [each for each in self._looks if each is not touched]
 
     def unread(
-        self, stored: Mapping[Key, Stored], revisions: Mapping[Key, Revision]
+        self,
+        stored: Mapping[Key, Stored],
+        revisions: Mapping[Key, Revision],
+        touched: Collection[Key],
     ) -> list[tuple[Key, Stored | None]]:
-        """Return the objects whose revision is not the known one (None: gone), except those written
-        since the look began.
+        """Return the objects whose revision is not the known one (None: gone), except those that
+        were `touched` while `stored` was read.
 
         New shards are included: a master that waits for agents to tell of lost rows does not write
         them, so it would meet no conflict.
@@ -96,8 +100,7 @@ class SecondLook:
         return [
             (key, stored.get(key))
             for key in [*revisions, *new]
-            if (isinstance(key, ShardKey | NodeKey) or _is_kept(key, stored))
-            and key not in self._touched
+            if (isinstance(key, ShardKey | NodeKey) or _is_kept(key, stored)) and key not in touched
             if (_is_gone(key, stored) if key not in stored else _is_other(key, stored, revisions))
         ]
 

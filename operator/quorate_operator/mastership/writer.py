@@ -203,9 +203,9 @@ class Writer:
             return  # see load
         if not self._second_look.is_news(key, revision, self._revisions.get(key)):
             return
-        writes = self._second_look.writes_of(key)
         try:
-            stored = await self._metastore.read(key)
+            with self._second_look.looking() as touched:
+                stored = await self._metastore.read(key)
             check({key: stored} if stored is not None else {})
         except MetastoreUnavailable:
             return  # the next full look, or the next write, will tell
@@ -214,8 +214,7 @@ class Writer:
             return
         found = stored.revision if stored is not None else None
         is_news = self._second_look.is_news(key, found, self._revisions.get(key))
-        was_written = self._second_look.writes_of(key) != writes
-        if not is_news or was_written or not self._leader.may_act():
+        if not is_news or key in touched or not self._leader.may_act():
             return
         what = "written" if stored is not None else "deleted"
         _log.warning("cluster %s: another has %s %s", self._leader.cluster, what, key)
@@ -239,9 +238,9 @@ class Writer:
 
         None if it could not be read or this process may no longer act.
         """
-        self._second_look.begin()
         try:
-            stored = await self._metastore.load()
+            with self._second_look.looking() as touched:
+                stored = await self._metastore.load()
             check(stored)
         except MetastoreUnavailable:
             return None  # the next look, or the next write, will tell
@@ -251,7 +250,7 @@ class Writer:
         if not self._leader.may_act():
             return None
         cluster = self._leader.cluster
-        for key, each in self._second_look.unread(stored, self._revisions):
+        for key, each in self._second_look.unread(stored, self._revisions, touched):
             if each is None:
                 _log.warning("cluster %s: another has deleted %s", cluster, key)
                 self._note(key, None)

@@ -221,6 +221,7 @@ class KubernetesMetastore:
             if value is None:
                 if expected is not None:
                     await self._api.delete(path, expected)
+                    self._forget(key, name)
                 return ""
             body = self._encode(key, value, name, expected)
             if expected is None:
@@ -241,6 +242,15 @@ class KubernetesMetastore:
             found = [item async for item in self._api.list(path, self._selector)]
             for item in found:
                 await self._api.delete(path_of(self._namespace, plural, item["metadata"]["name"]))
+
+    def _forget(self, key: Key, name: str) -> None:
+        """Forget what is remembered of an object that this operator has deleted."""
+        self._unreadable.pop(name, None)
+        self._later.forget(key)
+        if isinstance(key, ShardKey):
+            self._damaged.pop(key, None)
+        elif isinstance(key, ZoneKey):
+            self._zone_names.pop(key.uid, None)
 
     # --- forms ------------------------------------------------------------------------------------
 
@@ -347,7 +357,9 @@ class KubernetesMetastore:
         assert spec.shard is not None
         key = ShardKey(uid, spec.shard)
         if whole["metadata"]["name"] == self._place(key)[1]:
-            self._damaged[key] = {row.partition: raw for row, raw in damaged}
+            self._damaged.pop(key, None)
+            if damaged:
+                self._damaged[key] = {row.partition: raw for row, raw in damaged}
             self._later.note(key, spec, later)
         rows = tuple(partition_row(row) for row in spec.rows or ())
         return key, Stored(rows, revision, tuple(row for row, _ in damaged))

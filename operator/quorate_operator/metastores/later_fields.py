@@ -39,6 +39,10 @@ class LaterFields:
             found.setdefault(_identity(record), []).append(UnknownField(path, field.value))
         self._by_key[key] = found
 
+    def forget(self, key: Key) -> None:
+        """Forget the fields of an object that is deleted."""
+        self._by_key.pop(key, None)
+
     def put_back(self, key: Key, spec: Json) -> None:
         """Add to `spec`, which is about to be written, the later fields of its records."""
         found = self._by_key.get(key)

@@ -39,6 +39,9 @@ class OneObject:
         self.kept["metadata"]["resourceVersion"] = str(self._revision)
         return self.kept
 
+    async def delete(self, path: str, expected: str) -> None:
+        self.kept = {}
+
     async def get(self, path: str) -> dict[str, Any]:
         return deepcopy(self.kept)
 
@@ -98,6 +101,23 @@ async def test_a_row_of_a_later_version_is_not_taken_for_damaged(world: World) -
     written = (await world.written(SHARD, (ROWS[0], ROWS[2])))["rows"]
     assert [row.get("later") for row in written] == [1, None, 2]
     assert written[1]["replicas"] == ["agent-1", "agent-1"], "kept as it is"
+
+
+async def test_nothing_is_remembered_of_a_deleted_zone(world: World) -> None:
+    for key, value in ((HEAD, ZoneRecord(UID, "sessions", 128, 3)), (SHARD, ROWS)):
+        await world.metastore.write(key, value, None)
+        spec = world.api.kept["spec"]
+        spec["later"] = 7
+        if key == SHARD:
+            spec["rows"][1]["replicas"] = ["agent-1", "agent-1"]
+        stored = await world.metastore.read(key)
+        assert stored is not None
+        await world.metastore.write(key, None, stored.revision)
+
+    metastore = world.metastore
+    kept = (metastore._zone_names, metastore._damaged, metastore._unreadable)
+    assert kept == ({}, {}, {})
+    assert metastore._later._by_key == {}
 
 
 async def test_a_head_keeps_them(world: World) -> None:

@@ -20,9 +20,8 @@ def head(*, deleting: bool = False) -> Stored:
 def test_a_shard_that_was_not_there_before_is_news() -> None:
     # A master that waits for agents to tell of lost rows does not write them.
     look = SecondLook()
-    look.begin()
 
-    assert look.unread({HEAD: head(), SHARD: ROWS}, {HEAD: "1"}) == [(SHARD, ROWS)]
+    assert look.unread({HEAD: head(), SHARD: ROWS}, {HEAD: "1"}, ()) == [(SHARD, ROWS)]
 
 
 @pytest.mark.parametrize(
@@ -38,32 +37,60 @@ def test_a_shard_that_was_not_there_before_is_news() -> None:
 )
 def test_what_is_no_news(stored: dict[Key, Stored], known: dict[Key, Revision]) -> None:
     look = SecondLook()
-    look.begin()
 
-    assert look.unread(stored, known) == []
+    assert look.unread(stored, known, ()) == []
 
 
 def test_what_is_gone_or_another_is_news() -> None:
     look = SecondLook()
-    look.begin()
 
     known = {HEAD: "1", SHARD: "6", NodeKey("a"): "2"}
-    assert look.unread({HEAD: head(), SHARD: ROWS}, known) == [(SHARD, ROWS), (NodeKey("a"), None)]
+    assert look.unread({HEAD: head(), SHARD: ROWS}, known, ()) == [
+        (SHARD, ROWS),
+        (NodeKey("a"), None),
+    ]
 
 
 def test_a_zones_record_that_another_has_changed_is_news() -> None:
     look = SecondLook()
-    look.begin()
 
-    assert look.unread({HEAD: head()}, {HEAD: "0"}) == [(HEAD, head())]
-    assert look.unread({HEAD: head(deleting=True)}, {HEAD: "0"}) == []
-    assert look.unread({}, {HEAD: "0"}) == []
+    assert look.unread({HEAD: head()}, {HEAD: "0"}, ()) == [(HEAD, head())]
+    assert look.unread({HEAD: head(deleting=True)}, {HEAD: "0"}, ()) == []
+    assert look.unread({}, {HEAD: "0"}, ()) == []
 
 
 def test_what_the_master_writes_itself_is_no_news() -> None:
     look = SecondLook()
-    look.begin()
+    stored: dict[Key, Stored] = {HEAD: head(), SHARD: ROWS}
     look.write_begins(SHARD)
-    look.write_ended(SHARD)
+    with look.looking() as first:
+        look.write_ended(SHARD)
+    with look.looking() as second:
+        look.write_begins(SHARD)
+        look.write_ended(SHARD)
 
-    assert look.unread({HEAD: head(), SHARD: ROWS}, {HEAD: "1"}) == []
+    assert look.unread(stored, {HEAD: "1"}, first) == []
+    assert look.unread(stored, {HEAD: "1"}, second) == []
+
+
+def test_a_look_does_not_disturb_another() -> None:
+    look = SecondLook()
+    with look.looking() as first:
+        look.write_begins(SHARD)
+        look.write_ended(SHARD)
+        with look.looking() as second:
+            pass
+        look.write_begins(HEAD)
+
+    assert (set(first), set(second)) == ({SHARD, HEAD}, set())
+
+
+def test_nothing_is_remembered_of_writes_that_have_ended() -> None:
+    look = SecondLook()
+    with look.looking():
+        look.write_begins(SHARD)
+    look.write_ended(SHARD)
+    look.note_gone(SHARD)
+
+    assert not any(SHARD in kept for kept in vars(look).values())
+    assert look._looks == []
