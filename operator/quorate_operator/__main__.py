@@ -55,8 +55,10 @@ def main() -> int:
             code = uvloop.run(_run_kubernetes(arguments))
         elif arguments.mode == "recover":
             name = arguments.cluster
-            keys = read_secret(secret_file(_secrets(arguments), name)).keys("tool")
-            said = uvloop.run(recover(arguments.data, name, arguments.agents, keys))
+            secrets = _secrets(arguments)
+            keys = read_secret(secret_file(secrets, name)).keys("tool")
+            known = [file.stem for file in secrets.glob("*.json")]
+            said = uvloop.run(recover(arguments.data, name, arguments.agents, keys, known))
             print("\n".join(said))
         else:
             uvloop.run(_run_embedded(arguments.data, _secrets(arguments), *arguments.api))

@@ -2,13 +2,14 @@
 
 The new metastore has a mastership above all that agents know, and a mark that makes the operator,
 once started, ask the agents for zones and rows (core: recover_rows.py).  It is made in a folder of
-its own and put in place when it is complete; the old one is set aside.
+its own and put in place when it is complete; the old one is set aside.  Other clusters of the same
+file are kept as they are, if it can be read; else each is recovered by a command of its own.
 """
 
 import asyncio
 import shutil
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from quorate.facts.addresses import join_address, split_address
@@ -20,6 +21,7 @@ from quorate.wire.storage_cluster import StorageCluster, external
 from quorate_link import BaseHandler, Endpoint, Link, RoleKeys
 from quorate_operator.embedded.objects import ObjectStore
 from quorate_operator.metastores.backups import put_in_place, set_aside
+from quorate_operator.metastores.other_clusters import OtherClusters, other_clusters
 from quorate_operator.metastores.sqlite import mark_recovering
 from quorate_operator.metastores.sqlite_file import EmbeddedStore, lock_folder
 
@@ -34,12 +36,16 @@ class NotRecovered(QuorateError):
 
 
 async def recover(
-    folder: Path, cluster: str, addresses: Sequence[str], keys: RoleKeys
+    folder: Path,
+    cluster: str,
+    addresses: Sequence[str],
+    keys: RoleKeys,
+    known_clusters: Collection[str] = (),
 ) -> list[str]:
     """Make the new metastore; return sentences on what was done.  Raises NotRecovered,
     StoreRefused.
 
-    `keys`: those of a tool of the cluster.
+    `keys`: those of a tool of the cluster.  `known_clusters`: those that have a secret.
     """
     with lock_folder(folder):
         known = await _ask_masterships(cluster, addresses, keys)
@@ -51,23 +57,40 @@ async def recover(
         highest = max(known.values())
         made = folder / MADE
         shutil.rmtree(made, ignore_errors=True)  # left by an interrupted command
-        await _make(made, cluster, addresses, highest + RECOVERY_TERMS)
+        others = await other_clusters(folder, cluster, made / "old")
+        await _make(made, cluster, addresses, highest + RECOVERY_TERMS, others)
         aside = set_aside(folder)
         put_in_place(made, folder)
         shutil.rmtree(made, ignore_errors=True)
     said = [f"master terms continue above {highest + RECOVERY_TERMS}; agents knew {highest}"]
     if aside is not None:
         said.append(f"the old file is kept in {aside}")
+    if others.names:
+        said.append(f"kept as they were: clusters {', '.join(sorted(others.names))}")
+    lacking = sorted({*known_clusters} - others.names - {cluster})
+    if lacking:
+        said.append(
+            f"the new file does not have the clusters {', '.join(lacking)}, of which there are"
+            " secrets: for each that has agents run `quorate-operator recover` with the same --data"
+            " and --secrets, while the operator is stopped"
+        )
     silent = sorted({*addresses} - known.keys())
     if silent:
         said.append(f"no answer from {', '.join(silent)}: its data counts when it is back")
     return said
 
 
-async def _make(folder: Path, cluster: str, addresses: Sequence[str], master_term: int) -> None:
+async def _make(
+    folder: Path,
+    cluster: str,
+    addresses: Sequence[str],
+    master_term: int,
+    others: OtherClusters,
+) -> None:
     store = EmbeddedStore.open(folder)
 
     def job(at: sqlite3.Connection) -> None:
+        others.put(at)
         mark_recovering(at, cluster, master_term)
 
     try:

@@ -25,6 +25,7 @@ from quorate_operator.metastores.sqlite_file import EmbeddedStore
 
 _Place = tuple[str, str, int]
 T = TypeVar("T")
+_MASTER_TERM = "masterTerm "
 _RECOVERING = "recovering "
 _rows = msgspec.json.Decoder(tuple[PartitionRow, ...])
 _node = msgspec.json.Decoder(NodeRecord)
@@ -40,7 +41,7 @@ class SqliteMetastore:
 
     async def acquire_master_term(self, above: int = 0) -> int:
         """See Metastore."""
-        return await self._reading(lambda at: _count(at, f"masterTerm {self._cluster}", above))
+        return await self._reading(lambda at: _count(at, _MASTER_TERM + self._cluster, above))
 
     async def end_recovery(self) -> None:
         """End the recovery: agents have told everything."""
@@ -131,8 +132,13 @@ async def recovering_clusters(store: EmbeddedStore) -> frozenset[str]:
 
 def mark_recovering(at: sqlite3.Connection, cluster: str, master_term: int) -> None:
     """Mark a new file: masterships go on above this one, and agents are to tell zones and rows."""
-    facts = [(f"masterTerm {cluster}", master_term), (_RECOVERING + cluster, 1)]
+    facts = zip(facts_of(cluster), (master_term, 1), strict=True)
     at.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts)
+
+
+def facts_of(cluster: str) -> tuple[str, str]:
+    """Return the names of the facts of a cluster: its newest mastership, whether it recovers."""
+    return _MASTER_TERM + cluster, _RECOVERING + cluster
 
 
 def _count(at: sqlite3.Connection, name: str, above: int = 0) -> int:

@@ -20,6 +20,8 @@ from quorate.facts.errors import QuorateError
 from quorate.protocol.metastore import OutcomeUnknown
 from quorate_operator.metastores.backups import DATABASE, back_up, way_out
 
+FORMAT = "format"
+"""The fact that tells the format of the file."""
 FORMAT_VERSION = 1
 LOCK = "operator.lock"
 USED = "operator.json"
@@ -216,8 +218,8 @@ def _prepare(connection: sqlite3.Connection) -> None:
 
 def _format(connection: sqlite3.Connection) -> int:
     """Return the file's format; a new file gets the present one."""
-    version = connection.execute("SELECT value FROM facts WHERE name = 'format'").fetchone()
+    version = connection.execute("SELECT value FROM facts WHERE name = ?", (FORMAT,)).fetchone()
     if version is None:
-        connection.execute("INSERT INTO facts VALUES ('format', ?)", (FORMAT_VERSION,))
+        connection.execute("INSERT INTO facts VALUES (?, ?)", (FORMAT, FORMAT_VERSION))
         return FORMAT_VERSION
     return int(version[0])

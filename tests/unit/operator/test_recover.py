@@ -8,15 +8,22 @@ import msgspec
 import pytest
 
 from quorate.facts.errors import QuorateError
+from quorate.facts.topology import NodeRecord
+from quorate.facts.zone import ZoneRecord
 from quorate.protocol.agent.masterships import RECOVERY_TERMS
+from quorate.protocol.metastore import NodeKey, ZoneKey
+from quorate.wire.schema.resource import API_VERSION
+from quorate.wire.storage_cluster import external
 from quorate_loopback.runner_world import ScriptedAgent
 from quorate_loopback.sides import SECRET
 from quorate_operator.embedded import recover
+from quorate_operator.embedded.objects import ObjectStore
 from quorate_operator.metastores.backups import DATABASE
 from quorate_operator.metastores.sqlite import SqliteMetastore, recovering_clusters
 from quorate_operator.metastores.sqlite_file import USED, EmbeddedStore, StoreRefused, lock_folder
 
 KEYS = SECRET.keys("tool")
+NODE = NodeRecord("a", "s", 1, "127.0.0.1", 7100, "127.0.0.1")
 
 
 @pytest.fixture
@@ -58,6 +65,78 @@ async def test_the_new_metastore_goes_on_above_what_agents_know_and_asks_them(
     await store.close()
     assert await _next_term(folder) == 7 + RECOVERY_TERMS + 1
     assert not (folder / recover.MADE).exists()
+
+
+async def _declare(folder: Path, *clusters: str) -> None:
+    """Declare clusters, each with a zone of its name and ownership of it."""
+    store = EmbeddedStore.open(folder)
+    objects = ObjectStore(store)
+    await objects.load()
+    for name in clusters:
+        about = {"apiVersion": API_VERSION, "kind": "StorageCluster", "metadata": {"name": name}}
+        await objects.put("storageclusters", name, {**about, "spec": external([f"{name}:1"])})
+        zone = {"apiVersion": API_VERSION, "kind": "Zone", "metadata": {"name": f"of-{name}"}}
+        await objects.put("zones", f"of-{name}", {**zone, "spec": {"clusterRef": {"name": name}}})
+        metastore = SqliteMetastore(store, name)
+        await metastore.write(ZoneKey(f"uid-of-{name}"), ZoneRecord("u", "z", 4, 3), None)
+        await metastore.acquire_master_term(50)
+    await store.close()
+
+
+async def _held(folder: Path) -> tuple[set[str], set[str]]:
+    """The names of declared objects, and the clusters of which there is ownership."""
+    store = EmbeddedStore.open(folder)
+    objects = ObjectStore(store)
+    await objects.load()
+    names = {
+        made["metadata"]["name"]
+        for kind in ("storageclusters", "zones")
+        for made in objects.list(kind)
+    }
+    owned = {name for name in ("main", "other") if await SqliteMetastore(store, name).load() != {}}
+    await store.close()
+    return names, owned
+
+
+async def test_another_cluster_of_the_same_file_is_kept_as_it_was(
+    folder: Path, agent: ScriptedAgent
+) -> None:
+    await _declare(folder, "main", "other")
+
+    said = await recover.recover(folder, "main", [agent.address], KEYS, ["main", "other"])
+
+    assert await _held(folder) == ({"main", "other", "of-other"}, {"other"})
+    assert "kept as they were: clusters other" in said
+    assert not [each for each in said if "does not have" in each]
+    store = EmbeddedStore.open(folder)
+    assert await recovering_clusters(store) == {"main"}
+    assert await SqliteMetastore(store, "other").acquire_master_term() == 52
+    revision = await SqliteMetastore(store, "other").write(NodeKey("a"), NODE, None)
+    await store.close()
+    assert int(revision) > 2, "no revision is used twice"
+
+
+async def test_two_clusters_of_a_lost_file_are_recovered_one_after_the_other(
+    folder: Path, agent: ScriptedAgent
+) -> None:
+    await _declare(folder, "main", "other")
+    (folder / DATABASE).write_bytes(b"damaged" * 1000)
+    (folder / f"{DATABASE}-wal").unlink(missing_ok=True)
+
+    said = await recover.recover(folder, "main", [agent.address], KEYS, ["main", "other"])
+
+    (way_out,) = (each for each in said if "does not have" in each)
+    assert "clusters other, of which there are secrets" in way_out
+    assert "run `quorate-operator recover` with the same --data" in way_out
+    assert await _held(folder) == ({"main"}, set())
+    agent.hello = msgspec.structs.replace(agent.hello, cluster="other")
+    said = await recover.recover(folder, "other", [agent.address], KEYS, ["main", "other"])
+    assert await _held(folder) == ({"main", "other"}, set())
+    assert not [each for each in said if "does not have" in each]
+    store = EmbeddedStore.open(folder)
+    assert await recovering_clusters(store) == {"main", "other"}
+    await store.close()
+    assert (folder / "set-aside-1" / DATABASE).read_bytes().startswith(b"damaged")
 
 
 async def test_what_fails_before_the_mark_is_made_leaves_the_old_metastore_in_its_place(

@@ -1,0 +1,90 @@
+"""What a file holds of other clusters than the one that is recovered: it goes into the new file.
+
+The old file may be damaged in any way, and is kept as evidence.  So a copy of it is read.
+"""
+
+import shutil
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from quorate.protocol.metastore import OutcomeUnknown
+from quorate_operator.metastores.backups import DATABASE
+from quorate_operator.metastores.sqlite import facts_of
+from quorate_operator.metastores.sqlite_file import FORMAT, EmbeddedStore, StoreRefused
+
+
+class _ClusterRef(msgspec.Struct):
+    name: str
+
+
+class _Spec(msgspec.Struct):
+    clusterRef: _ClusterRef | None = None  # noqa: N815
+
+
+class _Declared(msgspec.Struct):
+    """A declared object, as far as it says to which cluster it belongs."""
+
+    spec: _Spec
+
+
+class OtherClusters(NamedTuple):
+    """Rows of the tables as they are stored; `names`: the clusters that have any."""
+
+    names: frozenset[str] = frozenset()
+    facts: tuple[Any, ...] = ()
+    records: tuple[Any, ...] = ()
+    objects: tuple[Any, ...] = ()
+
+    def put(self, at: sqlite3.Connection) -> None:
+        """Put them into a new file."""
+        at.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", self.facts)
+        at.executemany("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?)", self.records)
+        at.executemany("INSERT INTO objects VALUES (?, ?, ?)", self.objects)
+
+
+async def other_clusters(folder: Path, cluster: str, scratch: Path) -> OtherClusters:
+    """Return what the folder's file holds of other clusters than `cluster`; nothing if it cannot be
+    read.  `scratch`: a folder for the copy, which does not exist yet."""
+    _copy(folder, scratch)
+    try:
+        store = EmbeddedStore.open(scratch)
+    except StoreRefused:
+        return OtherClusters()
+    try:
+        return await store.run(lambda at: _read(at, cluster))
+    except (OutcomeUnknown, msgspec.DecodeError):
+        return OtherClusters()
+    finally:
+        await store.close()
+
+
+def _copy(folder: Path, scratch: Path) -> None:
+    scratch.mkdir(parents=True)
+    for end in ("", "-wal"):
+        with suppress(FileNotFoundError):
+            shutil.copyfile(folder / f"{DATABASE}{end}", scratch / f"{DATABASE}{end}")
+
+
+def _read(at: sqlite3.Connection, cluster: str) -> OtherClusters:
+    records = [row for row in at.execute("SELECT * FROM records") if row[0] != cluster]
+    objects = [
+        (owner, row)
+        for row in at.execute("SELECT kind, name, manifest FROM objects")
+        if (owner := _owner(row[1], row[2])) != cluster
+    ]
+    names = frozenset([*(row[0] for row in records), *(owner for owner, _ in objects)])
+    if not names:
+        return OtherClusters()
+    own = {FORMAT, *facts_of(cluster)}
+    facts = [row for row in at.execute("SELECT name, value FROM facts") if row[0] not in own]
+    return OtherClusters(names, tuple(facts), tuple(records), tuple(row for _, row in objects))
+
+
+def _owner(name: str, manifest: bytes) -> str:
+    """Return the name of the cluster to which an object belongs; a StorageCluster is its own."""
+    ref = msgspec.json.decode(manifest, type=_Declared).spec.clusterRef
+    return ref.name if ref is not None else name
