@@ -393,6 +393,7 @@ class Runner:
         self.step(lambda master: master.tick(self._clock.now()))
         if self._changes is not None:
             self._perform(self._writer.follow(self._changes()))
+            await self._writer.look_at_unread()
             return  # the watch tells what another process writes
         for pause in pauses_s():
             await asyncio.sleep(pause)

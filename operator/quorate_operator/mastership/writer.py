@@ -31,7 +31,12 @@ from quorate.protocol.metastore import (
     WriteRefused,
     ZoneKey,
 )
-from quorate_operator.mastership.refused_writes import GIVEN_UP_S, Refusal, RefusedWrites
+from quorate_operator.mastership.refused_writes import (
+    GIVEN_UP_S,
+    REFUSED_MAX_S,
+    Refusal,
+    RefusedWrites,
+)
 from quorate_operator.mastership.second_look import SecondLook
 from quorate_operator.process.metrics import Metrics
 
@@ -74,6 +79,11 @@ class Writer:
         self._revisions: dict[Key, Revision] = {}
         self._slots = asyncio.Semaphore(WRITES_MAX)
         self._second_look = SecondLook()
+        self._unread: dict[Key, Revision | None] = {}
+        """Objects that could not be read when a change of them was seen, and what was seen."""
+        self._has_unread = asyncio.Event()
+        self._read_lock = asyncio.Lock()
+        """Held from a read until it is taken, so that no older one is taken after it."""
         self._term: int | None = None
         self._refused = RefusedWrites()
         self._told: Refusal | None = None
@@ -196,33 +206,41 @@ class Writer:
             self._leader.blocked(now)
 
     async def look_at(self, key: Key, revision: Revision | None) -> None:
-        """Read an object seen at `revision` (None: gone), if another process has changed it."""
+        """Read an object seen at `revision` (None: gone), if another process has changed it.
+
+        If it cannot be read, `look_at_unread` does it later.
+        """
         look, known = self._second_look, self._revisions
         is_left = revision is not None and look.is_of_ended_zone(key, known)
         if isinstance(key, ShardKey) and ZoneKey(key.uid) not in known and not is_left:
             return  # see load
-        if not self._second_look.is_news(key, revision, self._revisions.get(key)):
-            return
-        try:
-            with self._second_look.looking() as touched:
-                stored = await self._metastore.read(key)
-            check({key: stored} if stored is not None else {})
-        except MetastoreUnavailable:
-            return  # the next full look, or the next write, will tell
-        except InvariantError as error:
-            self._leader.stop_for(error)
-            return
-        found = stored.revision if stored is not None else None
-        is_news = self._second_look.is_news(key, found, self._revisions.get(key))
-        if not is_news or key in touched or not self._leader.may_act():
-            return
-        what = "written" if stored is not None else "deleted"
-        _log.warning("cluster %s: another has %s %s", self._leader.cluster, what, key)
-        self._note(key, found)
-        if stored is None:
-            self._leader.reloaded(key, None)
-        else:
-            self._leader.reloaded(key, stored.value, stored.damaged)
+        async with self._read_lock:
+            if not look.is_news(key, revision, known.get(key)):
+                return
+            try:
+                with look.looking() as touched:
+                    stored = await self._metastore.read(key)
+                check({key: stored} if stored is not None else {})
+            except MetastoreUnavailable as error:
+                _log.warning("cluster %s: %s cannot be read: %s", self._leader.cluster, key, error)
+                self._unread[key] = revision
+                self._has_unread.set()
+                return
+            except InvariantError as error:
+                self._leader.stop_for(error)
+                return
+            found = stored.revision if stored is not None else None
+            if not look.is_news(key, found, known.get(key)) or key in touched:
+                return
+            if not self._leader.may_act():
+                return
+            what = "written" if stored is not None else "deleted"
+            _log.warning("cluster %s: another has %s %s", self._leader.cluster, what, key)
+            self._note(key, found)
+            if stored is None:
+                self._leader.reloaded(key, None)
+            else:
+                self._leader.reloaded(key, stored.value, stored.damaged)
 
     async def follow(self, changes: AsyncIterator[Seen]) -> None:
         """Look at others' changes as soon as they are seen."""
@@ -232,6 +250,20 @@ class Writer:
             known = {key for key in self._revisions if key.kind in seen.all_of}
             for key in sorted({*seen.revisions, *known}, key=str):
                 await self.look_at(key, seen.revisions.get(key))
+
+    async def look_at_unread(self) -> None:
+        """Look again at what could not be read when it was seen: the watch shows it only once."""
+        wait_s = RETRY_S
+        while True:
+            await self._has_unread.wait()
+            await asyncio.sleep(wait_s)
+            if not self._leader.may_act():
+                return
+            unread, self._unread = self._unread, {}
+            self._has_unread.clear()
+            for key, revision in unread.items():
+                await self.look_at(key, revision)
+            wait_s = min(wait_s * 2, REFUSED_MAX_S) if self._unread else RETRY_S
 
     async def look_again(self) -> dict[Key, Value] | None:
         """Take what another process has stored since the last read; return everything found.

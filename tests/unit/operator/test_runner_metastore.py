@@ -1,6 +1,7 @@
 """The shell around the master when the metastore fails, contradicts, or holds what it must not."""
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
@@ -15,6 +16,7 @@ from quorate.protocol.metastore import (
     NodeKey,
     OutcomeUnknown,
     Revision,
+    Seen,
     ShardKey,
     Stored,
     Value,
@@ -155,6 +157,44 @@ async def test_rows_that_another_stored_are_taken_without_a_conflict(world: Worl
     await world.metastore.write(key, (changed, *rows[1:]), stored.revision)
 
     await runner.look_again()
+
+    await until(
+        lambda: all(agent.rows[0] == changed for agent in world.agents.values()), "published"
+    )
+
+
+async def test_a_change_that_could_not_be_read_when_it_was_seen_is_taken_later(
+    world: World,
+) -> None:
+    class Away(MemoryMetastore):
+        """From some time on, some readings fail."""
+
+        failures = 0
+
+        async def read(self, key: Key) -> Stored | None:
+            if self.failures:
+                self.failures -= 1
+                raise MetastoreUnavailable("not now")
+            return await super().read(key)
+
+    seen: asyncio.Queue[Seen] = asyncio.Queue()
+
+    async def changes() -> AsyncIterator[Seen]:
+        while True:
+            yield await seen.get()
+
+    metastore = Away()
+    runner = await world.lead(metastore=metastore, changes=changes)
+    await until(lambda: is_available(runner), "available")
+    await until(lambda: len(runner.status().zones[0].ports) == 3, "ports")
+    key = ShardKey("uid-1", 0)
+    present = metastore.stored[key]
+    assert isinstance(present.value, tuple)
+    changed = msgspec.structs.replace(present.value[0], version=present.value[0].version + 7)
+    revision = await metastore.write(key, (changed, *present.value[1:]), present.revision)
+    metastore.failures = 2
+
+    seen.put_nowait(Seen({key: revision}))
 
     await until(
         lambda: all(agent.rows[0] == changed for agent in world.agents.values()), "published"
