@@ -2,7 +2,8 @@
 
 A user who removes an address wants one agent less.  That agent is drained first, as by hand, and
 dialed until no row names it; then its registration is removed.  The next step always follows from
-the declared addresses, the links and the registry, so a later master continues.
+the declared addresses, the links and the registry, so a later master continues.  An address may
+also be removed while no master leads: then the registration says where the agent is.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from collections.abc import Mapping, Sequence
 
 from quorate.facts.addresses import join_address, split_address
 from quorate.facts.time import Now
-from quorate.facts.topology import NodeRecord
 from quorate.protocol.master.master import Master
 from quorate_link import DialedPeer, Dialer, Endpoint, Link
 
@@ -36,11 +36,9 @@ class Dialing:
         """Set the declared addresses and dial them."""
         self.declared = tuple(addresses)
         for address in self.declared:
-            self._dial(address, endpoint)
-
-    def _dial(self, address: str, endpoint: Endpoint) -> None:
-        if address not in self.peers:
-            self.peers[address] = endpoint.dial(*split_address(address))
+            if address not in self.peers:
+                self.peers[address] = endpoint.dial(*split_address(address))
+            self.peers[address].node = None  # any agent may be at a declared address
 
     def reached(self, link: Link, node: str) -> None:
         """Note that an agent answered over this link."""
@@ -60,9 +58,7 @@ class Dialing:
                 endpoint.undial(self.peers.pop(address))
                 self._reached.pop(address, None)
                 if at in (None, address) and node in master.agents:
-                    master.forget(node, now)
-                    self._drained.discard(node)
-                    _log.info("cluster %s: %s has no copies and is released", self._cluster, node)
+                    self._release(master, node, now)
         for node in list(self.kept):
             if self._address(node) in wanted or node not in master.agents:
                 del self.kept[node]
@@ -70,13 +66,41 @@ class Dialing:
             if self._address(node) in wanted:  # declared again
                 self._drained.discard(node)
                 master.drain(node, False, now)
-        if all(peer.link is not None for peer in self.peers.values()):
-            # Draining nodes without a link were no longer declared under an earlier master.
-            for node in sorted(held - {*self._links}):
-                record = master.agents[node].record
-                if record is not None and record.draining:
-                    self._dial(_registered_at(record), endpoint)
-                    self._drained.add(node)
+        if self.declared and all(self._is_linked(address) for address in self.declared):
+            # No other agent is at a declared address.
+            for node in sorted({*master.agents} - {*self._links}):
+                self._look_at_absent(master, node, node in held, endpoint, now)
+
+    def _look_at_absent(
+        self, master: Master, node: str, is_held: bool, endpoint: Endpoint, now: Now
+    ) -> None:
+        """Dial an agent without a link where it is registered, or release it if it holds nothing.
+
+        Its address was no longer declared when this master began.
+        """
+        record = master.registration(node)
+        if record is None:
+            return
+        if not is_held:
+            if master.has_recovered:  # until then, not all rows may be known
+                self._release(master, node, now)
+            return
+        address = join_address(record.host, record.peer_port)
+        if address not in self.peers:
+            self.peers[address] = endpoint.dial(record.host, record.peer_port, node)
+            self._reached[address] = node
+        if record.draining:
+            self._drained.add(node)
+
+    def _release(self, master: Master, node: str, now: Now) -> None:
+        master.forget(node, now)
+        self._drained.discard(node)
+        _log.info("cluster %s: %s has no copies and is released", self._cluster, node)
+
+    def _is_linked(self, address: str) -> bool:
+        """Return whether an agent is accepted at the address."""
+        link = self._links.get(self._reached.get(address, ""))
+        return link is not None and link is self.peers[address].link
 
     def _drain(self, master: Master, node: str, at: str | None, now: Now) -> None:
         agent = master.agents[node]
@@ -100,7 +124,3 @@ class Dialing:
 def address_of(peer: Dialer) -> str:
     """Return HOST:PORT as users write it."""
     return join_address(*peer.address)
-
-
-def _registered_at(record: NodeRecord) -> str:
-    return join_address(record.host, record.peer_port)

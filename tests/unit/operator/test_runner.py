@@ -130,6 +130,24 @@ async def test_the_next_master_knows_who_is_draining(world: World) -> None:
     assert await second.drain("agent-4", False) == ""
 
 
+async def test_a_master_finds_agents_whose_addresses_went_while_none_led(world: World) -> None:
+    gone = NodeRecord("agent-9", "s", 1, "127.0.0.1", 9, "127.0.0.1")
+    await world.metastore.write(NodeKey("agent-9"), gone, None)
+    await world.add_agent("agent-4")
+    first = await world.lead()
+    await until(lambda: is_available(first), "available")
+    await until(lambda: first.zones_naming("agent-4") == ("sessions",), "copies")
+    await first.stop()
+    agent = world.agents.pop("agent-4")
+
+    second = await world.lead()
+
+    await until(lambda: second.is_leading and state_of(second, "agent-4") == "Draining", "drained")
+    await until(lambda: NodeKey("agent-9") not in world.stored(), "what holds nothing is released")
+    await second.stop()
+    await agent.close()
+
+
 class Revocable:
     """A mandate that a test can take away."""
 
