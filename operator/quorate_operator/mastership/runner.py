@@ -152,7 +152,7 @@ class Runner:
 
     async def stop(self) -> None:
         """Stop: nothing is written or sent any more.  Idempotent."""
-        self._end("stopped")
+        self._end("stopped", hangs_up=False)
         tasks = list(self._writes)
         for task in tasks:
             task.cancel()
@@ -451,7 +451,7 @@ class Runner:
         term = self.master.master_term if self.master is not None else 0
         return Hello(FORMAT_VERSION, "master", self._name, master_term=term, master_word=self._word)
 
-    def _end(self, why: str) -> None:
+    def _end(self, why: str, *, hangs_up: bool = True) -> None:
         if self._stopped:
             return
         self._stopped = True
@@ -460,6 +460,8 @@ class Runner:
         self._registrations.end(f"no longer led here, {why}")
         if self._timer is not None:
             self._timer.cancel()
+        if hangs_up and self._endpoint is not None:  # agents say that they are led while linked
+            self._perform(self._endpoint.close(at_once=True))
         _log.info("cluster %s: no longer led: %s", self.cluster, why)
 
     def _end_outdated(self, why: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from quorate.facts.errors import InvariantError
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.messages.events import ToldEvent
@@ -408,6 +409,33 @@ async def test_a_master_without_the_mandate_that_an_agent_refuses_was_merely_fol
     assert runner.problem == "this operator may no longer be the master"
     await runner.stop()
     assert overtaken == []
+
+
+def loses_the_mandate(runner: Runner) -> None:
+    assert isinstance(runner._mandate, Revocable)
+    runner._mandate.held = False
+
+
+def breaks_an_invariant(runner: Runner) -> None:
+    runner.stop_for(InvariantError("planted"))
+
+
+def meets_a_defect(runner: Runner) -> None:
+    runner.fail(KeyError("planted"))
+
+
+@pytest.mark.parametrize("end", [loses_the_mandate, breaks_an_invariant, meets_a_defect])
+async def test_agents_are_not_linked_to_a_master_that_has_ended(
+    world: World, end: Callable[[Runner], None]
+) -> None:
+    """An agent says that it is led as long as a master is linked."""
+    runner = await world.lead(Revocable())
+    await until(lambda: is_available(runner), "available")
+
+    end(runner)
+
+    await until(lambda: not any(a.links for a in world.agents.values()), "no link left")
+    assert not runner.is_leading
 
 
 async def test_an_agent_that_does_not_believe_the_number_is_greeted_by_those_that_do(
