@@ -33,13 +33,10 @@ from quorate_operator import names
 from quorate_operator.declared.acceptance import Acceptance
 from quorate_operator.declared.drains import DrainView
 from quorate_operator.mastership.refused_writes import MASTER_FAILED, Refusal
+from quorate_operator.owned.agent_conditions import Fact, agent_conditions
 from quorate_operator.owned.children import client_service_name
-from quorate_operator.owned.kube_nodes import NO_NODE_YET
 from quorate_operator.owned.owned_objects import ManagedView, selector_text
 from quorate_operator.process.clock import rfc3339
-
-_Fact = tuple[str, bool | None, str, str]
-"""(type, true | false | unknown, reason, message)."""
 
 
 class Seen(NamedTuple):
@@ -78,7 +75,7 @@ def zone_status(
     `observedGeneration` is that of the spec that `observed` was made with: it does not change while
     the zone is paused or its cluster is not led.
     """
-    accepted: _Fact = (
+    accepted: Fact = (
         names.CONDITION_ACCEPTED,
         acceptance.reason == names.REASON_ACCEPTED,
         acceptance.reason,
@@ -87,7 +84,7 @@ def zone_status(
     is_waiting = bool(pause or seen.problem)
     generation = zone.status.observed_generation if is_waiting else zone.metadata.generation
 
-    def conditions(facts: Sequence[_Fact]) -> list[Condition]:
+    def conditions(facts: Sequence[Fact]) -> list[Condition]:
         told = [accepted, *facts, *_paused(pause), _blocked(blocked)]
         return _conditions(told, zone.status.conditions, generation, time)
 
@@ -200,7 +197,7 @@ def refused_zone_status(generation: int, message: str, time: str, before: ZoneSt
 
     `before`: the last written status; that the zone was placed is never forgotten.
     """
-    accepted: _Fact = (names.CONDITION_ACCEPTED, False, names.REASON_INVALID, message)
+    accepted: Fact = (names.CONDITION_ACCEPTED, False, names.REASON_INVALID, message)
     return ZoneStatus(
         observed_generation=generation,
         phase="Pending",
@@ -233,7 +230,7 @@ def cluster_status(
     addresses = list(dialed) if pause or is_managed else list(cluster.spec.dialed)
     named = len(addresses)
     if problem:
-        ready: _Fact = (names.CONDITION_READY, False, names.REASON_NOT_LED, problem)
+        ready: Fact = (names.CONDITION_READY, False, names.REASON_NOT_LED, problem)
     elif blocked is not None:
         ready = (names.CONDITION_READY, False, names.CONDITION_BLOCKED, blocked.sentence)
     elif managed is not None and managed.pods:
@@ -252,13 +249,8 @@ def cluster_status(
         ready,
         *_paused(pause),
         _blocked(blocked),
-        *_owned(cluster, managed, kept),
-        *_domains(cluster, managed),
-        *_grown(cluster, managed),
-        *_outside(managed),
-        *_unnamed(managed),
+        *agent_conditions(cluster, managed, kept),
         *_drained(cluster, drains),
-        *_evictions(managed),
     ]
     return StorageClusterStatus(
         observed_generation=generation,
@@ -286,103 +278,7 @@ def cluster_status(
     )
 
 
-def _owned(
-    cluster: StorageCluster, managed: ManagedView | None, kept: Mapping[str, str]
-) -> list[_Fact]:
-    """Make the condition that managed agents' Kubernetes objects are as declared.
-
-    A user who waits for it takes the first one told of the new spec, so knowledge of an earlier
-    spec does not count.
-    """
-    if managed is None:
-        return []
-    name = names.CONDITION_AGENTS_UPDATED
-    if managed.spec != cluster.spec:
-        return [(name, None, "NotLookedAt", "the changed spec is not processed yet")]
-    if managed.refused:
-        return [(name, False, "Refused", f"the API server refuses an object: {managed.refused}")]
-    if managed.waits_for:
-        return [(name, False, "Replacing", managed.waits_for)]
-    if refused := [kept[agent] for agent in managed.agents.leaving if agent in kept]:
-        return [(name, False, "ScaleDownRefused", "; ".join(refused))]
-    if managed.agents.leaving:
-        leaving = ", ".join(managed.agents.leaving)
-        return [(name, False, "ScalingDown", f"{leaving}: copies move to other agents first")]
-    return [(name, True, "Updated", "all pods have the declared template")]
-
-
-def _domains(cluster: StorageCluster, managed: ManagedView | None) -> list[_Fact]:
-    """Make the condition that every agent's failure domain is known; only for managed agents."""
-    if managed is None or managed.domainless is None or cluster.spec.managed is None:
-        return []
-    name = names.CONDITION_FAILURE_DOMAINS_KNOWN
-    label = cluster.spec.managed.failure_domain_label
-    if not managed.domainless:
-        return [(name, True, "Known", f"the node of every agent has the label {label}")]
-    pressing = sorted((why == NO_NODE_YET, agent) for agent, why in managed.domainless.items())
-    is_on_its_way, agent = pressing[0]
-    why = managed.domainless[agent]
-    more = f", and {len(managed.domainless) - 1} more" if len(managed.domainless) > 1 else ""
-    if is_on_its_way:
-        return [(name, False, "Unknown", f"agent {agent}: {why}{more}")]
-    way_out = (
-        f"label the nodes with {label}, and let the operator read Nodes (`rbac.nodes` of the chart,"
-        " or examples/operator-cluster-role.yaml); until then each such agent is its own failure"
-        " domain"
-    )
-    return [(name, False, "Unknown", f"agent {agent}: {why}{more}: {way_out}")]
-
-
-def _grown(cluster: StorageCluster, managed: ManagedView | None) -> list[_Fact]:
-    """Make the condition that volumes are as large as declared; told from the first growth on."""
-    name = names.CONDITION_VOLUMES_GROWN
-    was_told = any(each.type == name for each in cluster.status.conditions)
-    if cluster.spec.managed is None:
-        return []
-    if managed is None or managed.spec != cluster.spec:
-        unknown = (name, None, "NotLookedAt", "the volumes are not processed yet")
-        return [unknown] if was_told else []
-    if managed.growth.reason:
-        return [(name, False, managed.growth.reason, managed.growth.message)]
-    return [(name, True, "Grown", "every volume has the declared size")] if was_told else []
-
-
-def _outside(managed: ManagedView | None) -> list[_Fact]:
-    """Make the condition that external clients reach every agent; only with a listener."""
-    if managed is None or managed.unreachable is None:
-        return []
-    name = names.CONDITION_EXTERNALLY_REACHABLE
-    if not managed.unreachable:
-        return [(name, True, "AddressesKnown", "every agent has an external address")]
-    agent, why = min(managed.unreachable.items())
-    more = len(managed.unreachable) - 1
-    sentence = f"{agent}: {why}" + (f", and {more} more agents" if more else "")
-    return [(name, False, "AddressMissing", sentence)]
-
-
-def _unnamed(managed: ManagedView | None) -> list[_Fact]:
-    """Make the condition that another cluster has the Service of a zone; told only while it has."""
-    if managed is None or not managed.unnamed:
-        return []
-    more = len(managed.unnamed) - 1
-    sentence = min(managed.unnamed.items())[1] + (f", and {more} more zones" if more else "")
-    return [(names.CONDITION_CLIENT_SERVICES_MADE, False, "NameTaken", sentence)]
-
-
-def _evictions(managed: ManagedView | None) -> list[_Fact]:
-    """Make the condition that the PodDisruptionBudget allows an eviction, while there are pods."""
-    if managed is None or not managed.agents.run:
-        return []
-    name = names.CONDITION_EVICTIONS_ALLOWED
-    if managed.no_eviction is None:
-        return [(name, True, "Spare", "a pod can be evicted: every partition keeps its majority")]
-    why = managed.no_eviction
-    return [
-        (name, False, why.reason, f"no pod that a partition needs can be evicted: {why.message}")
-    ]
-
-
-def _drained(cluster: StorageCluster, drains: DrainView) -> list[_Fact]:
+def _drained(cluster: StorageCluster, drains: DrainView) -> list[Fact]:
     """Make the condition that the agents of `spec.drainAgents` hold nothing."""
     if not cluster.spec.drain_agents:
         return []
@@ -398,11 +294,11 @@ def _drained(cluster: StorageCluster, drains: DrainView) -> list[_Fact]:
     return [(name, True, "Drained", "no copies are left on the agents of spec.drainAgents")]
 
 
-def _paused(pause: str) -> list[_Fact]:
+def _paused(pause: str) -> list[Fact]:
     return [(names.CONDITION_PAUSED, True, names.REASON_PAUSED, pause)] if pause else []
 
 
-def _unknown_facts(acceptance: Acceptance, problem: str) -> list[_Fact]:
+def _unknown_facts(acceptance: Acceptance, problem: str) -> list[Fact]:
     """Make the conditions of a zone that is not led.  `problem`: why, if known."""
     is_wanted = acceptance.record is not None
     why = (problem or "not yet led") if is_wanted else acceptance.message
@@ -434,7 +330,7 @@ def _planned_sentence(observed: Observed) -> str:
     return f"; planned: {'; '.join(told)}" if told else ""
 
 
-def _data_loss(zone: Zone, observed: Observed) -> list[_Fact]:
+def _data_loss(zone: Zone, observed: Observed) -> list[Fact]:
     """Make the condition that partitions narrowed to what was left.
 
     In STRONG_CONSISTENCY a zone has it only while it is True: only a person can decide that.
@@ -449,7 +345,7 @@ def _data_loss(zone: Zone, observed: Observed) -> list[_Fact]:
 
 def _zone_facts(
     zone: Zone, acceptance: Acceptance, observed: Observed, lacks_name: bool
-) -> list[_Fact]:
+) -> list[Fact]:
     is_kept = observed.phase != "Deleting"
     serves = is_kept and observed.available + observed.degraded == observed.partitions
     begun = _restoring(zone, observed)
@@ -530,7 +426,7 @@ def _zone_facts(
     ]
 
 
-def _blocked(refusal: Refusal | None) -> _Fact:
+def _blocked(refusal: Refusal | None) -> Fact:
     if refusal is None:
         return (names.CONDITION_BLOCKED, False, "Written", "all decisions are written")
     sentence = f"decisions cannot be written: {refusal.sentence}"
@@ -542,7 +438,7 @@ def _blocked(refusal: Refusal | None) -> _Fact:
     return (names.CONDITION_BLOCKED, True, refusal.reason, sentence)
 
 
-def _ownership(observed: Observed) -> _Fact:
+def _ownership(observed: Observed) -> Fact:
     """Make the condition about lost or set-aside rows, awaited agents and the way out."""
     name, said = names.CONDITION_OWNERSHIP_DAMAGED, observed.ownership
     if observed.rebuilding:
@@ -560,7 +456,7 @@ def _room_way_out(zone: Zone) -> str:
 
 
 def _conditions(
-    facts: Sequence[_Fact], previous: Sequence[Condition], generation: int, time: str
+    facts: Sequence[Fact], previous: Sequence[Condition], generation: int, time: str
 ) -> list[Condition]:
     before = {condition.type: condition for condition in previous}
     made = []
