@@ -8,6 +8,8 @@ from shlex import quote
 from types import MappingProxyType
 from typing import NamedTuple
 
+import msgspec
+
 from quorate.facts.addresses import join_address
 from quorate.facts.zone import ConsistencyMode, StorageKind
 from quorate.planning.queue.retries import StuckMigration
@@ -37,6 +39,9 @@ from quorate_operator.owned.agent_conditions import Fact, agent_conditions
 from quorate_operator.owned.children import client_service_name
 from quorate_operator.owned.owned_objects import ManagedView, selector_text
 from quorate_operator.process.clock import rfc3339
+
+PHASE_UNKNOWN = "Unknown"
+"""The phase of a zone whose cluster is not led: the condition `Available` says why."""
 
 
 class Seen(NamedTuple):
@@ -73,7 +78,8 @@ def zone_status(
     which clients start does not exist yet.
 
     `observedGeneration` is that of the spec that `observed` was made with: it does not change while
-    the zone is paused or its cluster is not led.
+    the zone is paused or its cluster is not led.  While it is not led, phase and conditions are
+    unknown, and no partition is counted: clients may be refused.
     """
     accepted: Fact = (
         names.CONDITION_ACCEPTED,
@@ -90,16 +96,17 @@ def zone_status(
 
     unknown = _unknown_facts(acceptance, seen.problem or seen.recovery)
     if observed is None:
-        deleting = zone.metadata.deletion_timestamp is not None
         return ZoneStatus(
             observed_generation=generation,
             zone_id=zone.status.zone_id,
-            phase="Deleting" if deleting else "Pending",
+            phase=_unled_phase(zone, acceptance),
             conditions=conditions(unknown),
             placed_uid=zone.status.placed_uid,
             last_day=zone.status.last_day,
             port=zone.status.port,
         )
+    if seen.problem:
+        observed = _without_states(observed)
     hosts = {node.name: node.client_host for node in seen.status.nodes}
     outside = {node.name: node.external_host for node in seen.status.nodes}
     return ZoneStatus(
@@ -135,6 +142,33 @@ def zone_status(
         placed_uid=zone.metadata.uid if observed.placed else zone.status.placed_uid,
         timers=[_timer(timer) for timer in observed.timers],
         set_aside={node: copies for node, (copies, _) in observed.aside.items()},
+    )
+
+
+def _unled_phase(zone: Zone, acceptance: Acceptance) -> str:
+    """Return the phase of a zone that no master has observed."""
+    if zone.metadata.deletion_timestamp is not None:
+        return "Deleting"
+    may_serve = bool(zone.status.placed_uid) and acceptance.record is not None
+    return PHASE_UNKNOWN if may_serve else "Pending"
+
+
+def _without_states(observed: Observed) -> Observed:
+    """Return what is left of an observation once no master leads: the zone and its addresses."""
+    return msgspec.structs.replace(
+        observed,
+        phase="Deleting" if observed.phase == "Deleting" else PHASE_UNKNOWN,
+        available=0,
+        degraded=0,
+        unavailable=0,
+        read_only=0,
+        lost=0,
+        missing_copies={},
+        migrations_running=0,
+        migrations_queued=0,
+        planned=0,
+        migrations=(),
+        timers=(),
     )
 
 

@@ -69,6 +69,8 @@ async def test_a_defect_is_said_and_the_cluster_is_led_again_in_a_newer_mastersh
         assert said["status"] == "True"
         assert "stopped by a defect: KeyError: 'planted'" in said["message"]
     assert condition(declared, "Zone", "poison", "Available")["status"] == "Unknown"
+    zone = declared.api.objects[declared.path("Zone", "poison")]["status"]
+    assert (zone["phase"], zone["partitions"]["available"]) == ("Unknown", 0)
     assert condition(declared, "StorageCluster", "main", "Ready")["status"] == "False"
     told = declared.api.objects[declared.path("StorageCluster", "main")]["status"]
     for kept in ("members", "addresses"):

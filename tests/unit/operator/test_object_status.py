@@ -11,7 +11,7 @@ from quorate.facts.zone import ZoneRecord
 from quorate.planning.queue.retries import StuckMigration
 from quorate.planning.steps.intent import Intent
 from quorate.protocol.messages.events import Event, Reason
-from quorate.protocol.status import ClusterStatus, NodeStatus
+from quorate.protocol.status import ClusterStatus, NodeStatus, TimerStatus
 from quorate.protocol.status import ZoneStatus as Observed
 from quorate.wire.restoring import RESTORING
 from quorate.wire.schema.resource import API_VERSION, Condition
@@ -232,12 +232,30 @@ def test_a_status_tells_of_which_generation_it_is() -> None:
 def test_a_zone_that_is_not_led_any_more_keeps_its_generation_and_is_unknown() -> None:
     of = zone().model_copy(update={"status": ZoneStatus(observed_generation=2)})
 
-    made = status(observed(**SERVING), of, problem="stopped")
+    timers = (TimerStatus("ScaleUp", ("agent-4",), None),)
+    serving = {**SERVING, "missing_copies": {1: 4}, "migrations_running": 2, "timers": timers}
+    made = status(observed(**serving), of, problem="stopped")
 
     assert made.observed_generation == 2
     assert {each.observed_generation for each in made.conditions} == {2}
     assert said(made)["Available"] == said(made)["FullyReplicated"] == "Unknown"
-    assert made.partitions.available == 16
+    assert (made.phase, made.partitions.total, made.partitions.available) == ("Unknown", 16, 0)
+    assert made.under_replicated == {}
+    assert made.migrations.running == 0
+    assert made.timers == []
+    assert made.ports == status(observed(**SERVING)).ports
+
+
+def test_a_zone_that_is_not_led_and_is_being_deleted_says_so() -> None:
+    assert status(observed(phase="Deleting"), problem="stopped").phase == "Deleting"
+
+
+def test_a_placed_zone_of_which_its_master_knows_nothing_yet_is_unknown_not_pending() -> None:
+    placed = zone().model_copy(update={"status": ZoneStatus(placed_uid="u")})
+
+    assert status(None, placed, problem="the metastore cannot be read").phase == "Unknown"
+    assert status(None, placed).phase == "Unknown"
+    assert status(None, problem="the metastore cannot be read").phase == "Pending"
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Unavailable", "Rebalancing", "Degraded", "Deleting"])
