@@ -57,6 +57,20 @@ def chosen_id(body: Body) -> str:
     return str(annotations.get(names.ANNOTATION_ZONE_ID, ""))
 
 
+def own_id(body: Body, told: str, known: Mapping[str, ZoneRecord]) -> str:
+    """Return the id of the data that a Zone object says it has; else its uid.
+
+    `told`: the zoneId of its status; `known`: the metastore's zones.  A chosen id counts only where
+    the id that was told is not known, and only for data of the object's name.
+    """
+    metadata = body["metadata"]
+    own = told or str(metadata["uid"])
+    chosen = known.get(chosen_id(body))
+    if own not in known and chosen is not None and chosen.name == metadata["name"]:
+        return chosen.uid
+    return own
+
+
 def ambiguous(name: str, keepers: Mapping[str, Sequence[str]]) -> str:
     """Return why a Zone has no data yet.  `keepers`: the agents by id of a zone of its name."""
     found = "; ".join(f"{each} ({', '.join(agents)})" for each, agents in keepers.items())
@@ -67,18 +81,26 @@ def ambiguous(name: str, keepers: Mapping[str, Sequence[str]]) -> str:
 
 
 def erasable(
-    uid: str, name: str, zone: Zone | None, known: Mapping[str, ZoneRecord]
+    body: Body, told: str, zone: Zone | None, known: Mapping[str, ZoneRecord]
 ) -> ZoneRecord | None:
     """Return the zone whose data is deleted with this object, None if it has none.
 
-    `zone` is None if the object cannot be read: then only data under the object's uid is its own.
+    `told`: the zoneId of its status.  `zone` is None if the object cannot be read: then only data
+    under the object's uid is its own.  If it said which data it has, and this is gone, data that is
+    kept under its name belongs to another zone.
     """
-    if len(kept_ids(uid, name, known)) > 1:
+    uid, name = str(body["metadata"]["uid"]), str(body["metadata"]["name"])
+    own = own_id(body, told, known)
+    if own not in known and (told or chosen_id(body)):
         return None
-    record = known.get(zone_id(uid, name, known))
+    if len(kept_ids(own, name, known)) > 1:
+        return None
+    record = known.get(zone_id(own, name, known))
     if record is None or record.uid == uid:
         return record
-    return None if zone is None or differs(zone, record) else record
+    if zone is None or record.name != name or differs(zone, record):
+        return None
+    return record
 
 
 def differs(zone: Zone, kept: ZoneRecord | None) -> str:

@@ -6,7 +6,7 @@ from quorate.wire.zone import Zone, ZoneStatus
 from quorate_operator import names
 from quorate_operator.declared.acceptance import Acceptance, accept
 from quorate_operator.declared.declared_zone import DeclaredZone
-from quorate_operator.declared.deletion import ambiguous, chosen_id, kept_ids, zone_id
+from quorate_operator.declared.deletion import ambiguous, kept_ids, own_id, zone_id
 from quorate_operator.declared.object_status import Seen, refused_zone_status, zone_status
 from quorate_operator.declared.runs.recoveries import LedZone, NoZone
 from quorate_operator.declared.watched_cluster import WatchedCluster
@@ -25,7 +25,7 @@ def declare_zone(
     `led`: the cluster, None if it is not led; `pause`: why the zone is paused; `note_about`: called
     with the id of the zone's data.
     """
-    zone, uid, known = declared_zone.zone, declared_zone.uid, declared_zone.known_status
+    zone, known = declared_zone.zone, declared_zone.known_status
     if zone is None:
         generation = declared_zone.body["metadata"]["generation"]
         return refused_zone_status(generation, declared_zone.problem, rfc3339(), known)
@@ -34,9 +34,7 @@ def declare_zone(
         return zone_status(zone, accept(zone, False, None), None, Seen(), rfc3339())
     # Where the metastore has lost it, the object still says which data it has.
     name, zones = zone.metadata.name, led.runner.known_zones()
-    own = known.zone_id or uid
-    if own not in zones and chosen_id(declared_zone.body) in zones:
-        own = chosen_id(declared_zone.body)
+    own = own_id(declared_zone.body, known.zone_id, zones)
     if own not in zones and led.runner.is_recovering:  # until all agents have told
         return led.zone_status(zone, own, accept(zone, True, None), pause)
     kept = kept_ids(own, name, zones)

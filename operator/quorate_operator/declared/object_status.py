@@ -229,11 +229,13 @@ def _endpoints(hosts: Mapping[str, str], ports: Mapping[str, int]) -> list[str]:
 def refused_zone_status(generation: int, message: str, time: str, before: ZoneStatus) -> ZoneStatus:
     """Return the status of a Zone that cannot be read: the API server has another version's CRD.
 
-    `before`: the last written status; that the zone was placed is never forgotten.
+    `before`: the last written status; which data the zone has, and that it was placed, is never
+    forgotten.
     """
     accepted: Fact = (names.CONDITION_ACCEPTED, False, names.REASON_INVALID, message)
     return ZoneStatus(
         observed_generation=generation,
+        zone_id=before.zone_id,
         phase="Pending",
         conditions=_conditions([accepted], before.conditions, generation, time),
         last_day=before.last_day,

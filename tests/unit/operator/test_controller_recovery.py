@@ -210,6 +210,35 @@ async def test_of_two_zones_of_one_name_a_person_says_which_is_meant(declared: N
     assert status_of(declared, "first")["zoneId"] == "uid-of-first"
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_the_data_that_a_person_chose_goes_with_the_zone_and_no_other(
+    declared: Namespace, is_restarted: bool
+) -> None:
+    declared.start()
+    declared.zone("first")
+    await declared.until_available("first")
+    record = declared.led("first")
+    assert record is not None
+    await lose_all_but_the_secret(declared, "first")
+    stale = msgspec.structs.replace(record, uid="a-stale")
+    declared.world.agents[NAMES[0]].older = (stale,)
+    chosen = {names.ANNOTATION_ZONE_ID: "uid-of-first"}
+    declared.zone("first", chosen, uid="another", deletionPolicy="Delete")
+    await declared.restart()
+    await declared.until_available("first")
+
+    if is_restarted:
+        await declared.restart()
+        await until(lambda: declared.led("first"), "led")
+    await declared.delete("first")
+
+    assert declared.led("first") is None
+    assert [path for path in declared.tables() if "/uid-of-first-" in path] == []
+    kept = declared.controller._led["main"].runner.known_zone("a-stale")
+    assert kept is not None
+    assert not kept.deleting
+
+
 async def test_agents_that_may_have_had_a_master_before_are_all_waited_for(
     declared: Namespace,
 ) -> None:

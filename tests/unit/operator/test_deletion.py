@@ -15,6 +15,7 @@ from quorate_operator.declared.deletion import (
     erases,
     is_freed,
     kept_ids,
+    own_id,
     zone_id,
 )
 
@@ -29,6 +30,11 @@ def zone(uid: str = "uid-2", name: str = "sessions", **spec: Any) -> Zone:
     return Zone.parse(
         {"apiVersion": API_VERSION, "kind": "Zone", "metadata": metadata, "spec": whole}
     )
+
+
+def body(uid: str, chosen: str = "") -> dict[str, Any]:
+    annotations = {"quorate.io/zone-id": chosen} if chosen else {}
+    return {"metadata": {"uid": uid, "name": "sessions", "annotations": annotations}}
 
 
 @pytest.mark.parametrize(
@@ -78,7 +84,7 @@ def test_data_that_a_zone_cannot_have_goes_on_being_kept_as_it_is() -> None:
 def test_only_data_that_an_object_has_goes_with_it(
     uid: str, of: Zone | None, known: ZoneRecord, goes: bool
 ) -> None:
-    found = erasable(uid, "sessions", of, {known.uid: known})
+    found = erasable(body(uid), "", of, {known.uid: known})
 
     assert found == (known if goes else None)
 
@@ -109,5 +115,45 @@ def test_of_two_that_were_kept_under_one_name_none_is_erased() -> None:
     other = msgspec.structs.replace(KEPT, uid="uid-0")
     known = {record.uid: record for record in (other, KEPT)}
     assert kept_ids("uid-2", "sessions", known) == ["uid-0", "uid-1"]
-    assert erasable("uid-2", "sessions", zone(), known) is None
-    assert erasable("uid-1", "sessions", zone("uid-1"), known) == KEPT
+    assert erasable(body("uid-2"), "", zone(), known) is None
+    assert erasable(body("uid-1"), "", zone("uid-1"), known) == KEPT
+
+
+@pytest.mark.parametrize(
+    ("told", "chosen", "left", "goes"),
+    [
+        ("uid-1", "", ["uid-0", "uid-1"], "uid-1"),
+        ("", "uid-1", ["uid-0", "uid-1"], "uid-1"),
+        ("uid-1", "uid-0", ["uid-0", "uid-1"], "uid-1"),  # what it was told to have counts
+        ("uid-1", "uid-1", ["uid-0"], None),  # its own is gone: the rest is of another zone
+        ("", "uid-1", ["uid-0"], None),
+        ("uid-1", "uid-0", ["uid-0"], "uid-0"),
+        ("", "uid-9", ["uid-1", "uid-9"], None),  # of another name
+        ("", "unknown", ["uid-0", "uid-1"], None),
+    ],
+)
+def test_of_several_that_were_kept_only_the_one_that_it_says_it_has_goes_with_it(
+    told: str, chosen: str, left: list[str], goes: str | None
+) -> None:
+    other = msgspec.structs.replace(KEPT, uid="uid-0")
+    known = {record.uid: record for record in (other, KEPT, OTHER) if record.uid in left}
+
+    found = erasable(body("uid-2", chosen), told, zone(), known)
+
+    assert (found.uid if found is not None else None) == goes
+
+
+def test_chosen_data_that_the_zone_cannot_have_is_kept() -> None:
+    other = msgspec.structs.replace(KEPT, uid="uid-0")
+    known = {record.uid: record for record in (other, KEPT)}
+    chosen = body("uid-2", "uid-1")
+
+    assert erasable(chosen, "", zone(partitions=32), known) is None
+    assert erasable(chosen, "", None, known) is None
+
+
+def test_the_data_of_a_zone_of_another_name_cannot_be_chosen() -> None:
+    known = {record.uid: record for record in (KEPT, OTHER)}
+
+    assert own_id(body("uid-2", "uid-9"), "", known) == "uid-2"
+    assert own_id(body("uid-2", "uid-1"), "", known) == "uid-1"

@@ -207,7 +207,9 @@ def test_that_a_zone_was_placed_is_said_with_its_uid_and_never_forgotten() -> No
     assert not to_record(zone()).placed
     other = again.metadata.model_copy(update={"uid": "another"})
     assert not to_record(again.model_copy(update={"metadata": other})).placed
-    assert refused_zone_status(1, "unreadable", "now", placed).placed_uid
+    unreadable = refused_zone_status(1, "unreadable", "now", placed)
+    assert unreadable.placed_uid
+    assert unreadable.zone_id == placed.zone_id != ""
 
 
 def test_a_condition_names_each_agent_that_refuses_the_zone_and_says_why() -> None:

@@ -8,11 +8,13 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from quorate.facts.zone import ZoneRecord
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import Zone
+from quorate_operator import names
 from quorate_operator.declared.declared_zone import DeclaredZone, cluster_of
 from quorate_operator.declared.deleting.termination import Termination
-from quorate_operator.declared.deletion import erasable, erases, is_freed, is_held
+from quorate_operator.declared.deletion import erasable, erases, is_freed, is_held, kept_ids
 from quorate_operator.declared.kinds import Kind
 from quorate_operator.declared.led_cluster import LedClusters
 from quorate_operator.declared.watched_cluster import WatchedCluster
@@ -112,8 +114,12 @@ class Release:
             return True
         if self._begins_with_zone(zone) and not await self._is_unchanged(Kind.ZONE, body):
             return False
-        known = led.runner.known_zones()
-        return led.is_erased(erasable(zone.uid, zone.name, zone.zone, known))
+        record = _erasable(zone, led)
+        if not led.is_erased(record):
+            return False
+        if record is None:
+            self._warn_of_kept(zone, led)
+        return True
 
     async def _keep_volumes(self, body: Body) -> None:
         """Keep the claims of managed agents, unless the whole namespace is being deleted."""
@@ -136,8 +142,22 @@ class Release:
         led = self._led.get(zone.cluster)
         if led is None or not led.runner.is_leading:
             return False
-        record = erasable(zone.uid, zone.name, zone.zone, led.runner.known_zones())
+        record = _erasable(zone, led)
         return record is not None and not record.deleting
+
+    def _warn_of_kept(self, zone: DeclaredZone, led: WatchedCluster) -> None:
+        """Say that a Zone with Delete goes, and data under its name stays that was never its own.
+
+        The StorageCluster's status names that data.
+        """
+        kept = kept_ids(zone.uid, zone.name, led.runner.known_zones())
+        if kept:
+            _log.warning(
+                "zone %s/%s: its object is deleted; data of zones of this name is kept, because it"
+                " is not known to be its own: %s: to delete one, declare the Zone as it was, with"
+                " the annotation %s and deletionPolicy: Delete, and delete it",
+                *(self._namespace, zone.name, ", ".join(kept), names.ANNOTATION_ZONE_ID),
+            )
 
     async def _has_zones(self, cluster: str) -> bool:
         """Return whether the API server has a Zone that is declared in this cluster."""
@@ -147,3 +167,8 @@ class Release:
     async def _has_cluster(self, name: str) -> bool:
         path = path_of(self._namespace, StorageCluster.plural, name)
         return await find(self._api, path) is not None
+
+
+def _erasable(zone: DeclaredZone, led: WatchedCluster) -> ZoneRecord | None:
+    told = zone.known_status.zone_id
+    return erasable(zone.body, told, zone.zone, led.runner.known_zones())
