@@ -134,7 +134,7 @@ class Controller:
             objects_api,
             namespace,
             self._led,
-            self._owned.own_claims,
+            self._owned.claims.set_owned,
             self._rereads.is_unchanged,
         )
         self._runs = Runs(
@@ -208,7 +208,7 @@ class Controller:
 
     def owns_no_claim(self, uid: str) -> bool:
         """Return whether the StorageCluster is known to own no claim.  Any thread may call it."""
-        return self._owned.owns_no_claim(uid)
+        return self._owned.claims.owns_none(uid)
 
     # --- what the watches see --------------------------------------------------------------------
 

@@ -33,15 +33,15 @@ from quorate_operator.owned.agent_names import (
     service_name,
     stateful_set_name,
 )
-from quorate_operator.owned.apply import PATHS, Applier, is_owned
+from quorate_operator.owned.apply import Applier
 from quorate_operator.owned.budget import Budget
 from quorate_operator.owned.children import (
-    claim_of,
     client_service_name,
     desired_children,
     has_same_port,
     selector,
 )
+from quorate_operator.owned.claim_owners import ClaimOwners
 from quorate_operator.owned.client_services import DeclaredNames, unnamed_zones
 from quorate_operator.owned.evictions import NoEvictionNow, no_eviction_now
 from quorate_operator.owned.external_listener import ZonePort, external_addresses
@@ -53,7 +53,7 @@ from quorate_operator.owned.kube_nodes import (
 )
 from quorate_operator.owned.pod_states import Trouble, ended_processes, losing_agents, trouble
 from quorate_operator.owned.restarts import Restart, gone_agents, next_restart
-from quorate_operator.owned.volumes import Growth, growth, with_its_size
+from quorate_operator.owned.volumes import Growth, growth
 from quorate_operator.process.defects import in_words, report_defect
 from quorate_operator.process.keyed_queue import KeyedQueue
 
@@ -165,10 +165,7 @@ class OwnedObjects:
         self._queue = KeyedQueue[str](lambda: random.uniform(0.8, 1.2))
         self._nodes = KubeNodes(api, self._look_at_all)
         self._tasks: list[asyncio.Task[None]] = []
-        self._owning = asyncio.Lock()
-        """Held while owners of claims are written: the last write is the last one requested."""
-        self._without_claims: set[str] = set()
-        """Uids of clusters that own no claim."""
+        self.claims = ClaimOwners(api, namespace)
 
     async def close(self) -> None:
         """Stop: nothing is written any more."""
@@ -217,72 +214,6 @@ class OwnedObjects:
             for name, seen in self._seen.items()
             for part, defect in seen.defects.items()
         ]
-
-    def owns_no_claim(self, uid: str) -> bool:
-        """Return whether the StorageCluster is known to own no claim.
-
-        Any thread may call it.  This version makes a cluster own claims only once its data is
-        deleted; an earlier version did so before.
-        """
-        return uid in self._without_claims
-
-    async def own_claims(self, cluster: StorageCluster, owned: bool) -> None:
-        """Make the cluster's object own all its claims (`owned`), or none.
-
-        Includes claims of agents that were scaled away and of an earlier cluster of the name.
-        Raises ApiRefused, ApiUnclear, MandateLost: some claims may be unchanged.
-        """
-        if cluster.spec.managed is None:
-            return
-        path = PATHS["PersistentVolumeClaim"].format(self._namespace)
-        chosen = f"{names.LABEL_CLUSTER}={cluster.metadata.name}"
-        async with self._owning:
-            claims = [each async for each in self._api.list(path, chosen)]
-            await self._set_owned(cluster, claims, owned)
-
-    async def _free_claims(self, seen: _Seen, claims: Sequence[Json]) -> None:
-        """Make a cluster own no claim, once, unless it is being deleted.
-
-        A refusal does not hold up other objects: the next look tries again.
-        """
-        async with self._owning:
-            cluster = seen.cluster
-            if (
-                self.owns_no_claim(cluster.metadata.uid)
-                or cluster.metadata.deletion_timestamp is not None
-            ):
-                return
-            try:
-                await self._set_owned(cluster, claims, False)
-            except ApiRefused as refused:
-                _log.warning("claims of cluster %s: %s", cluster.metadata.name, refused)
-
-    async def _set_owned(
-        self, cluster: StorageCluster, claims: Sequence[Json], owned: bool
-    ) -> None:
-        if cluster.spec.managed is None:
-            return
-        uid, storage = cluster.metadata.uid, cluster.spec.managed.storage
-        path = PATHS["PersistentVolumeClaim"].format(self._namespace)
-        if owned:
-            self._without_claims.discard(uid)
-        for there in claims:
-            agent = there["metadata"]["labels"].get(names.LABEL_AGENT, "")
-            name = there["metadata"]["name"]
-            is_copy = name != stateful_set_name(cluster.metadata.name, agent)
-            if not agent or is_owned(there, uid) == owned:
-                continue
-            if not is_copy:
-                made = with_its_size(claim_of(cluster, agent, storage, there, owned), there)
-                await self._api.apply(f"{path}/{name}", made)
-            elif not owned:  # a user's copy is never deleted with the cluster
-                owners = [
-                    each for each in there["metadata"]["ownerReferences"] if each["uid"] != uid
-                ]
-                revision = there["metadata"]["resourceVersion"]
-                await self._api.set_owners(f"{path}/{name}", owners, revision)
-        if not owned:
-            self._without_claims.add(uid)
 
     def _drop(self, name: str) -> None:
         seen = self._seen.pop(name, None)
@@ -383,7 +314,7 @@ class OwnedObjects:
         cluster = seen.cluster
         there = await seen.applier.present(f"{names.LABEL_CLUSTER}={name}")
         claims = there["PersistentVolumeClaim"]
-        await self._free_claims(seen, [*claims.values()])
+        await self.claims.free(seen.cluster, [*claims.values()])
         sets = _by_agent(there["StatefulSet"])
         pods: dict[str, Json | None] = {
             agent: there["Pod"].get(pod_name(name, agent)) for agent in sets

@@ -417,7 +417,7 @@ async def test_a_copy_of_a_claim_is_left_alone_where_claims_are_deleted(managed:
     managed.api.put(f"{claims}/main-agent-3-copy", {**claim, "metadata": metadata})
     began = len(managed.api.requests)
 
-    await managed.owned.own_claims(managed.cluster, True)
+    await managed.owned.claims.set_owned(managed.cluster, True)
 
     assert managed.api.objects[f"{claims}/main-agent-3"]["metadata"]["ownerReferences"]
     assert "ownerReferences" not in managed.api.objects[f"{claims}/main-agent-3-copy"]["metadata"]
