@@ -210,14 +210,14 @@ class KubeApi:
 
     async def annotate(self, path: str, annotations: Json, revision: str) -> Json:
         """Set annotations, or remove those that are None; only of this revision."""
-        metadata = {"resourceVersion": revision, "annotations": annotations}
-        body = {"metadata": metadata}
-        return await self._request("PATCH", path, body, "application/merge-patch+json")
+        return await self._set_metadata(path, {"annotations": annotations}, revision)
 
     async def set_owners(self, path: str, owners: Sequence[Json], revision: str) -> Json:
         """Replace the owners of an object, whoever named them; only of this revision."""
-        metadata = {"resourceVersion": revision, "ownerReferences": [*owners]}
-        body = {"metadata": metadata}
+        return await self._set_metadata(path, {"ownerReferences": [*owners]}, revision)
+
+    async def _set_metadata(self, path: str, metadata: Json, revision: str) -> Json:
+        body = {"metadata": {"resourceVersion": revision, **metadata}}
         return await self._request("PATCH", path, body, "application/merge-patch+json")
 
     async def delete(self, path: str, revision: str = "", timeout_s: float = TIMEOUT_S) -> None:
