@@ -471,7 +471,10 @@ class Controller:
             await led.end_recovery()
             self._add_zones_of(name)  # kept data is found by name now, and other zones are new
         if led.is_seen:  # until then the previous status stays
-            await self._tell_cluster(led, body)
+            try:
+                await led.tell(self._api, self._namespace, self._identity, self._abouts, body)
+            except OtherObject:
+                self._doubt(Key(Kind.CLUSTER, name))
 
     def _lead(self, cluster: StorageCluster) -> WatchedCluster:
         name = cluster.metadata.name
@@ -511,20 +514,6 @@ class Controller:
     def _lead_again(self, name: str) -> None:
         self._to_lead_again.add(name)
         self._queue.add(Key(Kind.CLUSTER, name))
-
-    async def _tell_cluster(self, led: WatchedCluster, body: Body) -> None:
-        status = led.status(led.cluster, self._identity, led.retained(self._abouts))
-        fresh = status.model_dump(mode="json", by_alias=True, exclude_none=True)
-        if fresh != (led.told if led.told is not None else body.get("status")):
-            metadata = led.cluster.metadata
-            path = path_of(self._namespace, StorageCluster.plural, metadata.name)
-            try:
-                await self._api.set_status(path, fresh, uid=metadata.uid)
-            except OtherObject:
-                self._doubt(Key(Kind.CLUSTER, metadata.name))
-                return
-        led.told = fresh
-        led.cluster = led.cluster.model_copy(update={"status": status})
 
     async def _tell_decisions(self, name: str) -> None:
         led = self._led.get(name)

@@ -9,6 +9,7 @@ import pydantic
 from quorate.wire.schema.unknown_fields import without_unknown
 from quorate.wire.storage_cluster import StorageCluster, StorageClusterStatus
 from quorate_operator.declared.led_cluster import LedCluster
+from quorate_operator.kube.api import KubeApi, path_of
 from quorate_operator.mastership.decisions import About, Decisions
 from quorate_operator.mastership.runner import Runner
 from quorate_operator.process.clock import rfc3339
@@ -67,6 +68,28 @@ class WatchedCluster(LedCluster):
             return self.cluster.status.retained_zones
         known = self.runner.known_zones()
         return sorted(record.name for uid, record in known.items() if uid not in declared)
+
+    async def tell(
+        self,
+        api: KubeApi,
+        namespace: str,
+        identity: str,
+        declared: Collection[str],
+        body: Mapping[str, Any],
+    ) -> None:
+        """Write the status of the cluster's object, if it has changed.
+
+        `identity`: of this process; `declared`: as of `retained`; `body`: the object as the watch
+        has shown it.  Raises the API's errors.
+        """
+        status = self.status(self.cluster, identity, self.retained(declared))
+        fresh = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+        if fresh != (self.told if self.told is not None else body.get("status")):
+            metadata = self.cluster.metadata
+            path = path_of(namespace, StorageCluster.plural, metadata.name)
+            await api.set_status(path, fresh, uid=metadata.uid)
+        self.told = fresh
+        self.cluster = self.cluster.model_copy(update={"status": status})
 
     def take_decisions(self, zones: Mapping[str, About], namespace: str, now_s: float) -> None:
         """Move the decisions that are due to `untold`, as Events."""
