@@ -7,7 +7,7 @@ from quorate.planning.target.label_selector import FilterError
 from quorate.planning.target.node_filter import node_filter
 from quorate.wire.zone import Zone, to_record
 from quorate_operator import names
-from quorate_operator.declared.deletion import differs
+from quorate_operator.declared.deleting.deletion import differs
 
 
 @dataclass(frozen=True, slots=True)

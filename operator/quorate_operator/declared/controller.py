@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from quorate.facts.errors import WireError
 from quorate.protocol.settings import ProtocolSettings
 from quorate.wire.jobs.zone_history import ZoneHistory
 from quorate.wire.storage_cluster import StorageCluster
@@ -34,6 +33,7 @@ from quorate_operator.declared.runs.last_exports import ExportTimes
 from quorate_operator.declared.runs.recoveries import LedZone
 from quorate_operator.declared.runs.runs import Runs
 from quorate_operator.declared.runs.validations import ZoneVerdict
+from quorate_operator.declared.unreadable_cluster import read_cluster, tell_unreadable
 from quorate_operator.declared.watched_cluster import WatchedCluster, known_status
 from quorate_operator.kube.api import (
     ApiRefused,
@@ -134,7 +134,7 @@ class Controller:
             objects_api,
             namespace,
             self._led,
-            self._owned.claims.set_owned,
+            self._owned.claims,
             self._rereads.is_unchanged,
         )
         self._runs = Runs(
@@ -441,12 +441,7 @@ class Controller:
             body = self._clusters.get(name)
         if body is None:
             return
-        try:
-            cluster = StorageCluster.parse_stored(body)
-        except WireError as error:
-            _log.error("%s: cannot be led", error)
-            return
-        if cluster.metadata.deletion_timestamp is not None:
+        if body["metadata"].get("deletionTimestamp") is not None:
             released = self._releasing.get(_uid(body))
             if released is None or released.is_set():
                 return
@@ -455,7 +450,10 @@ class Controller:
                 released.set()
                 return
             self._queue.add_later(Key(Kind.CLUSTER, name), RELEASE_S)
-        led = self._led.get(name)
+        led, (cluster, why) = self._led.get(name), read_cluster(body)
+        if cluster is None:
+            await self._tell_unreadable(body, why, led)
+            return
         if led is None:
             told = known_status(body)
             led = self._lead(cluster.model_copy(update={"status": told}))
@@ -515,6 +513,19 @@ class Controller:
         self._to_lead_again.add(name)
         self._queue.add(Key(Kind.CLUSTER, name))
 
+    async def _tell_unreadable(self, body: Body, why: str, led: WatchedCluster | None) -> None:
+        name = body["metadata"]["name"]
+        if led is not None and not led.is_seen:
+            return
+        api, namespace, identity = self._api, self._namespace, self._identity
+        try:
+            told = await tell_unreadable(api, namespace, body, why, led, identity)
+        except OtherObject:
+            self._doubt(Key(Kind.CLUSTER, name))
+            return
+        if self._clusters.get(name) is body:  # the watch may show the status much later
+            self._clusters[name] = told
+
     async def _tell_decisions(self, name: str) -> None:
         led = self._led.get(name)
         if led is None:
@@ -541,7 +552,8 @@ class Controller:
                 declared_zone.released.set()
                 return
             self._queue.add_later(Key(Kind.ZONE, name), RELEASE_S)
-        status = declare_zone(declared_zone, led, pause, self._note_about)
+        is_declared = declared_zone.cluster in self._clusters
+        status = declare_zone(declared_zone, led, pause, self._note_about, is_declared)
         status = self._runs.completed(declared_zone, status)
         if led is not None and not led.is_seen:
             return  # until the first look the previous status stays

@@ -6,7 +6,7 @@ from quorate.wire.zone import Zone, ZoneStatus
 from quorate_operator import names
 from quorate_operator.declared.acceptance import Acceptance, accept
 from quorate_operator.declared.declared_zone import DeclaredZone
-from quorate_operator.declared.deletion import ambiguous, kept_ids, own_id, zone_id
+from quorate_operator.declared.deleting.deletion import ambiguous, kept_ids, own_id, zone_id
 from quorate_operator.declared.object_status import Seen, refused_zone_status, zone_status
 from quorate_operator.declared.runs.recoveries import LedZone, NoZone
 from quorate_operator.declared.watched_cluster import WatchedCluster
@@ -19,11 +19,12 @@ def declare_zone(
     led: WatchedCluster | None,
     pause: str,
     note_about: Callable[[str, DeclaredZone], None],
+    is_declared: bool,
 ) -> ZoneStatus:
     """Declare the zone to its cluster's master; return its current status.
 
     `led`: the cluster, None if it is not led; `pause`: why the zone is paused; `note_about`: called
-    with the id of the zone's data.
+    with the id of the zone's data; `is_declared`: the cluster's object exists.
     """
     zone, known = declared_zone.zone, declared_zone.known_status
     if zone is None:
@@ -31,7 +32,9 @@ def declare_zone(
         return refused_zone_status(generation, declared_zone.problem, rfc3339(), known)
     zone = zone.model_copy(update={"status": known})
     if led is None:
-        return zone_status(zone, accept(zone, False, None), None, Seen(), rfc3339())
+        why = f"StorageCluster {declared_zone.cluster} is not led: its status says why"
+        seen = Seen(problem=why if is_declared else "")
+        return zone_status(zone, accept(zone, is_declared, None), None, seen, rfc3339())
     # Where the metastore has lost it, the object still says which data it has.
     name, zones = zone.metadata.name, led.runner.known_zones()
     own = own_id(declared_zone.body, known.zone_id, zones)

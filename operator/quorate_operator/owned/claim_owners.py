@@ -50,6 +50,14 @@ class ClaimOwners:
             claims = [each async for each in self._api.list(self._path, chosen)]
             await self._set_owned(cluster, claims, owned)
 
+    async def free_all(self, name: str, uid: str) -> None:
+        """Make a cluster that cannot be read own no claim.  Raises as `set_owned` does."""
+        async with self._owning:
+            claims = self._api.list(self._path, f"{names.LABEL_CLUSTER}={name}")
+            for there in [each async for each in claims if is_owned(each, uid)]:
+                await self._free_one(there, uid)
+            self._without.add(uid)
+
     async def free(self, cluster: StorageCluster, claims: Sequence[Json]) -> None:
         """Make a cluster own none of its `claims`, once, unless it is being deleted.
 

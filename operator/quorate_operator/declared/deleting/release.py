@@ -13,13 +13,21 @@ from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import Zone
 from quorate_operator import names
 from quorate_operator.declared.declared_zone import DeclaredZone, cluster_of
+from quorate_operator.declared.deleting.deletion import (
+    erasable,
+    erases,
+    is_freed,
+    is_held,
+    kept_ids,
+)
 from quorate_operator.declared.deleting.termination import Termination
-from quorate_operator.declared.deletion import erasable, erases, is_freed, is_held, kept_ids
 from quorate_operator.declared.kinds import Kind
 from quorate_operator.declared.led_cluster import LedClusters
+from quorate_operator.declared.unreadable_cluster import read_cluster
 from quorate_operator.declared.watched_cluster import WatchedCluster
 from quorate_operator.kube.api import ApiRefused, KubeApi, find, path_of
 from quorate_operator.metastores.kubernetes import KubernetesMetastore
+from quorate_operator.owned.claim_owners import ClaimOwners
 
 _log = logging.getLogger("quorate.controller")
 
@@ -29,9 +37,9 @@ Body = Mapping[str, Any]
 class Release:
     """Judges the objects of one namespace.
 
-    `ownership_api`: for everything in the metastore; `own_claims(cluster, owned)`: sets whether the
-    claims of managed agents are deleted with the cluster's object; `is_unchanged`: reads an object
-    again and returns whether it is as users had declared it.
+    `ownership_api`: for everything in the metastore; `claims`: those of managed agents, which may
+    be deleted with the cluster's object; `is_unchanged`: reads an object again and returns whether
+    it is as users had declared it.
     """
 
     def __init__(
@@ -40,14 +48,14 @@ class Release:
         objects_api: KubeApi,
         namespace: str,
         led: LedClusters[WatchedCluster],
-        own_claims: Callable[[StorageCluster, bool], Awaitable[None]],
+        claims: ClaimOwners,
         is_unchanged: Callable[[Kind, Body], Awaitable[bool]],
     ) -> None:
         self._ownership_api = ownership_api
         self._api = objects_api
         self._namespace = namespace
         self._led = led
-        self._own_claims = own_claims
+        self._claims = claims
         self._is_unchanged = is_unchanged
         self._termination = Termination(objects_api, namespace)
 
@@ -86,9 +94,10 @@ class Release:
             return False
         if not await self._is_unchanged(Kind.CLUSTER, body):
             return False
+        cluster = read_cluster(body)[0] or led.cluster
         await self._led.end(name)
         await KubernetesMetastore(self._ownership_api, self._namespace, name).erase()
-        await self._own_claims(StorageCluster.parse_stored(body), True)
+        await self._claims.set_owned(cluster, True)
         return True
 
     async def may_zone_go(self, zone: DeclaredZone, pause: str) -> bool:
@@ -123,8 +132,15 @@ class Release:
 
     async def _keep_volumes(self, body: Body) -> None:
         """Keep the claims of managed agents, unless the whole namespace is being deleted."""
+        name, uid = body["metadata"]["name"], str(body["metadata"]["uid"])
+        cluster, led = read_cluster(body)[0], self._led.get(name)
+        if cluster is None and led is not None:
+            cluster = led.cluster
         try:
-            await self._own_claims(StorageCluster.parse_stored(body), False)
+            if cluster is not None:
+                await self._claims.set_owned(cluster, False)
+            elif (body.get("spec") or {}).get("managed") is not None:
+                await self._claims.free_all(name, uid)
         except ApiRefused:  # the operator's rights may be deleted already
             if not await self._termination.is_under_way(anew=True):
                 raise
