@@ -1,6 +1,5 @@
 """`quorate dev recover`: rebuilds a lost metastore from what the agents store."""
 
-import subprocess
 import time
 from contextlib import suppress
 
@@ -9,7 +8,7 @@ from quorate_cli.dev.dev_cluster import DevCluster
 from quorate_cli.dev.membership import HOST, POLL_S
 from quorate_cli.objects import resources
 from quorate_cli.processes.cluster_folder import OPERATOR
-from quorate_cli.processes.process import python
+from quorate_cli.processes.process import python, run
 from quorate_cli.terminal.problem import Problem
 
 ASK_S = 60.0
@@ -52,13 +51,11 @@ def _rebuild(cluster: DevCluster) -> list[str]:
 
 def _output(command: list[str]) -> list[str]:
     """Return the lines that the command prints.  Raises Problem if it fails or takes too long."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=ASK_S)
-    except subprocess.TimeoutExpired as error:
-        raise Problem(
-            f"the agents were not asked within {ASK_S:g} s: `quorate dev status` shows which run;"
-            " then run `quorate dev recover` again"
-        ) from error
+    late = (
+        f"the agents were not asked within {ASK_S:g} s: `quorate dev status` shows which run;"
+        " then run `quorate dev recover` again"
+    )
+    done = run(command, ASK_S, late)
     if done.returncode != 0:
         raise Problem(done.stderr.strip().removeprefix("quorate-operator: "))
     return done.stdout.splitlines()

@@ -5,7 +5,6 @@ Folders are put back only if no agent has the data any more.
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,6 +13,7 @@ from quorate.facts.partition_row import quorum
 from quorate.facts.zone import StorageKind
 from quorate.protocol.status import ZoneStatus
 from quorate_cli.objects.cluster_state import ClusterState
+from quorate_cli.processes.process import run
 from quorate_cli.terminal.problem import Problem
 
 if TYPE_CHECKING:
@@ -120,14 +120,12 @@ def set_aside(command: Sequence[str], reason: str) -> str:
     return _run([*command, "--set-aside", reason])
 
 
-def _run(command: list[str]) -> str:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
-    except subprocess.TimeoutExpired:
-        raise Problem(
-            f"{command[0]} was not done after {SECONDS:.0f} s, and was killed: whether it has"
-            " changed anything is unknown; the same command again completes what was begun"
-        ) from None
+def _run(command: Sequence[str]) -> str:
+    late = (
+        f"{command[0]} was not done after {SECONDS:.0f} s, and was killed: whether it has"
+        " changed anything is unknown; the same command again completes what was begun"
+    )
+    done = run(command, SECONDS, late)
     if done.returncode:
         said = done.stderr.strip().splitlines() or ["it printed no error"]
         raise Problem(said[-1])

@@ -109,6 +109,17 @@ def python(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
+def run(command: Sequence[str], seconds: float, late: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, and return how it ended, with what it printed.
+
+    After `seconds` it is killed, and Problem raised with the sentence `late`.
+    """
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        raise Problem(late) from None
+
+
 def is_alive(process: Started) -> bool:
     """Return whether exactly that process still runs (an unreaped one does not)."""
     _reap(process.pid)
