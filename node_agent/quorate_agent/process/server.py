@@ -27,13 +27,10 @@ from quorate.protocol.messages.clients import Forward, Forwarded
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, RefusalCode, Refused
 from quorate.protocol.messages.master import EventsTold, FromMaster, Greet, ZoneTable
 from quorate.protocol.messages.message import Message
-from quorate.protocol.messages.outbox import MASTER
-from quorate.protocol.messages.replication import Append, Heartbeat, HeartbeatAck
-from quorate.protocol.messages.transfer import is_bulk
+from quorate.protocol.messages.replication import Append, HeartbeatAck
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Storage, ZoneRefused
 from quorate.wire.frames import encode_to_send
-from quorate.wire.long_frames import LongFrame
 from quorate_agent.clients.addresses import client_addresses
 from quorate_agent.clients.memory import budget, give_back
 from quorate_agent.clients.ports import ClientPorts
@@ -47,11 +44,11 @@ from quorate_agent.machine.memory_limit import memory_limit
 from quorate_agent.metrics import AgentMetrics
 from quorate_agent.process.farewell import leave_in_time
 from quorate_agent.process.last_word import leave_word
-from quorate_agent.process.overtaking import Overtaking
 from quorate_agent.process.paced.pace import Portion
 from quorate_agent.process.paced.questions import PacedQuestions
 from quorate_agent.process.peers import Peers
 from quorate_agent.process.probes import Probes
+from quorate_agent.process.sends import Sends
 from quorate_agent.process.settings import AgentSettings
 from quorate_agent.process.tools import answer_tool
 from quorate_agent.process.turn_end import TurnEnd
@@ -83,7 +80,6 @@ SYNC_THREADS = 32
 LOOK_UP_S = 1.0
 
 _OF_CLIENTS = (Forward, Forwarded)
-_OF_LEASES = (Heartbeat, HeartbeatAck)
 _DISK_ERRORS = (DatabaseRefused, StorageBroken)
 """Their text names the file and the way out; a traceback would add nothing."""
 
@@ -124,6 +120,7 @@ class Agent(BaseHandler):
         self._sync_record = SyncRecord(folder, self._engines, self._fail)
         self._runtimes: dict[str, ZoneRuntime] = {}
         self._peers = Peers(settings.name, self.links)
+        self._sends = Sends(self._peers)
         self._master: Link | None = None
         self._uninformed: set[str] = set()
         """Zones whose rows the master of this link has not sent yet."""
@@ -138,7 +135,6 @@ class Agent(BaseHandler):
         self._protocol = protocol
         self._memory = budget(settings.client_memory_share, *memory_limit())
         self._held = HeldAppends()
-        self._overtaking = Overtaking()
         self._paced = PacedQuestions(self._answer_tool, self._loop.call_later, clock.passed_s)
         self._large = LargeCommands(
             lambda: is_clear(bool(self._held), self.links.links, self.core.members)
@@ -343,7 +339,7 @@ class Agent(BaseHandler):
             for runtime in self._runtimes.values():
                 runtime.endpoint.forwards.peer_down(link.peer_hello.node)
             self._held.peer_down(link.peer_hello.node)
-            self._overtaking.link_down(link)
+            self._sends.link_down(link)
         self._paced.link_down(link)
         self._table_changed()
 
@@ -510,26 +506,8 @@ class Agent(BaseHandler):
             self._turn()
 
     def _send(self, sends: list[tuple[str, Message]]) -> None:
-        last: Message | None = None
-        frame: bytes | LongFrame = b""
-        if self.failure:
-            return
-        for node, message in sends:
-            link = self._master if node == MASTER else self._peers.link(node)
-            if link is None:
-                continue
-            if isinstance(message, _OF_LEASES):
-                link.send_urgent(message)
-                continue
-            if is_bulk(message):
-                link.send_bulk(message)
-                continue
-            if message is not last:
-                frame, last = encode_to_send(message), message
-            if (link.bulk_bytes or isinstance(frame, LongFrame)) and isinstance(message, Append):
-                self._overtaking.send(link, message, frame)
-            else:
-                link.send_frame(type(message), frame)
+        if not self.failure:
+            self._sends.send(sends, self._master)
 
     async def _keep_ticking(self) -> None:
         measured = late_s = 0.0
