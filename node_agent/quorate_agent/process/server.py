@@ -126,7 +126,12 @@ class Agent(BaseHandler):
         """Zones whose rows the master of this link has not sent yet."""
         self._folder_writes = FolderWrites(settings.name, folder)
         self._removals = ZoneRemovals(
-            folder, self._folder_writes, self._threads, self._zone_removed, self._background_ended
+            folder,
+            self._folder_writes,
+            self._threads,
+            self._zone_closed,
+            self._zone_gone,
+            self._background_ended,
         )
         self._loop = asyncio.get_running_loop()
         self._turn = TurnEnd(self._loop.call_soon, self._end_turn).ask
@@ -257,17 +262,18 @@ class Agent(BaseHandler):
         runtime, engine = self._runtimes.pop(uid, None), self._engines.pop(uid, None)
         return self._removals.begin(uid, runtime, engine)
 
-    def _zone_removed(self, uid: str, is_gone: bool) -> None:
-        """Let refused zones use the room of a zone that is closed.
+    def _zone_closed(self, uid: str) -> None:
+        """Let refused zones use the room of a zone that is closed."""
+        if not self.stopped.is_set():
+            self._opening.closed(uid)
+            self.core.try_refused_zones()
+            self._turn()
 
-        `is_gone`: its files are deleted, and the master has to be told; else it asks again."""
-        if self.stopped.is_set():
-            return
-        self._opening.closed(uid)
-        self.core.try_refused_zones()
-        if is_gone:
+    def _zone_gone(self, uid: str) -> None:
+        """Have the master told that a zone's files are deleted; else it asks again."""
+        if not self.stopped.is_set():
             self.core.zone_removed(uid)
-        self._turn()
+            self._turn()
 
     async def _look_up_again(self) -> None:
         found = False

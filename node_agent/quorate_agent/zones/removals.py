@@ -19,7 +19,8 @@ from quorate_agent.zones.runtime import Engine, ZoneRuntime
 class ZoneRemovals:
     """The removals that are in progress on one agent.
 
-    - `removed(uid, is_gone)`: called on the event loop at the end of each
+    - `closed(uid)`: called on the event loop once nothing of the zone is open any more
+    - `gone(uid)`: called after it if the zone's files are deleted by a removal that was begun
     - `ended`: gets the task of each, for its exception
     """
 
@@ -28,13 +29,15 @@ class ZoneRemovals:
         folder: DataFolder,
         writes: FolderWrites,
         threads: Executor,
-        removed: Callable[[str, bool], None],
+        closed: Callable[[str], None],
+        gone: Callable[[str], None],
         ended: Callable[[asyncio.Task[None]], None],
     ) -> None:
         self._folder = folder
         self._writes = writes
         self._threads = threads
-        self._removed = removed
+        self._closed = closed
+        self._gone = gone
         self._ended = ended
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -49,7 +52,7 @@ class ZoneRemovals:
         if uid in self._tasks:
             return False
         if engine is None and not self._folder.has_zone(uid):
-            self._removed(uid, False)  # not by the callback: the caller tells the master itself
+            self._closed(uid)
             return True
         is_recorded = self._writes.forget_zone(uid)
         work = self._remove(uid, runtime, engine, is_recorded)
@@ -71,7 +74,9 @@ class ZoneRemovals:
             )
         finally:
             del self._tasks[uid]
-        self._removed(uid, is_gone)
+        self._closed(uid)
+        if is_gone:
+            self._gone(uid)
 
     async def finish(self) -> None:
         """Wait for all removals, whose threads need the folder."""
