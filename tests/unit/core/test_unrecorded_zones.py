@@ -367,6 +367,22 @@ def test_a_deleted_zone_of_which_the_note_could_not_be_written_is_noted_later() 
     assert world.noted["a"] == ("uid-before", LATER.uid)
 
 
+def test_the_record_of_a_deleted_zone_goes_after_the_notes_of_it() -> None:
+    """So a master that ends between the two writes leaves no zone without record and note."""
+    world = World("a", "b", "c")
+    world.declare_later()
+    world.refused = lambda key: key == NodeKey("a")
+    world.delete_later("a", "b", "c")
+
+    assert world.noted == {"a": (), "b": (LATER.uid,), "c": (LATER.uid,)}
+    assert ZoneKey(LATER.uid) in world.stored
+    world.refused = lambda key: False
+    world.write()
+
+    assert world.noted == dict.fromkeys("abc", (LATER.uid,))
+    assert ZoneKey(LATER.uid) not in world.stored
+
+
 def test_a_later_process_that_another_master_registered_does_not_undo_a_note() -> None:
     world = World("a", "b", "c")
     world.declare_later()

@@ -109,7 +109,8 @@ class Master:
         """The zones that were deleted under this master."""
         self._remains: set[ShardKey] = set()
         """Shards of such zones, which a former master wrote late: to be deleted."""
-        self._older = OlderMetastore(cluster, self.zones, self._ended)
+        wishes_changed = self._nodes.wishes_changed
+        self._older = OlderMetastore(cluster, self.zones, self._ended, wishes_changed)
 
     def load(self, snapshot: dict[Key, Value], now: Now) -> None:
         """Take the contents of the metastore. Nothing is published until agents have reported."""
@@ -487,15 +488,17 @@ class Master:
             self._cluster.events.clear()
             return Outputs([], [], [])
         writes: list[tuple[Key, Value | None]] = []
-        node_writes = self._nodes.writes
+        node_writes, zone_writes = self._nodes.writes, self._cluster.zone_writes
+        self._older.zones_end([uid for uid, record in zone_writes.items() if record is None])
         for node in sorted(node_writes):
             if NodeKey(node) not in self._writing:
                 self._writing.add(NodeKey(node))
                 writes.append((NodeKey(node), node_writes.pop(node)))
-        for uid in sorted(self._cluster.zone_writes):
-            if ZoneKey(uid) not in self._writing:
+        for uid in sorted(zone_writes):
+            waits = zone_writes[uid] is None and self._older.is_noting(self._writing)
+            if ZoneKey(uid) not in self._writing and not waits:
                 self._writing.add(ZoneKey(uid))
-                writes.append((ZoneKey(uid), self._cluster.zone_writes.pop(uid)))
+                writes.append((ZoneKey(uid), zone_writes.pop(uid)))
         for uid in sorted(self.zones):
             for key, rows in self.zones[uid].take_writes():
                 self._writing.add(key)
@@ -567,8 +570,7 @@ class Master:
             uid = zone.record.uid
             self.zones.pop(uid, None)
             self._ended.add(uid)
-            for node in self._older.zone_ended(uid):
-                self._nodes.wishes_changed(node)
+            self._older.zones_end([uid])
             self._cluster.event(uid, None, Reason.ZONE_DELETED, f"zone {zone.record.name}")
             self.retries.forget_zone(uid)
             self._ports.give()  # another zone may wait for its port

@@ -17,12 +17,12 @@ registered agent has. If it does not, the shell reads it again; what it reads th
 Source: docs/protocol.md, section 7.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from quorate.protocol.members.cluster import Cluster
 from quorate.protocol.members.membership import KnownAgent
-from quorate.protocol.metastore import Key, ShardKey, Value, ZoneKey
+from quorate.protocol.metastore import Key, NodeKey, ShardKey, Value, ZoneKey
 from quorate.protocol.zone_master.zone_master import ZoneMaster
 
 KEPT_FORMAT = 4
@@ -46,16 +46,24 @@ class OlderMetastore:
     """The doubts of one master about its metastore.
 
     `outdated`: why the master must not lead, because agents have what the metastore does not hold;
-    empty if there is no reason. `ended`: the zones that were deleted under this master.
+    empty if there is no reason. `ended`: the zones that were deleted under this master;
+    `wishes_changed`: called with an agent whose registration is to be written again.
     """
 
     def __init__(
-        self, cluster: Cluster, zones: Mapping[str, ZoneMaster], ended: Collection[str]
+        self,
+        cluster: Cluster,
+        zones: Mapping[str, ZoneMaster],
+        ended: Collection[str],
+        wishes_changed: Callable[[str], None],
     ) -> None:
         self.outdated = ""
         self._cluster = cluster
         self._zones = zones
         self._ended = ended
+        self._wishes_changed = wishes_changed
+        self._noted: set[str] = set()
+        """The deleted zones that were noted under this master."""
         self._told_zones: dict[str, str] = {}
 
     @property
@@ -88,12 +96,23 @@ class OlderMetastore:
                     self._told_zones.setdefault(uid, node)
         return False
 
-    def zone_ended(self, uid: str) -> list[str]:
-        """Note that the record of a deleted zone is gone. Return the agents to be written again."""
-        agents = {n: a for n, a in self._cluster.agents.items() if a.unrecorded is not None}
-        for agent in agents.values():
-            agent.note_unrecorded(uid, NOTED_MAX)
-        return sorted(agents)
+    def zones_end(self, uids: Iterable[str]) -> None:
+        """Note deleted zones, once each, before their records go; or after, if another deletes one.
+
+        The agents are written again.
+        """
+        ending = [uid for uid in uids if uid not in self._noted]
+        self._noted.update(ending)
+        for node, agent in sorted(self._cluster.agents.items()) if ending else ():
+            if agent.unrecorded is not None:
+                for uid in ending:
+                    agent.note_unrecorded(uid, NOTED_MAX)
+                self._wishes_changed(node)
+
+    def is_noting(self, writing: Collection[Key]) -> bool:
+        """Return whether a note may still be on its way: records of deleted zones wait for it."""
+        agents = self._cluster.agents.items()
+        return any(a.unrecorded is not None and NodeKey(n) in writing for n, a in agents)
 
     def _is_known(self, uid: str) -> bool:
         return uid in self._zones or uid in self._ended
