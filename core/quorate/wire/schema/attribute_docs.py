@@ -5,6 +5,7 @@ every process, which takes 40 ms of CPU.  Only who writes the CRDs needs them.
 """
 
 import ast
+import functools
 import inspect
 import textwrap
 
@@ -20,6 +21,7 @@ def attribute_docs(model: type[BaseModel]) -> dict[str, str]:
     return found
 
 
+@functools.cache
 def _own_docs(model: type[BaseModel]) -> dict[str, str]:
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
     assert isinstance(definition, ast.ClassDef)
