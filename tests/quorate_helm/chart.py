@@ -47,8 +47,8 @@ def by_hand(rendered: str) -> str:
 
 
 def objects(rendered: str) -> Objects:
-    """The declared objects."""
-    return [each for each in yaml.safe_load_all(rendered) if each]
+    """The declared objects.  What is not written in Python reads them ten times as fast."""
+    return [each for each in yaml.load_all(rendered, yaml.CSafeLoader) if each]
 
 
 def find(declared: Objects, kind: str, name: str = "") -> dict[str, Any]:

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
+from quorate.wire.crds import crds
 from quorate.wire.managed_agents import AgentStorage, ManagedAgents
 from quorate_helm.build import VERSIONS, helm_path
 from quorate_helm.chart import CHART, by_hand, find, objects, render, run_helm
-from quorate_operator.kube.write_crds import crd_files
 from quorate_operator.owned import agent_pod
 from quorate_operator.owned.agent_names import EXTERNAL_PORT_OFFSET, PEER_PORT
 from quorate_operator.owned.children import labels
@@ -66,8 +66,7 @@ def test_the_kinds_are_those_of_the_project_and_are_kept(helm: Path) -> None:
     for each in declared:
         assert each["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
     by_name = {each["metadata"]["name"]: each for each in declared}
-    wanted = [yaml.safe_load(text) for text in crd_files().values()]
-    assert by_name == {each["metadata"]["name"]: each for each in wanted}
+    assert by_name == {each["metadata"]["name"]: each for each in crds().values()}
 
 
 @pytest.mark.parametrize(
@@ -306,8 +305,8 @@ def test_alerts_are_those_of_the_file_and_link_to_the_published_pages(helm: Path
     unpublished = objects(render(helm, "--set", "monitoring.prometheusRule.enabled=true"))
 
     wanted = text.replace("docs/runbooks/", "https://docs.example/runbooks/")
-    assert rule["spec"] == yaml.safe_load(wanted)
-    assert find(unpublished, "PrometheusRule")["spec"] == yaml.safe_load(text)
+    assert [rule["spec"]] == objects(wanted)
+    assert [find(unpublished, "PrometheusRule")["spec"]] == objects(text)
 
 
 def _dashboards(declared: list[dict[str, Any]]) -> list[dict[str, Any]]:
