@@ -105,6 +105,7 @@ class Explorer:
         self._serving: dict[int, bool] = {}
         self._held: dict[int, Held] = {}
         self._trusted_by: dict[int, tuple[str, ...]] = {}
+        self._checked: set[tuple[object, ...]] = set()
         self._index = {name: at for at, name in enumerate(names)}
         self._flights: list[Flight] = []
         self._is_heard_at_once: list[bool] = []
@@ -374,9 +375,15 @@ class Explorer:
         return Found(len(came_from), depth, len(self.processes), not queue, quiet, outcomes)
 
     def _check(self, state: State) -> None:
+        """Check what can be lost; it depends on no message, and so on less than the state."""
+        trusted = self._trusted(state.master)
+        about = (state.agents, state.stored, state.told, trusted)
+        if about in self._checked:
+            return
         held = {name: self._held_by(n) for name, n in zip(self.names, state.agents, strict=True)}
         check_recoverable(self.row(state), held, state.told)
-        check_trusted(self._trusted(state.master), held, state.told)
+        check_trusted(trusted, held, state.told)
+        self._checked.add(about)
 
     def _trusted(self, number: int) -> tuple[str, ...]:
         """The voters of which the master says that they have everything, if a majority is lost."""
