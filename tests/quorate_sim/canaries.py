@@ -36,15 +36,17 @@ class Hunt(NamedTuple):
         return self.seed is not None or self.by_story
 
 
-def hunt(name: str, seeds: int = SEEDS) -> Hunt:
-    """Run the defect's story, or without one seeds with the defect until one notices."""
+def hunt(name: str, seeds: int = SEEDS, first: int = 0) -> Hunt:
+    """Run the defect's story, or without one seeds with the defect until one notices.
+
+    `first` is tried before the others: the one that noticed the last time."""
     started = time.monotonic()
     if name in STORIES:
         by_story, broke = _tell(name)
         return Hunt(name, None, broke, time.monotonic() - started, by_story)
     seed, broke = None, ""
     with DEFECTS[name]():
-        for number in range(seeds):
+        for number in sorted(range(seeds), key=lambda seed: seed != first):
             try:
                 run_seed(number)
             except InvariantError as error:

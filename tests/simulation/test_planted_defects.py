@@ -6,42 +6,45 @@ from quorate_sim.canaries import hunt
 from quorate_sim.planted import DEFECTS
 
 SEEDS = 300
-QUICK = (
-    "acknowledge-before-majority",
-    "alone-without-lease",
-    "answered-above-a-hole",
-    "any-change-is-a-hand-over",
-    "domains-ignored",
-    "filters-read-once",
-    "keys-that-expire-forgotten",
-    "lease-end-forgotten-at-rest",
-    "lineage-before-data",
-    "list-forgotten",
-    "promise-forgotten",
-    "refilled-without-its-log",
-    "refused-for-ever",
-    "roles-stay-where-taken",
-    "same-term-twice",
-    "serves-while-frozen",
-    "skip-the-lease-wait",
-    "snapshot-row-wins",
-    "source-deletes-early",
-    "staged-removes-first",
-    "stale-master-obeyed",
-    "stale-master-writes",
-    "wake-up-forgotten",
-    "weights-ignored",
-)
-"""Found by one of the first seeds; test_many_seeds has some that take more, `make canaries` all."""
+QUICK = {
+    "acknowledge-before-majority": 2,
+    "alone-without-lease": 152,
+    "answered-above-a-hole": 0,
+    "any-change-is-a-hand-over": 5,
+    "domains-ignored": 19,
+    "filters-read-once": 23,
+    "keys-that-expire-forgotten": 1,
+    "lease-end-forgotten-at-rest": 2,
+    "lineage-before-data": 13,
+    "list-forgotten": 0,
+    "promise-forgotten": 0,
+    "refilled-without-its-log": 185,
+    "refused-for-ever": 10,
+    "roles-stay-where-taken": 13,
+    "same-term-twice": 6,
+    "serves-while-frozen": 37,
+    "skip-the-lease-wait": 116,
+    "snapshot-row-wins": 0,
+    "source-deletes-early": 0,
+    "staged-removes-first": 3,
+    "stale-master-obeyed": 2,
+    "stale-master-writes": 2,
+    "wake-up-forgotten": 0,
+    "weights-ignored": 7,
+}
+"""By which seed each was found last; test_many_seeds has some that take more, `make canaries` all.
+
+Where the simulator has changed and that seed finds nothing, the others are tried."""
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(300)]
 
 
 @pytest.mark.parametrize("name", QUICK)
 def test_the_defect_is_found_within_the_seeds_of_one_run(name: str) -> None:
-    found = hunt(name, SEEDS)
+    found = hunt(name, SEEDS, QUICK[name])
     assert found.seed is not None, found.broke or f"{SEEDS} seeds ran as if nothing were wrong"
 
 
 def test_every_quick_one_is_a_defect() -> None:
-    assert set(QUICK) <= set(DEFECTS)
+    assert QUICK.keys() <= DEFECTS.keys()
+    assert max(QUICK.values()) < SEEDS
