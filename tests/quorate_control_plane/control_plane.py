@@ -133,6 +133,8 @@ class ControlPlane:
             return
         self._kept.close()
         self._kept = None
+        if self.components:
+            self._objects.close()
         for component in self.components.values():
             component.forget()
 
@@ -199,8 +201,9 @@ class ControlPlane:
         self._authority = Authority(self.folder / "pki")
         admin = self._authority.issue("admin", "/O=system:masters/CN=admin", "DNS:admin")
         self.kubeconfig = self._authority.kubeconfig("admin", admin, self.server)
-        self._web = _web_client(self._authority.pair, admin)
-        self._objects = Objects(self.server, self._web)
+        context = _client_context(self._authority.pair, admin)
+        self._web = _web_client(context)
+        self._objects = Objects(f"{self._address}:{api_port}", context)
         self._add("etcd", self._etcd_flags(etcd_url, peer_url))
         self._add("kube-apiserver", self._api_server_flags(etcd_url, api_port))
         self._add("kube-controller-manager", self._controller_manager_flags(next(ports)))
@@ -314,9 +317,13 @@ class ControlPlane:
             time.sleep(0.05)
 
 
-def _web_client(authority: KeyPair, client: KeyPair) -> urllib.request.OpenerDirector:
+def _client_context(authority: KeyPair, client: KeyPair) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=str(authority.certificate))
     context.load_cert_chain(client.certificate, client.key)
+    return context
+
+
+def _web_client(context: ssl.SSLContext) -> urllib.request.OpenerDirector:
     return urllib.request.build_opener(
         urllib.request.ProxyHandler({}),  # loopback, whatever the environment says of proxies
         urllib.request.HTTPSHandler(context=context),

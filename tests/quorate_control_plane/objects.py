@@ -1,16 +1,17 @@
 """Objects of an API server, read as `kubectl get` reads them, in the test's own process.
 
 A test that waits asks many times a second.  A process of kubectl takes a tenth of a second of CPU
-for each answer, which the programs under test then lack.
+for each answer, and a TLS handshake several milliseconds, which the programs under test then lack.
+So connections are kept.
 """
 
 import json
+import ssl
 import time
-import urllib.request
 from dataclasses import dataclass
 from http import HTTPStatus
+from http.client import HTTPException, HTTPSConnection
 from typing import Any
-from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode
 
 Json = dict[str, Any]
@@ -19,6 +20,8 @@ _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryLi
 _ANSWER_S_MAX = 90.0
 _ATTEMPTS_MAX = 10
 """So often kubectl asks a server that says "later"."""
+_Answer = tuple[int, str | None, bytes]
+"""Status, after how many seconds to ask again, and body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,24 +39,45 @@ class _Resource:
         return f"{self.root}{within}/{self.plural}" + (f"/{quote(name)}" if name else "")
 
 
+class _Refused(Exception):
+    """An answer that is an error: its HTTP status, and the Status in its body if there is one."""
+
+    def __init__(self, code: int, body: bytes) -> None:
+        try:
+            self.said = dict[str, Any](json.loads(body))
+        except ValueError:
+            self.said = {}
+        self.code = code
+        super().__init__(self.said.get("message", f"HTTP status {code}"))
+
+
 class Objects:
     """Asks one API server.  Kinds have any of the names that kubectl takes; a failure raises
-    RuntimeError with what the server said."""
+    RuntimeError with what the server said.
 
-    def __init__(self, server: str, web: urllib.request.OpenerDirector) -> None:
-        self._server = server
-        self._web = web
+    `address` is HOST:PORT; `context` has the certificates of both sides."""
+
+    def __init__(self, address: str, context: ssl.SSLContext) -> None:
+        self._address = address
+        self._context = context
+        self._idle: list[HTTPSConnection] = []
+        """Connections that no thread uses now."""
         self._resources: dict[str, _Resource] = {}
+
+    def close(self) -> None:
+        """End the connections; a later question makes a new one."""
+        while (kept := self._kept()) is not None:
+            kept.close()
 
     def get(self, kind: str, name: str, namespace: str = "") -> Json | None:
         """Return the object; None if there is none of this name."""
         try:
             return _shown(self._ask(self._resource(kind).path(namespace, name)))
-        except HTTPError as error:
-            said = _said(error)
-            if error.code == HTTPStatus.NOT_FOUND and said.get("details", {}).get("name") == name:
+        except _Refused as error:
+            about = error.said.get("details", {}).get("name")
+            if error.code == HTTPStatus.NOT_FOUND and about == name:
                 return None
-            raise RuntimeError(f"{kind} {name}: {said.get('message', error)}") from error
+            raise RuntimeError(f"{kind} {name}: {error}") from error
 
     def items(
         self, kinds: str, namespace: str = "", selector: str = "", fields: str = ""
@@ -67,8 +91,8 @@ class Objects:
         for kind in kinds.split(","):
             try:
                 listed = self._ask(f"{self._resource(kind).path(namespace)}?{query}")
-            except HTTPError as error:
-                raise RuntimeError(f"{kind}: {_said(error).get('message', error)}") from error
+            except _Refused as error:
+                raise RuntimeError(f"{kind}: {error}") from error
             # A list says of what kind its items are, the items of built-in kinds do not.
             of = {"apiVersion": listed["apiVersion"], "kind": listed["kind"].removesuffix("List")}
             found += [_shown({**of, **each}) for each in listed["items"]]
@@ -113,33 +137,47 @@ class Objects:
 
     def _ask(self, path: str, accept: str = "application/json") -> Json:
         """Return what a GET answers.  Like kubectl, ask again if the server says so."""
-        question = urllib.request.Request(self._server + path, headers={"Accept": accept})
         for attempt in range(_ATTEMPTS_MAX):
             try:
-                with self._web.open(question, timeout=_ANSWER_S_MAX) as answer:
-                    return dict(json.loads(answer.read()))
-            except HTTPError as error:
-                again_s = error.headers.get("Retry-After")
-                if again_s is None or attempt + 1 == _ATTEMPTS_MAX:
-                    raise
-                error.close()
-                time.sleep(float(again_s))
-            except (URLError, ConnectionError, TimeoutError) as error:
+                status, again_s, body = self._answer(path, accept)
+            except (OSError, HTTPException) as error:
                 raise RuntimeError(f"no answer to {path}: {error}") from error
+            if status < HTTPStatus.BAD_REQUEST:
+                return dict(json.loads(body))
+            if again_s is None or attempt + 1 == _ATTEMPTS_MAX:
+                raise _Refused(status, body)
+            time.sleep(float(again_s))
         raise AssertionError("the last attempt returned or raised")
+
+    def _answer(self, path: str, accept: str) -> _Answer:
+        """Ask on a kept connection; on a new one if there is none, or the server has ended it."""
+        while (kept := self._kept()) is not None:
+            try:
+                return self._answer_on(kept, path, accept)
+            except (ConnectionError, ssl.SSLError, HTTPException):
+                continue
+        made = HTTPSConnection(self._address, timeout=_ANSWER_S_MAX, context=self._context)
+        return self._answer_on(made, path, accept)
+
+    def _kept(self) -> HTTPSConnection | None:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
+
+    def _answer_on(self, connection: HTTPSConnection, path: str, accept: str) -> _Answer:
+        try:
+            connection.request("GET", path, headers={"Accept": accept})
+            answer = connection.getresponse()
+            body = answer.read()
+        except BaseException:
+            connection.close()
+            raise
+        self._idle.append(connection)
+        return answer.status, answer.headers.get("Retry-After"), body
 
 
 def _shown(item: Json) -> Json:
     """Return the object without its managed fields, which kubectl does not show either."""
     item["metadata"].pop("managedFields", None)
     return item
-
-
-def _said(error: HTTPError) -> Json:
-    """Return the Status in the body of a refusal; empty where the body is none."""
-    with error:
-        text = error.read()
-    try:
-        return dict(json.loads(text))
-    except ValueError:
-        return {}
