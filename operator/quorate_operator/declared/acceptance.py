@@ -1,13 +1,22 @@
-"""Decides whether a declared zone can be led as it stands; if not, says why and what to do."""
+"""Decides whether a declared object is acted on as it stands; if not, says why and what to do.
+
+A zone may be one that cannot be led.  A Zone or a StorageCluster may be paused: its spec is not
+acted on, so addresses are neither dialed anew nor drained, a zone is neither changed nor deleted, a
+new one is not created.  The last spec that was acted on stays in force, and failover, catch-up and
+the migrations it asks for go on.
+"""
 
 from dataclasses import dataclass
 
 from quorate.facts.zone import ZoneRecord
 from quorate.planning.target.label_selector import FilterError
 from quorate.planning.target.node_filter import node_filter
+from quorate.wire.schema.resource import Metadata
 from quorate.wire.zone import Zone, to_record
 from quorate_operator import names
-from quorate_operator.declared.deleting.deletion import differs
+from quorate_operator.declared.deletion import differs
+
+WAY_OUT = f"remove the annotation {names.ANNOTATION_PAUSED}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +67,13 @@ def paused_acceptance(acceptance: Acceptance, led: ZoneRecord | None, pause: str
     if led is None:
         return Acceptance(None, names.REASON_PAUSED, pause)
     return Acceptance(led, acceptance.reason, acceptance.message)
+
+
+def pause_of(kind: str, metadata: Metadata) -> str:
+    """Return a sentence that says that the object is paused; empty if it is not."""
+    if metadata.annotations.get(names.ANNOTATION_PAUSED) != "true":
+        return ""
+    return (
+        f"{kind} {metadata.name} has the annotation {names.ANNOTATION_PAUSED}: changes of its spec "
+        f"wait, failover continues; {WAY_OUT} to resume"
+    )

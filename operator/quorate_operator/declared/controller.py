@@ -21,6 +21,7 @@ from quorate.protocol.settings import ProtocolSettings
 from quorate.wire.jobs.zone_history import ZoneHistory
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import Zone
+from quorate_operator.declared.acceptance import pause_of
 from quorate_operator.declared.declared_zone import DeclaredZone, declared
 from quorate_operator.declared.deleting.release import Release
 from quorate_operator.declared.deleting.reread import Reread, Rereads
@@ -28,7 +29,6 @@ from quorate_operator.declared.kinds import Key, Kind
 from quorate_operator.declared.lead_again import LeadAgain
 from quorate_operator.declared.led_cluster import LedClusters
 from quorate_operator.declared.led_zone import declare_zone, led_zone
-from quorate_operator.declared.pause import pause_of
 from quorate_operator.declared.runs.last_exports import ExportTimes
 from quorate_operator.declared.runs.recoveries import LedZone
 from quorate_operator.declared.runs.runs import Runs

@@ -15,8 +15,8 @@ import pydantic
 from quorate.facts.errors import WireError
 from quorate.wire.schema.unknown_fields import without_unknown
 from quorate.wire.zone import Zone, ZoneStatus
+from quorate_operator.declared.acceptance import pause_of
 from quorate_operator.declared.history.last_day import LASTING_S
-from quorate_operator.declared.pause import pause_of
 
 PROGRESS_S = 5.0
 

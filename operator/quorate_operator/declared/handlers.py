@@ -16,7 +16,7 @@ from quorate.wire.schema.resource import GROUP, VERSION
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import Zone
 from quorate_operator import names
-from quorate_operator.declared.deleting.deletion import erases
+from quorate_operator.declared.deletion import erases
 from quorate_operator.declared.kinds import RUNS, Kind
 from quorate_operator.declared.served_namespaces import ServedNamespaces
 from quorate_operator.kube.api import KubeApi

@@ -6,7 +6,7 @@ from quorate.wire.zone import Zone, ZoneStatus
 from quorate_operator import names
 from quorate_operator.declared.acceptance import Acceptance, accept
 from quorate_operator.declared.declared_zone import DeclaredZone
-from quorate_operator.declared.deleting.deletion import ambiguous, kept_ids, own_id, zone_id
+from quorate_operator.declared.deletion import ambiguous, kept_ids, own_id, zone_id
 from quorate_operator.declared.object_status import Seen, refused_zone_status, zone_status
 from quorate_operator.declared.runs.recoveries import LedZone, NoZone
 from quorate_operator.declared.watched_cluster import WatchedCluster

@@ -12,7 +12,7 @@ from quorate.facts.errors import WireError
 from quorate.wire.schema.resource import Condition
 from quorate.wire.storage_cluster import ClusterMaster, StorageCluster, StorageClusterStatus
 from quorate_operator import names
-from quorate_operator.declared.deleting.deletion import erases
+from quorate_operator.declared.deletion import erases
 from quorate_operator.declared.watched_cluster import WatchedCluster, known_status
 from quorate_operator.kube.api import KubeApi, path_of
 from quorate_operator.process.clock import rfc3339

@@ -18,7 +18,7 @@ from quorate.protocol.recovery import Recovery
 from quorate.protocol.storage import COUNTER_MAX
 from quorate.wire.schema.resource import API_VERSION, DeletionPolicy
 from quorate.wire.zone import Zone
-from quorate_operator.declared.pause import pause_of
+from quorate_operator.declared.acceptance import pause_of
 from quorate_operator.embedded.api_guard import make_guard
 from quorate_operator.embedded.json_body import read_object
 from quorate_operator.embedded.judgement import refusals

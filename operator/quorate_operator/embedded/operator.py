@@ -28,12 +28,11 @@ from quorate.protocol.settings import ProtocolSettings
 from quorate.wire.storage_cluster import StorageCluster, StorageClusterStatus
 from quorate.wire.zone import Zone, ZoneStatus, manifest_of
 from quorate_link.secret import make_secret
-from quorate_operator.declared.acceptance import Acceptance, accept
+from quorate_operator.declared.acceptance import Acceptance, accept, pause_of
 from quorate_operator.declared.declared_zone import read_status
 from quorate_operator.declared.history.last_day import Stored
 from quorate_operator.declared.led_cluster import LedCluster, LedClusters
 from quorate_operator.declared.object_status import Seen, cluster_status, zone_status
-from quorate_operator.declared.pause import pause_of
 from quorate_operator.declared.watched_cluster import known_status
 from quorate_operator.embedded.objects import Object, ObjectStore
 from quorate_operator.mastership.runner import STARTING, Runner

@@ -9,7 +9,7 @@ from quorate.facts.zone import StorageKind, ZoneRecord
 from quorate.wire.schema.resource import API_VERSION
 from quorate.wire.zone import Zone
 from quorate_operator.declared.acceptance import accept
-from quorate_operator.declared.deleting.deletion import (
+from quorate_operator.declared.deletion import (
     differs,
     erasable,
     erases,

@@ -13,14 +13,14 @@ from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import Zone
 from quorate_operator import names
 from quorate_operator.declared.declared_zone import DeclaredZone, cluster_of
-from quorate_operator.declared.deleting.deletion import (
+from quorate_operator.declared.deleting.termination import Termination
+from quorate_operator.declared.deletion import (
     erasable,
     erases,
     is_freed,
     is_held,
     kept_ids,
 )
-from quorate_operator.declared.deleting.termination import Termination
 from quorate_operator.declared.kinds import Kind
 from quorate_operator.declared.led_cluster import LedClusters
 from quorate_operator.declared.unreadable_cluster import read_cluster

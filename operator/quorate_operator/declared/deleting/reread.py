@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from quorate.wire.schema.resource import API_VERSION, Resource
 from quorate_operator.declared.declared_zone import declared
-from quorate_operator.declared.deleting.deletion import is_held
+from quorate_operator.declared.deletion import is_held
 from quorate_operator.declared.kinds import Key, Kind
 from quorate_operator.kube.api import ApiRefused, KubeApi, path_of
 
