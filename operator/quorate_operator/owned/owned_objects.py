@@ -34,7 +34,7 @@ from quorate_operator.owned.agent_names import (
     stateful_set_name,
 )
 from quorate_operator.owned.apply import Applier
-from quorate_operator.owned.budget import Budget
+from quorate_operator.owned.budget import Budget, NoEvictionNow, no_eviction_now
 from quorate_operator.owned.children import (
     client_service_name,
     desired_children,
@@ -43,7 +43,6 @@ from quorate_operator.owned.children import (
 )
 from quorate_operator.owned.claim_owners import ClaimOwners
 from quorate_operator.owned.client_services import DeclaredNames, unnamed_zones
-from quorate_operator.owned.evictions import NoEvictionNow, no_eviction_now
 from quorate_operator.owned.external_listener import ZonePort, external_addresses
 from quorate_operator.owned.kube_nodes import (
     KubeNodes,

@@ -1,7 +1,7 @@
 """Why no pod may be evicted: by the rows, and by pods that are not ready."""
 
 from quorate.planning.absence.disruption import Disruption, EvictionBlock, NoEviction
-from quorate_operator.owned.evictions import no_eviction_now
+from quorate_operator.owned.budget import no_eviction_now
 from quorate_owned.facts import Json, pod
 
 AGENTS = ("agent-1", "agent-2", "agent-3")

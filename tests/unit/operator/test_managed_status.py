@@ -12,7 +12,7 @@ from quorate_operator.declared.object_status import Seen, cluster_status
 from quorate_operator.embedded.objects import ObjectStore
 from quorate_operator.metastores.sqlite import EmbeddedStore
 from quorate_operator.owned.agent_names import Agents
-from quorate_operator.owned.evictions import NoEvictionNow
+from quorate_operator.owned.budget import NoEvictionNow
 from quorate_operator.owned.kube_nodes import NO_NODE_YET
 from quorate_operator.owned.owned_objects import ManagedView
 from quorate_operator.owned.volumes import Growth
