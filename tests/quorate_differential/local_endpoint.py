@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
-from quorate.facts.keyspace import key_partition
+from quorate.facts.keyspace import SLOT_COUNT, key_partition
 from quorate_agent.resp.cluster_view import ClusterNode, ClusterView
 from quorate_agent.resp.command import Scope, command_slot
 from quorate_agent.resp.reading.parser import CommandParser
@@ -92,6 +92,9 @@ class LocalEndpoint:
 
     def cluster(self, external: bool) -> ClusterView:
         return self._cluster
+
+    def slots_served(self, external: bool) -> int:
+        return SLOT_COUNT
 
     def event_state(self) -> bytes:
         return b"{}"

@@ -44,7 +44,6 @@ class ClusterView:
     nodes: tuple[ClusterNode, ...]  # all data nodes, this one included
     primaries: tuple[int, ...]  # per partition an index into nodes; without gaps
     epoch: int = 0
-    slots_served: int = SLOT_COUNT
     _kept: dict[tuple[str, bool], bytes] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
@@ -107,15 +106,15 @@ class ClusterView:
             self._kept[key] = verbatim(b"".join(lines), resp3)
         return self._kept[key]
 
-    def info(self, resp3: bool) -> bytes:
-        """CLUSTER INFO"""
+    def info(self, slots_served: int, resp3: bool) -> bytes:
+        """CLUSTER INFO, while so many slots are served"""
         serving = len({node.name for _, _, node in self.ranges})
         facts = {
-            "cluster_state": "ok" if self.slots_served == SLOT_COUNT else "fail",
+            "cluster_state": "ok" if slots_served == SLOT_COUNT else "fail",
             "cluster_slots_assigned": SLOT_COUNT,
-            "cluster_slots_ok": self.slots_served,
+            "cluster_slots_ok": slots_served,
             "cluster_slots_pfail": 0,
-            "cluster_slots_fail": SLOT_COUNT - self.slots_served,
+            "cluster_slots_fail": SLOT_COUNT - slots_served,
             "cluster_known_nodes": len(self.nodes),
             "cluster_size": serving,
             "cluster_current_epoch": self.epoch,

@@ -89,6 +89,10 @@ class AgentServices(Protocol):
         """Return the present view for clients of one listener; the same object while nothing
         changes."""
 
+    def slots_served(self, external: bool) -> int:
+        """Return how many slots are served for clients of one listener, as far as this agent
+        knows."""
+
     def event_state(self) -> bytes:
         """Return the first message to a subscriber to events: the zone's state, as JSON."""
 

@@ -47,8 +47,10 @@ def test_cluster_nodes_marks_this_node_and_lists_one_without_slots() -> None:
 
 
 def test_cluster_info_says_fail_while_slots_are_not_served() -> None:
-    assert b"cluster_state:ok\r\n" in ClusterView(A, (A,), (0,)).info(True)
-    assert b"cluster_state:fail\r\n" in ClusterView(A, (A,), (0,), slots_served=8192).info(True)
+    view = ClusterView(A, (A,), (0,))
+
+    assert b"cluster_state:ok\r\n" in view.info(16384, True)
+    assert b"cluster_state:fail\r\n" in view.info(8192, True)
 
 
 def test_replies_are_encoded_once() -> None:

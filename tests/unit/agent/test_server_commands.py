@@ -3,8 +3,12 @@
 import msgspec
 import pytest
 
+from quorate.facts.keyspace import SLOT_COUNT
 from quorate.facts.zone import StorageKind
-from quorate_lone_agent.agent import Agent
+from quorate.protocol.copies.role_state import FrozenFor
+from quorate.protocol.copies.shared_leases import ServingUntil
+from quorate.protocol.settings import DEFAULTS
+from quorate_lone_agent.agent import OTHER, ZONE, Agent
 
 
 @pytest.mark.parametrize(
@@ -22,3 +26,42 @@ def test_what_is_kept_on_disk_is_said_as_it_is(
     [info] = client.ask(b"INFO", b"persistence")
 
     assert b"aof_enabled:" + aof in str(info).encode()
+
+
+def _slots(agent: Agent) -> tuple[str, int, int]:
+    [info] = agent.writer().ask(b"CLUSTER", b"INFO")
+    facts = dict(line.split(":") for line in bytes(info).decode().split())
+    return facts["cluster_state"], int(facts["cluster_slots_ok"]), int(facts["cluster_slots_fail"])
+
+
+QUARTER = SLOT_COUNT // ZONE.partitions
+ALL_SERVED = ("ok", SLOT_COUNT, 0)
+
+
+def test_cluster_info_counts_the_slots_of_an_agent_that_is_gone_as_failed(agent: Agent) -> None:
+    agent.give(OTHER, [3])
+    assert _slots(agent) == ALL_SERVED
+
+    agent.up.remove("b")
+
+    assert _slots(agent) == ("fail", 3 * QUARTER, QUARTER)
+
+
+def test_cluster_info_counts_slots_whose_lease_is_over_as_failed(agent: Agent) -> None:
+    assert _slots(agent) == ALL_SERVED
+
+    for partition in (0, 1):
+        agent.replicas.roles[partition].lease = ServingUntil(0)
+
+    assert _slots(agent) == ("fail", 2 * QUARTER, 2 * QUARTER)
+
+
+def test_cluster_info_counts_slots_as_failed_once_a_hand_over_lets_commands_wait_too_long(
+    agent: Agent,
+) -> None:
+    agent.replicas.roles[0].frozen = FrozenFor("m-1", agent.clock.boot_ms())
+    assert _slots(agent) == ALL_SERVED
+
+    agent.clock.ahead_ms += DEFAULTS.park_bound_ms
+
+    assert _slots(agent) == ("fail", 3 * QUARTER, QUARTER)

@@ -149,8 +149,30 @@ class ZoneOverview:
             owners += [*row.owners, *row.voter_nodes]
             primaries.append(next((index[node] for node in owners if node in index), mine))
         members = tuple(ClusterNode(name, *nodes[name]) for name in names)
-        served = sum(1 for row in self.replicas.table if row is not None and row.owners)
-        return ClusterView(members[mine], members, tuple(primaries), epoch, served << self._shift)
+        return ClusterView(members[mine], members, tuple(primaries), epoch)
+
+    def slots_served(self, external: bool) -> int:
+        """Return how many slots are served for clients of one listener, as far as this agent
+        knows: it sees neither whether other agents have a quorum nor which ones they activate."""
+        now_ms = self._clock.boot_ms()
+        nodes = {row.primary.node for row in self.replicas.table if row and row.primary}
+        reachable = {node for node in nodes if self.is_reachable(node, external)}
+        served = sum(
+            self._serves(role, now_ms)
+            if row.primary.node == self.node
+            else row.primary.node in reachable
+            for row, role in zip(self.replicas.table, self.replicas.primaries, strict=True)
+            if row is not None and row.primary is not None
+        )
+        return served << self._shift
+
+    def _serves(self, role: Primary | None, now_ms: int) -> bool:
+        """Return whether the role serves, or has stopped for a hand-over so recently that commands
+        wait for the next primary."""
+        if role is None or role.lease.ms <= now_ms:
+            return False
+        frozen = role.frozen
+        return frozen is None or now_ms - frozen.since_ms < self.replicas.park_bound_ms
 
     def event_state(self) -> bytes:
         """Return the first message to a subscriber to events: the zone's state."""

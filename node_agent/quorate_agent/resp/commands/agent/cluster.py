@@ -34,7 +34,8 @@ def nodes(session: Session, args: list[bytes]) -> bytes:
 
 def info(session: Session, args: list[bytes]) -> bytes:
     """CLUSTER INFO"""
-    return _view(session).info(session.connection.resp3)
+    slots_served = session.agent.slots_served(session.connection.external)
+    return _view(session).info(slots_served, session.connection.resp3)
 
 
 def my_id(session: Session, args: list[bytes]) -> bytes:
