@@ -16,7 +16,7 @@ from typing import Protocol, cast
 from quorate.protocol.copies.waiters import Waiter
 from quorate_agent.clients.memory import WATCHED_BYTES, ClientMemory
 from quorate_agent.machine.clock import Clock
-from quorate_agent.resp.command import Command
+from quorate_agent.resp.command import WORD_BYTES, Command
 from quorate_agent.resp.reading.parser import FREE_BYTES, CommandParser
 from quorate_agent.resp.session import AgentServices, Connection, Session, WaitRequest
 
@@ -308,7 +308,7 @@ class ClientConnection(asyncio.Protocol):
             if isinstance(place, bytes):
                 self.held += len(place)
             else:
-                place.held = len(place.reply) + (place.size or sum(map(len, place.args)))
+                place.held = len(place.reply) + (place.size or _size([place.args]))
                 self.held += place.held
         self.counted = count
 
@@ -466,4 +466,5 @@ class ClientConnection(asyncio.Protocol):
 
 
 def _size(commands: list[list[bytes]]) -> int:
-    return sum([sum(map(len, command)) for command in commands])
+    """Return the bytes of the commands' words, and about what these take beside their text."""
+    return sum([sum(map(len, command)) + WORD_BYTES * len(command) for command in commands])

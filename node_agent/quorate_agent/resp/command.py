@@ -10,6 +10,10 @@ from quorate.facts.keyspace import key_slot
 
 ARGUMENTS_MAX = 1024 * 1024
 
+WORD_BYTES = 50
+"""Memory that each word of a command takes beside its text: the object and its place in the
+list."""
+
 Handler = Callable[[Any, list[bytes]], Any]
 """Arguments and result depend on the command's scope."""
 

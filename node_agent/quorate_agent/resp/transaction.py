@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from quorate.protocol.storage import Row
-from quorate_agent.resp.command import Command, Scope
+from quorate_agent.resp.command import WORD_BYTES, Command, Scope
 from quorate_agent.resp.replies import OK, array, error, null_array
 from quorate_agent.resp.view import KeyView, is_live
 
@@ -17,8 +17,8 @@ QUEUED = b"+QUEUED\r\n"
 BYTES_MAX = 64 * 1024 * 1024
 """Bytes that one transaction takes until EXEC, and of what it writes: an update fits into one frame
 between agents."""
-COMMAND_BYTES, WORD_BYTES = 120, 50
-"""Bytes of each queued command, and of each of its words, beside their text."""
+COMMAND_BYTES = 120
+"""Bytes of each queued command beside its words."""
 
 TOO_LARGE = error(b"ERR transaction of more than %d bytes: use smaller ones" % BYTES_MAX)
 NOT_INSIDE = error(b"ERR Command not allowed inside a transaction")

@@ -101,6 +101,39 @@ def test_many_small_words_of_one_command_count_too() -> None:
     assert client.ask(b"DBSIZE") == [0]
 
 
+@pytest.mark.parametrize("length", [1, 2, 20])
+def test_a_command_of_small_words_counts_what_they_take(length: int) -> None:
+    """Each takes some fifty bytes beside its text; those of one byte are shared by all."""
+    words = [b"DEL", *[b"%0*d" % (length, n % 10**length) for n in range(30_000)]]
+    stream = encode_command(words)[:-3]
+    agent = _agent(64 * MIB)
+    client = agent.writer()
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    _send(client, stream)
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    agent.endpoint.memory.measure()
+
+    taken = after - before
+    assert taken <= agent.endpoint.memory.held
+    if length > 1:
+        assert agent.endpoint.memory.held <= 2 * taken
+
+
+def test_what_waits_behind_an_earlier_command_counts_with_its_words() -> None:
+    agent = _agent(64 * MIB)
+    client = agent.writer()
+    client.send((b"WAIT", b"1", b"0"))
+
+    _send(client, encode_command([b"EXISTS", *[b"{k}%d" % n for n in range(30_000)]]))
+    agent.endpoint.memory.measure()
+
+    assert client.connection.backlog
+    assert agent.endpoint.memory.held > 1.5 * MIB
+
+
 def test_a_command_that_is_refused_ends_a_transaction_as_any_other_error() -> None:
     agent = _agent(1 * MIB)
     client = agent.writer()

@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from quorate_agent.resp.command import WORD_BYTES
 from quorate_agent.resp.reading import parser as parser_module
 from quorate_agent.resp.reading.parser import FREE_BYTES, CommandParser
 from quorate_agent.resp.reading.quick_reader import WORD_BYTES_MAX, WORDS_MAX, read_quickly
@@ -99,7 +100,7 @@ def test_a_long_value_is_gathered_without_copying_it_again_for_every_chunk() -> 
     for _ in range(size >> 16):
         assert parser.feed(b"x" * (1 << 16)) == []
 
-    assert parser.pending_bytes == size + 4
+    assert parser.pending_bytes == size + 4 + 2 * WORD_BYTES
     assert parser.feed(b"\r") == []
     (command,) = parser.feed(b"\n")
     assert command == [b"ECHO", b"x" * size]
@@ -120,6 +121,13 @@ def test_a_command_above_its_limit_is_dropped_alone(
         None,
         0,
     )
+
+
+def test_the_limit_of_a_command_is_one_of_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parser_module, "QUERY_BYTES_MAX", 100_000)
+    words = [b"DEL", *[b"0123456789"] * 9_999]
+
+    assert _fed(encode_command(words), 40_000) == ([words], None, 0)
 
 
 def test_a_string_that_is_too_long_is_dropped_alone_and_none_of_it_is_kept(
@@ -215,4 +223,4 @@ def test_the_quick_reader_leaves_everything_else_to_the_strict_one(
 
 
 def test_a_command_that_the_quick_reader_takes_is_too_small_to_be_asked_for() -> None:
-    assert WORDS_MAX * WORD_BYTES_MAX <= FREE_BYTES
+    assert WORDS_MAX * (WORD_BYTES_MAX + WORD_BYTES) <= FREE_BYTES

@@ -14,7 +14,7 @@ import mmap
 from collections.abc import Callable
 from contextlib import suppress
 
-from quorate_agent.resp.command import ARGUMENTS_MAX
+from quorate_agent.resp.command import ARGUMENTS_MAX, WORD_BYTES
 from quorate_agent.resp.reading.inline import SplitRefused, split_words
 from quorate_agent.resp.reading.integers import parse_integer
 from quorate_agent.resp.reading.quick_reader import read_quickly
@@ -26,7 +26,7 @@ BULK_BYTES_MAX = VALUE_BYTES_MAX
 QUERY_BYTES_MAX = 72 * 1024 * 1024
 # A larger command is garbage, as in Redis: reading and dropping it would take too long.
 DROPPED_BYTES_MAX = 512 * 1024 * 1024
-# Up to this size commands need no permission from `admit`.
+# Up to this size, with WORD_BYTES for each word, commands need no permission from `admit`.
 FREE_BYTES = 64 * 1024
 # A line: an inline command, or the header of an array or a string.
 INLINE_BYTES_MAX = 64 * 1024
@@ -85,7 +85,8 @@ class CommandParser:
         self._rest = b""  # an incomplete line, or a short string and its header
         self._left = 0  # arguments that the present array still lacks
         self._args: list[bytes] = []
-        self._bytes = 0  # of the arguments, including missing bytes of a long string
+        # Of the arguments, including WORD_BYTES of each and missing bytes of a long string.
+        self._bytes = 0
         self._pieces: list[bytes] = []  # of a long string
         self._mapped: mmap.mmap | None = None  # of a very long one
         self._bulk_left = 0  # bytes that it still lacks
@@ -93,7 +94,7 @@ class CommandParser:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes read of an incomplete command; 0 between commands."""
+        """Bytes that an incomplete command takes by now; 0 between commands."""
         return len(self._rest) + self._bytes - self._bulk_left
 
     @property
@@ -189,15 +190,15 @@ class CommandParser:
                     return -1
             start = end + 2
             stop = start + length
-            total += length
+            total += length + WORD_BYTES
             if total > self._bytes_max:
-                self._left, self._bytes = left, total - length
+                self._left, self._bytes = left, total - length - WORD_BYTES
                 if not self._may_grow(total):
                     return -1
             if stop + 2 > size:
                 self._left, self._bytes = left, total
                 if length < _GATHERED_BYTES_MIN:
-                    self._bytes -= length
+                    self._bytes -= length + WORD_BYTES
                     self._rest = data[at:]
                 else:
                     self._bulk_left = length
@@ -213,14 +214,15 @@ class CommandParser:
         return at
 
     def _may_grow(self, total: int) -> bool:
-        """Return whether the stream goes on although the present command has so many bytes.
+        """Return whether the stream goes on although the present command has so many bytes with the
+        next word.
 
         Decides whether they are kept or dropped."""
         if total > DROPPED_BYTES_MAX:
             self._refuse(b"command of more than %d bytes" % DROPPED_BYTES_MAX)
             return False
         if not self._refusal:
-            if total > QUERY_BYTES_MAX:
+            if total - WORD_BYTES * (len(self._args) + 1) > QUERY_BYTES_MAX:
                 self._drop(error(b"ERR command of more than %d bytes" % QUERY_BYTES_MAX))
                 return True
             admitted = self._bytes_max if self._bytes_max != FREE_BYTES else 0

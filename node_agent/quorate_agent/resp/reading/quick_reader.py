@@ -6,7 +6,7 @@ is exactly what the strict reader (`parser.py`) would return.  From the first co
 or is incomplete, the strict reader takes over.
 """
 
-WORDS_MAX = 64
+WORDS_MAX = 60
 WORD_BYTES_MAX = 1023
 """Together they keep a command below the size for which the strict reader asks for memory."""
 
