@@ -61,7 +61,7 @@ class LocalEndpoint:
             return reply
         if isinstance(reply, KeysRequest):
             matches = reply.matches
-            return bulks(key for key in self._live() if matches is None or matches(key))
+            return bulks([key for key in self._live() if matches is None or matches(key)])
         while isinstance(reply, Stepped):
             if said := reply.step(1_000):
                 return said

@@ -5,7 +5,8 @@ takes `resp3`; all others are the same in both.  Error texts are those of Redis 
 match on them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain, islice
 
 VALUE_BYTES_MAX = 64 * 1024 * 1024
 
@@ -136,11 +137,9 @@ def map_(pairs: Sequence[tuple[bytes, bytes]], resp3: bool) -> bytes:
 
 def bulk_map(fields: Mapping[bytes, bytes], resp3: bool) -> bytes:
     """Encode a map from strings to strings; in RESP2 a flat array of both."""
-    parts = [
-        b"$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(field), field, len(value), value)
-        for field, value in fields.items()
-    ]
-    return _map(len(parts), b"".join(parts), resp3)
+    size = len(fields)
+    head = b"%%%d\r\n" % size if resp3 else b"*%d\r\n" % (2 * size)
+    return b"".join([head, *_portions(chain.from_iterable(fields.items()))])
 
 
 def _map(size: int, body: bytes, resp3: bool) -> bytes:
@@ -154,9 +153,25 @@ def verbatim(text: bytes, resp3: bool) -> bytes:
     return bulk(text)
 
 
-def bulks(values: Iterable[bytes]) -> bytes:
+def bulks(values: Collection[bytes]) -> bytes:
     """Encode an array of strings."""
-    return array([bulk(value) for value in values])
+    return b"".join([b"*%d\r\n" % len(values), *_portions(values)])
+
+
+def bulk_set(values: Collection[bytes], resp3: bool) -> bytes:
+    """Encode a set of strings; in RESP2 an array."""
+    return b"".join([b"~%d\r\n" % len(values), *_portions(values)]) if resp3 else bulks(values)
+
+
+_PORTION = 1024
+"""Strings that are encoded together: each takes some fifty bytes more until they are joined."""
+
+
+def _portions(values: Iterable[bytes]) -> Iterable[bytes]:
+    """Yield the strings encoded one after the other, many at a time."""
+    left = iter(values)
+    while portion := [bulk(value) for value in islice(left, _PORTION)]:
+        yield b"".join(portion)
 
 
 def wrong_arity(name: bytes) -> bytes:

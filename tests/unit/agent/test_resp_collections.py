@@ -1,9 +1,11 @@
 """Hashes, sets and lists as values: what is written, what is not, and what is kept unpacked."""
 
+import tracemalloc
 from collections.abc import Callable
 
 import pytest
 
+from quorate_agent.resp import replies
 from quorate_agent.resp.commands.types import sets
 from quorate_agent.resp.replies import COLLECTION_TOO_LONG, DAMAGED, WRONGTYPE
 from quorate_agent.resp.tables.table import resolve
@@ -190,6 +192,53 @@ def test_srandmember_repeats_no_more_than_a_reply_may_have(
     _run(view, b"SADD", b"long", b"x" * 100)
     assert _run(view, b"SRANDMEMBER", b"long", b"-10").startswith(b"*10\r\n")
     assert b"256 MiB" in _run(view, b"SRANDMEMBER", b"long", b"-11")
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        (b"LRANGE long 0 -1", b"list"),
+        (b"SMEMBERS long", b"set"),
+        (b"HGETALL long", b"hash"),
+        (b"HKEYS long", b"hash"),
+        (b"HVALS long", b"hash"),
+        (b"SRANDMEMBER long 100000", b"set"),
+    ],
+    ids=lambda value: value.decode(),
+)
+def test_a_reply_of_many_small_elements_takes_little_more_than_its_bytes(
+    view: DictView, words: bytes, kind: bytes
+) -> None:
+    elements = [b"%06d" % number for number in range(20_000)]
+    if kind == b"hash":
+        _run(view, b"HSET", b"long", *[word for element in elements for word in (element,) * 2])
+    else:
+        _run(view, b"RPUSH" if kind == b"list" else b"SADD", b"long", *elements)
+    _run(view, *words.split())  # its contents are kept unpacked from now on
+    tracemalloc.start()
+    reply = _run(view, *words.split())
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert len(reply) > 12 * len(elements)
+    assert peak < 4 * len(reply)
+
+
+@pytest.mark.parametrize("count", [0, 1, 1023, 1024, 1025, 3000])
+@pytest.mark.parametrize("last", [b"short", b"long" * 1000])
+def test_replies_are_the_same_however_many_elements_are_encoded_at_a_time(
+    count: int, last: bytes
+) -> None:
+    values = [*[b"%d" % number for number in range(count)], last]
+    body = b"".join(b"$%d\r\n%b\r\n" % (len(value), value) for value in values)
+    pairs = dict(zip(values, reversed(values), strict=True))
+    both = b"".join(map(replies.bulk, [word for pair in pairs.items() for word in pair]))
+
+    assert replies.bulks(values) == b"*%d\r\n%b" % (len(values), body)
+    assert replies.bulk_set(values, resp3=True) == b"~%d\r\n%b" % (len(values), body)
+    assert replies.bulk_set(values, resp3=False) == b"*%d\r\n%b" % (len(values), body)
+    assert replies.bulk_map(pairs, resp3=True) == b"%%%d\r\n%b" % (len(pairs), both)
+    assert replies.bulk_map(pairs, resp3=False) == b"*%d\r\n%b" % (2 * len(pairs), both)
 
 
 def test_a_collection_has_a_bound_and_stays_as_it_was_at_it(view: DictView) -> None:

@@ -17,12 +17,12 @@ from quorate_agent.resp.replies import (
     ZERO,
     array,
     bulk,
+    bulk_set,
     bulks,
     error,
     integer,
     null,
     out_of_range,
-    set_,
 )
 from quorate_agent.resp.values.collection import put_set, set_at
 from quorate_agent.resp.view import KeyView
@@ -77,7 +77,7 @@ def members(view: KeyView, args: list[bytes]) -> bytes:
     found = set_at(view, args[1])
     if isinstance(found, bytes):
         return found
-    return set_([bulk(member) for member in found.items], view.resp3)
+    return bulk_set(found.items, view.resp3)
 
 
 def count(view: KeyView, args: list[bytes]) -> bytes:
@@ -104,7 +104,7 @@ def pop(view: KeyView, args: list[bytes]) -> bytes:
         return found
     drawn = random.sample(list(found.items), min(wanted, len(found.items)))
     if len(args) == 3:
-        reply = set_([bulk(member) for member in drawn], view.resp3)
+        reply = bulk_set(drawn, view.resp3)
     else:
         reply = bulk(drawn[0]) if drawn else null(view.resp3)
     if not drawn:
