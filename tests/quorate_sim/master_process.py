@@ -91,16 +91,18 @@ class MasterProcess:
         assert self.master is not None
         told = self.master.told_newer()
 
+        touched = self._second_look.begin()
+
         def seen(stored: dict[Key, Stored]) -> None:
-            self._seen(told, stored)
+            self._seen(told, stored, touched)
             self._look_later()
 
-        self._second_look.begin()
         self.cluster.metastore.load(self.name, lambda stored: self.run(lambda: seen(stored)))
 
-    def _seen(self, told: ToldNewer, stored: dict[Key, Stored]) -> None:
+    def _seen(self, told: ToldNewer, stored: dict[Key, Stored], touched: set[Key]) -> None:
         assert self.master is not None
-        for key, each in self._second_look.unread(stored, self.revisions):
+        self._second_look.end(touched)
+        for key, each in self._second_look.unread(stored, self.revisions, touched):
             value = each.value if each is not None else None
             self.world.trace(self.name, f"another has written {key}: {value_text(value)}")
             if self._is_followed and (value is None or isinstance(key, NodeKey | ZoneKey)):
@@ -116,11 +118,12 @@ class MasterProcess:
         told = self.master.told_newer()
         self._looking_for_newer = True
 
+        touched = self._second_look.begin()
+
         def seen(stored: dict[Key, Stored]) -> None:
             self._looking_for_newer = False
-            self._seen(told, stored)
+            self._seen(told, stored, touched)
 
-        self._second_look.begin()
         self.cluster.metastore.load(self.name, lambda stored: self.run(lambda: seen(stored)))
 
     def declare(self, record: ZoneRecord) -> None:

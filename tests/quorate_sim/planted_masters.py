@@ -200,7 +200,9 @@ def stale_master_writes() -> AbstractContextManager[None]:
 def never_looks_again() -> AbstractContextManager[None]:
     """A master hears of rows that another has written only when it writes them itself."""
 
-    def unread(self: SecondLook, stored: object, revisions: object) -> list[object]:
+    def unread(
+        self: SecondLook, stored: object, revisions: object, touched: object
+    ) -> list[object]:
         return []
 
     return changed(SecondLook, "unread", unread)

@@ -72,12 +72,21 @@ class SecondLook:
     def looking(self) -> Iterator[Collection[Key]]:
         """Yield the objects that the master writes while the block reads: what was read of these
         may be outdated."""
-        touched = set(self._in_flight)
-        self._looks.append(touched)
+        touched = self.begin()
         try:
             yield touched
         finally:
-            self._looks = [each for each in self._looks if each is not touched]
+            self.end(touched)
+
+    def begin(self) -> set[Key]:
+        """Begin a look; return the set of objects that the master writes until its end."""
+        touched = set(self._in_flight)
+        self._looks.append(touched)
+        return touched
+
+    def end(self, touched: set[Key]) -> None:
+        """End the look that has this set."""
+        self._looks = [each for each in self._looks if each is not touched]
 
     def unread(
         self,
