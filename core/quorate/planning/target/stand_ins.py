@@ -32,8 +32,8 @@ def with_stand_ins(
     """
     there = {node.name: node for node in nodes if node.online and node.name not in absent}
     copies = dict.fromkeys(there, 0)
-    for owners in target.assignments:
-        for name in owners:
+    for assigned in target.assignments:
+        for name in assigned:
             if name in copies:
                 copies[name] += 1
     domains = {node.name: node.failure_domain or f"\0{node.name}" for node in nodes}
