@@ -109,6 +109,7 @@ class ZoneEndpoint:
             self._waits,
             self._key_lists,
             self._share,
+            self._admits,
         )
         self._outcomes = Outcomes(answers, metrics, self.forwards.may_be_executed)
         self._listener = Listener(self)
@@ -231,6 +232,9 @@ class ZoneEndpoint:
         self._large.wait(client, largest, size, self._boot_ms())
         self.go_on(client)
         return True
+
+    def _admits(self, client: ClientConnection, args: list[bytes], size: int, now_ms: int) -> bool:
+        return self._large.admits(client, args, size, now_ms)
 
     def go_on(self, client: ClientConnection) -> None:
         """Have the turn's end execute the backlog of a connection that is no longer blocked."""

@@ -8,6 +8,7 @@ sets the time they see.
 from __future__ import annotations
 
 from binascii import crc_hqx
+from collections.abc import Callable
 
 from quorate.facts.keyspace import TAG, is_reserved, key_slot, slot_shift
 from quorate.protocol.copies.primary import Primary
@@ -16,6 +17,7 @@ from quorate_agent.clients.connection import ClientConnection, Slot
 from quorate_agent.clients.meter import ERROR
 from quorate_agent.clients.turn_share import TurnShare
 from quorate_agent.commands.answers import Answers
+from quorate_agent.commands.large_commands import LARGE_BYTES
 from quorate_agent.commands.pipeline.joined_reads import join_reads
 from quorate_agent.commands.pipeline.joined_writes import join_puts, join_writes
 from quorate_agent.commands.routing.across import Across
@@ -49,7 +51,8 @@ LONG_BYTES = 64 * 1024
 class CommandExecution:
     """Executes one zone's commands on this agent.
 
-    `view` is what the commands see; the caller has set its time and protocol version."""
+    `view` is what the commands see; the caller has set its time and protocol version.
+    `admits(client, args, size, now)` says whether a command that writes so much is executed now."""
 
     def __init__(
         self,
@@ -62,6 +65,7 @@ class CommandExecution:
         waits: Waits,
         key_lists: KeyLists,
         share: TurnShare,
+        admits: Callable[[ClientConnection, list[bytes], int, int], bool],
     ) -> None:
         replicas = answers.replicas
         self._replicas = replicas
@@ -79,6 +83,7 @@ class CommandExecution:
         self._waits = waits
         self._key_lists = key_lists
         self._share = share
+        self._admits = admits
         self._turn = answers.turn
         self._why_full = answers.why_full
 
@@ -90,7 +95,7 @@ class CommandExecution:
         while commands and not (client.blocked or state.closing):
             last: list[bytes] | None = None
             if state.in_mode:
-                last = self._execute_in_mode(client, commands.pop(), now)
+                last = self._execute_in_mode(client, commands, now)
             elif is_close:
                 last = self._execute_each(client, commands, now)
             elif (number := len(commands)) > 1 and (
@@ -113,12 +118,12 @@ class CommandExecution:
         return self._share.has_time()
 
     def _execute_in_mode(
-        self, client: ClientConnection, args: list[bytes], now: int
+        self, client: ClientConnection, commands: list[list[bytes]], now: int
     ) -> list[bytes] | None:
-        """Execute a command of a connection that has subscribed, tracks, or has sent MULTI.
+        """Execute the next command of a connection that has subscribed, tracks, or has sent MULTI.
 
         Returns its words if it is to be timed."""
-        state, refused = client.state, b""
+        state, refused, args = client.state, b"", commands.pop()
         if state.subscribed and not isinstance(command := resolve(args), bytes):
             refused = refused_while_subscribed(state, command)
         if refused:
@@ -128,7 +133,9 @@ class CommandExecution:
         if tracks:
             self._tracking.before(client, args, now)
         if state.transaction is None:
-            last = self._execute_each(client, [args], now)
+            alone = [args]
+            last = self._execute_each(client, alone, now)
+            commands.extend(alone)  # it is there if it has to wait in the backlog
         else:
             last = self._queue(client, args, now)
         if tracks:
@@ -159,7 +166,8 @@ class CommandExecution:
         """Do as `execute_all`, but stop also when a command changes the connection's mode.
 
         For a single command, `slot` (its place in the queue) and `known` (which command it is) may
-        be given.  Returns the words of the last command; None if it was not executed."""
+        be given.  Others that write much stay in the list when they have to wait for their turn.
+        Returns the words of the last command; None if it was not executed."""
         view, primaries, shift = self._view, self._primaries, self._shift
         queue, out, at_once = client.queue, client.out, self._meter.at_once
         keys: tuple[bytes | None, ...]
@@ -242,6 +250,14 @@ class CommandExecution:
                 continue
             reply = command.handler(view, args)
             if view.operations:
+                if (
+                    slot is None
+                    and known is None
+                    and command.puts_each is None  # else it writes its own words
+                    and not self._admits_write(client, args, now)
+                ):
+                    commands.append(args)
+                    return None
                 count, size = 1, 0
                 if commands and command.joins and at >= 0 and not share.slow_log.is_close:
                     reply, count, size = join_writes(view, commands, command, reply, at, shift)
@@ -273,6 +289,16 @@ class CommandExecution:
             role.wait(waiter)
             view.is_pending = role.is_pending
         return last
+
+    def _admits_write(self, client: ClientConnection, args: list[bytes], now: int) -> bool:
+        """Return whether what the command has gathered may be written now; if not, forget it."""
+        view = self._view
+        size = sum([len(value) for _, value, _ in view.operations if value])
+        if size < LARGE_BYTES or self._admits(client, args, size, now):
+            return True
+        view.operations.clear()
+        view.waits = False
+        return False
 
     def _put_each(self, client: ClientConnection, commands: list[list[bytes]], now: int) -> bool:
         """Execute the first of these commands as joined puts; return False if they must run one by

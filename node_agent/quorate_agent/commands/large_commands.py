@@ -1,5 +1,7 @@
 """Executes large commands one after the other, over all zones of an agent.
 
+A command is large by its own bytes, or by what it writes: EXPIRE writes the whole value again.
+
 A turn encodes and sends all that its commands wrote, which takes some tenths of a second for one
 value of 64 MiB.  Several in one turn, here and on the agents that hold the other copies, would make
 small writes wait for all of them.  So a connection with a complete large command waits until the
@@ -18,7 +20,7 @@ from quorate_agent.clients.connection import ClientConnection, Slot
 from quorate_link import Link
 
 LARGE_BYTES = 1024 * 1024
-"""A command of at least so many bytes waits for its turn."""
+"""A command that has or writes at least so many bytes waits for its turn."""
 
 TOGETHER_BYTES = 4 * 1024 * 1024
 """Commands with no more than this between them are executed together."""
@@ -74,6 +76,16 @@ class LargeCommands:
         client.blocked += 1
         self.waiting[client] = _Large(args, size, now_ms)
         self.look(now_ms)
+
+    def admits(self, client: ClientConnection, args: list[bytes], size: int, now_ms: int) -> bool:
+        """Return whether a command that would write `size` bytes is executed now.
+
+        If not, its connection is blocked, and the command belongs at the front of its backlog."""
+        running = self.running.get(client)
+        if size < LARGE_BYTES or (running is not None and running.args is args):
+            return True
+        self.wait(client, args, size, now_ms)
+        return client not in self.waiting
 
     def look(self, now_ms: int) -> None:
         """Let the connections go on whose turn has come."""

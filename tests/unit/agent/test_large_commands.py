@@ -106,6 +106,91 @@ def test_an_exec_of_large_ones_waits_like_each_of_them() -> None:
     assert second.told() == [b"OK", b"OK", b"QUEUED", [b"OK"]]
 
 
+def _stored(agent: Agent) -> None:
+    """Large values under a and b, and a list that is one."""
+    for name in (b"a", b"b"):
+        _send(agent, agent.writer(), b"SET", name, LARGE)
+        agent.turn()
+    _send(agent, agent.writer(), b"RPUSH", b"list", LARGE)
+    agent.turn()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        b"EXPIRE b 1000",
+        b"APPEND b x",
+        b"SETRANGE b 0 x",
+        b"SETRANGE new 4000000 x",
+        b"GETEX b EX 1000",
+        b"RENAME {b}old b",
+        b"COPY b {b}new",
+        b"RPUSH list x",
+    ],
+    ids=lambda words: words.decode(),
+)
+@pytest.mark.parametrize("tracks", [False, True])
+def test_a_small_command_that_writes_much_waits_as_a_large_one(words: bytes, tracks: bool) -> None:
+    agent = _agent()
+    _stored(agent)
+    if words.startswith(b"RENAME"):
+        agent.write(b"COPY", b"b", b"{b}old")
+    first, small = agent.writer(), agent.writer()
+    second = agent.client() if tracks else agent.writer()
+    first.send((b"EXPIRE", b"a", b"1000"))
+    assert agent.endpoint._large.running
+    began = [role.copy.lwm for role in agent.replicas.roles.values()]
+
+    second.send(tuple(words.split()))
+    assert [role.copy.lwm for role in agent.replicas.roles.values()] == began
+    assert small.ask(b"EXISTS", b"c") == [0]  # others pass
+    second.send((b"PING",))  # it waits for the one before it
+    assert second.told() == []
+    agent.turn()
+
+    assert first.told() == [1]
+    agent.turn()
+    assert len(second.told()) == 2
+    assert not agent.endpoint._large
+    assert second.connection.blocked == 0
+
+
+def test_a_small_write_does_not_take_along_one_that_writes_much() -> None:
+    agent = _agent()
+    _stored(agent)
+    first, second = agent.writer(), agent.writer()
+    first.send((b"EXPIRE", b"a", b"1000"))
+
+    second.send((b"INCR", b"{b}n"), (b"APPEND", b"b", b"x"))
+    agent.synced()
+
+    assert len(second.connection.backlog) == 1
+    agent.turn()
+    agent.turn()
+    assert second.told() == [1, len(LARGE) + 1]
+
+
+def test_a_pipeline_of_small_commands_that_write_much_comes_to_its_end_in_order() -> None:
+    agent = _agent()
+    _stored(agent)
+    client = agent.writer()
+
+    client.send(
+        (b"INCR", b"{a}n"),
+        (b"APPEND", b"a", b"1"),
+        (b"APPEND", b"a", b"2"),
+        (b"EXPIRE", b"b", b"1000"),
+        (b"INCR", b"{a}n"),
+        (b"GETRANGE", b"a", b"-2", b"-1"),
+    )
+    for _ in range(6):
+        agent.turn()
+
+    size = len(LARGE)
+    assert client.told() == [1, size + 1, size + 2, 1, 2, b"12"]
+    assert not agent.endpoint._large
+
+
 def test_small_enough_ones_go_together() -> None:
     agent = _agent()
     clients = [agent.writer() for _ in range(4)]

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from quorate.facts.keyspace import is_reserved, key_slot
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.storage import Operation
+from quorate_agent.commands.large_commands import LARGE_BYTES
 from quorate_agent.commands.pipeline.alike import is_served, partitions_of
 from quorate_agent.resp.command import Command
 from quorate_agent.resp.tables.table import DISPATCH
@@ -36,7 +37,8 @@ def join_writes(
     `commands`, which is in reverse order.  Returns the replies to all, the first one's included,
     their number, and the bytes they write.
 
-    The handler of a command that changes nothing runs here in vain, and again in its own turn."""
+    The handler of a command that changes nothing, or much, runs here in vain, and again in its own
+    turn."""
     operations = view.operations
     key, value, _ = operations[0]
     places = {key: 0}
@@ -62,7 +64,8 @@ def join_writes(
                 break
             gathered = len(operations)
             answer = command.handler(view, args)
-            if len(operations) == gathered:
+            if len(operations) == gathered or len(operations[-1][1] or b"") >= LARGE_BYTES:
+                del operations[gathered:]
                 break
             commands.pop()
             replies.append(answer)
