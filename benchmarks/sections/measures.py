@@ -94,7 +94,7 @@ def _outage(disturb: Callable[[Agent], None]) -> tuple[list[float], int]:
         cluster.wait_quiet("z")
         nodes = cluster.api.status()["nodes"]
         victim = cluster.agents[max(nodes, key=lambda node: node["primaries"])["name"]]
-        with Pulses(cluster, "z", keys_max=32, socket_timeout_s=0.5) as pulses:
+        with Pulses(cluster, "z", keys_max=32, every_s=0.02, socket_timeout_s=0.5) as pulses:
             moment = time.monotonic()
             disturb(victim)
             pulses.wait_all_written_since(moment)

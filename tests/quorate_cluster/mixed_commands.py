@@ -81,7 +81,7 @@ class MixedCommands(Background):
         clients: int = 9,
         hot_keys: int = 3,
         cold_keys: int = 12,
-        pause_s: float = 0.004,
+        pause_s: float = 0.02,
         seed: int = 0,
         avoid: str = "",
     ) -> None:

@@ -53,7 +53,7 @@ class Pulses(Background):
         *,
         keys_max: int = 16,
         first: int = 0,
-        every_s: float = 0.02,
+        every_s: float = 0.05,
         socket_timeout_s: float = 8,
         protocol: int = 3,
     ) -> None:

@@ -40,7 +40,7 @@ class Workload(Background):
         writers: int = 4,
         readers: int = 2,
         keys_per_writer: int = 16,
-        pause_s: float = 0.004,
+        pause_s: float = 0.012,
         seed: int = 0,
         name: str = "w",
     ) -> None:
