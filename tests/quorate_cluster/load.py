@@ -4,6 +4,10 @@ import threading
 
 from redis.cluster import RedisCluster
 
+_PAUSE_S = 0.02
+"""Some fifty pairs of commands a second: a refusal lasts longer, and faster clients would take a
+whole processor from the programs under test."""
+
 
 class Load:
     """A client that writes and reads its keys all the time; `failed` is what it was refused."""
@@ -26,7 +30,7 @@ class Load:
 
     def _run(self) -> None:
         number = 0
-        while not self._over.wait(0.002):
+        while not self._over.wait(_PAUSE_S):
             number += 1
             key, value = f"load-{number % 500}", str(number)
             try:
