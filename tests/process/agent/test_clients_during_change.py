@@ -36,6 +36,8 @@ DOCUMENTED = re.compile(
 """All that redis-cli may say for want of an answer: two replies, and a connection that is gone."""
 REDIRECTED = "-> Redirected to slot"
 BENCHMARK_S_MAX = 60
+BETWEEN_S = 0.02
+"""Between two commands of redis-cli: the programs under test lack what their client uses."""
 IDLE_S = 12
 """Longer than a command waits for a primary."""
 COMMAND_S_MAX = 20
@@ -121,7 +123,7 @@ class _Commands(Background):
 
     def _go_on(self) -> None:
         number = 0
-        while not self.stop.is_set():
+        while not self.stop.wait(BETWEEN_S):
             number += 1
             key = f"command-{number}"
             said = self.run("SET", key, f"value of {key}")
@@ -145,7 +147,7 @@ def test_redis_cli_is_answered_or_told_in_documented_words(
     with commands:
         change(cluster)
         before = len(commands.acknowledged)
-        wait_until(lambda: len(commands.acknowledged) > before + 100, "further answers")
+        wait_until(lambda: len(commands.acknowledged) > before + 30, "further answers")
 
     measured(
         f"redis-cli -c, {change.__name__}",
@@ -175,7 +177,7 @@ def test_a_session_of_redis_cli_follows_data_that_moves(cluster_with_data: Clust
         assert session.stdout is not None
         growing = threading.Thread(target=lambda: (grow(cluster), stop.set()))
         growing.start()
-        while not stop.is_set() or sent < 100:
+        while not stop.wait(BETWEEN_S) or sent < 100:
             sent += 1
             session.stdin.write(f"SET session-{sent} {sent}\n")
             session.stdin.flush()
