@@ -51,10 +51,11 @@ class Contested(MemoryMetastore):
 
 
 async def with_a_node_that_left(world: World, metastore: Contested) -> Runner:
-    """agent-4 is registered and gone; no row names it."""
+    """agent-4 is registered and gone; no row names it.  Its address is still declared."""
     record = NodeRecord("agent-4", "store-4", 1, "127.0.0.1", 9, "127.0.0.1", left_since_ms=1)
     await metastore.write(NodeKey("agent-4"), record, None)
     runner = await world.lead(metastore=metastore)
+    runner.set_addresses([*(agent.address for agent in world.agents.values()), "127.0.0.1:9"])
     await until(lambda: is_available(runner), "available")
     return runner
 
