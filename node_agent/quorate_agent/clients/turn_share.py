@@ -35,6 +35,9 @@ FEW = 16
 CUT_BYTES_PER_TURN = 256 * 1024
 """Bytes of long reads, of all connections: thousands of small commands, some 10 ms."""
 
+LARGE_BYTES = 1024 * 1024
+"""A command that has or writes at least so many bytes waits until earlier ones are acknowledged."""
+
 WAITING_MAX = 200_000
 """Commands of all connections that may wait for a later turn: some 100 MB."""
 

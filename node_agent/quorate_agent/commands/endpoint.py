@@ -23,10 +23,10 @@ from quorate_agent.clients.connection import ClientConnection, Slot
 from quorate_agent.clients.listener import Listener
 from quorate_agent.clients.memory import ClientMemory
 from quorate_agent.clients.meter import ERROR, EVERY_READ
-from quorate_agent.clients.turn_share import OVERLOADED, QUANTUM, TurnShare
+from quorate_agent.clients.turn_share import LARGE_BYTES, OVERLOADED, QUANTUM, TurnShare
 from quorate_agent.commands.answers import Answers
 from quorate_agent.commands.execution import LONG_BYTES, CommandExecution
-from quorate_agent.commands.large_commands import LARGE_BYTES, LargeCommands, is_exec
+from quorate_agent.commands.large_commands import LargeCommands, is_exec
 from quorate_agent.commands.outcomes import Outcomes
 from quorate_agent.commands.pipeline.joined_reads import read_one
 from quorate_agent.commands.routing.across import Across

@@ -15,9 +15,8 @@ from quorate.protocol.copies.primary import Primary
 from quorate.protocol.storage import Operation
 from quorate_agent.clients.connection import ClientConnection, Slot
 from quorate_agent.clients.meter import ERROR
-from quorate_agent.clients.turn_share import TurnShare
+from quorate_agent.clients.turn_share import LARGE_BYTES, TurnShare
 from quorate_agent.commands.answers import Answers
-from quorate_agent.commands.large_commands import LARGE_BYTES
 from quorate_agent.commands.pipeline.joined_reads import join_reads
 from quorate_agent.commands.pipeline.joined_writes import join_puts, join_writes
 from quorate_agent.commands.routing.across import Across

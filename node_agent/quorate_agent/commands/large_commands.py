@@ -17,10 +17,8 @@ from typing import NamedTuple
 
 from quorate.facts.topology import NodeRecord
 from quorate_agent.clients.connection import ClientConnection, Slot
+from quorate_agent.clients.turn_share import LARGE_BYTES
 from quorate_link import Link
-
-LARGE_BYTES = 1024 * 1024
-"""A command that has or writes at least so many bytes waits for its turn."""
 
 TOGETHER_BYTES = 4 * 1024 * 1024
 """Commands with no more than this between them are executed together."""

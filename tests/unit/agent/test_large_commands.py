@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from quorate_agent.clients.connection import QUEUE_BYTES_MAX, Slot
+from quorate_agent.clients.turn_share import LARGE_BYTES
 from quorate_agent.commands.large_commands import (
-    LARGE_BYTES,
     PATIENCE_MS,
     TOGETHER_BYTES,
     LargeCommands,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from quorate.facts.keyspace import is_reserved, key_slot
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.storage import Operation
-from quorate_agent.commands.large_commands import LARGE_BYTES
+from quorate_agent.clients.turn_share import LARGE_BYTES
 from quorate_agent.commands.pipeline.alike import is_served, partitions_of
 from quorate_agent.resp.command import Command
 from quorate_agent.resp.tables.table import DISPATCH
