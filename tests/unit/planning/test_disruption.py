@@ -2,7 +2,7 @@
 
 import msgspec
 
-from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
+from quorate.facts.partition_row import Link, Migration, MigrationKind, PartitionRow, Reset
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.planning.absence.disruption import (
     AgentNow,
@@ -156,6 +156,35 @@ def test_copies_that_nobody_can_take_are_not_waited_for() -> None:
     assert may_follow("abcd", [*members[:3], agent("d", online=False), members[4]])
     assert may_follow("ade"), "its leavers hold the copies until then"
     assert not disruption(members, [zone(row(0, "ab"), replicas=3)]).of("a").may_restart
+
+
+def test_a_copy_in_memory_that_a_reset_left_is_kept_until_it_is_let_go() -> None:
+    memory = Voter("b", "first.1")
+    after = PartitionRow(
+        0, 9, 9, Holder("a", "first.1", 1), ("a",), (Voter("a", "first.1"),),
+        reset=Reset(9, (memory,), (Link(9, (Voter("a", "first.1"), memory), 1),)),
+    )  # fmt: skip
+    asked = ZoneNow("sessions", False, 1, (after,))
+
+    now = disruption(THREE, [asked])
+    on_disk = disruption(THREE, [ZoneNow("sessions", True, 1, (left_on_disk(),))])
+
+    assert now.protected == ("a", "b")
+    assert now.of("b").restart_waits_for == (
+        "agent b: a reset left it a copy of partition 0 of Zone sessions in memory"
+    )
+    assert now.of("c").may_restart
+    assert on_disk.of("b").may_restart, "its disk stays"
+    assert on_disk.protected == ("a", "b")
+
+
+def left_on_disk() -> PartitionRow:
+    """A partition that was reset from b to a."""
+    voters = (Voter("a", "first"), Voter("b", "first"))
+    return PartitionRow(
+        0, 9, 9, Holder("a", "first", 1), ("a",), voters[:1],
+        reset=Reset(9, voters[1:], (Link(9, voters, 1),)),
+    )  # fmt: skip
 
 
 def test_the_only_copy_is_never_taken_away() -> None:

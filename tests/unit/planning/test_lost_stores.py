@@ -2,7 +2,7 @@
 
 import msgspec
 
-from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
+from quorate.facts.partition_row import Link, Migration, MigrationKind, PartitionRow, Reset
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.planning.absence.lost_stores import lost_without
 
@@ -52,6 +52,18 @@ def test_beside_another_that_is_away_or_has_a_new_store_nothing_may_go() -> None
         (nodes("abcde", left="c"), "b"),
     ):
         assert lost("c", *rows, of=of, away=away) == sentence
+
+
+def test_a_copy_that_a_reset_left_may_have_writes_that_no_other_has() -> None:
+    others = tuple(Voter(name, "first") for name in "bc")
+    link = Link(5, (Voter("a", "first"), *others), 1)
+    narrowed = msgspec.structs.replace(row("a"), version=6, reset=Reset(3, others, (link,)))
+
+    assert lost("b", narrowed, of=nodes("abc", left="b")) == (
+        "partition 0 of Zone sessions would lose the copy that a reset left on b, which may have"
+        " acknowledged writes that no other has"
+    )
+    assert lost("b", narrowed, of=nodes("abc", replaced="b")) == "", "it is gone already"
 
 
 def test_a_partition_that_moves_is_judged_before_and_after() -> None:

@@ -6,7 +6,8 @@ The rules, for every partition in which an agent votes with its registered store
    this must hold for the voters before it and for those after it;
 2. the partition is served, and the agent is not the destination of a migration;
 3. the agent that was restarted before holds everything again, and no partition lacks a voter that
-   it could have.
+   it could have;
+4. the agent has no copy in memory that a reset left: it may be the only one with some writes.
 
 Whether a voter holds everything is read from the row: `replicas` names the voters that own, and a
 voter that was away is named again only when it has caught up. Restarting an agent of a zone without
@@ -203,6 +204,11 @@ class _Findings:
                     break
         if destination is not None:
             self._block(destination.node, f"{where} is being moved to it")
+        for copy in row.left_by_reset:
+            if not self._is_dead(copy, zone.persistent):
+                self._name(copy.node, zone.name)
+                if not zone.persistent:
+                    self._block(copy.node, f"a reset left it a copy of {where} in memory")
 
     def _voters_possible(self, zone: ZoneNow, row: PartitionRow) -> int:
         """Return how many voters the partition could have, with the agents that are there."""

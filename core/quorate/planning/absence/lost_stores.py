@@ -2,7 +2,10 @@
 
 A majority of a partition's voters acknowledges each write. So the stores that are left have every
 such write if each possible majority contains one of them: of `n` voters with the majority `m`, at
-least `n - m + 1` must be left. Source: docs/protocol.md, section 5.
+least `n - m + 1` must be left. What a reset left is in no majority any more, but may have
+acknowledged writes, until the partition has all its copies again.
+
+Source: docs/protocol.md, section 5.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -25,18 +28,22 @@ def lost_without(
     an agent that is registered as left counts as missing.
     """
 
-    def is_left(voter: Voter) -> bool:
+    def is_present(voter: Voter) -> bool:
         record = nodes.get(voter.node)
-        return (
-            voter.node != node
-            and voter.node not in away
-            and record is not None
-            and record.left_since_ms is None
-            and record.zone_store(persistent) == voter.store
-        )
+        return record is not None and record.zone_store(persistent) == voter.store
+
+    def is_left(voter: Voter) -> bool:
+        is_here = voter.node != node and voter.node not in away and is_present(voter)
+        return is_here and nodes[voter.node].left_since_ms is None
 
     found: list[str] = []
     for row in rows:
+        if any(voter.node == node and is_present(voter) for voter in row.left_by_reset):
+            found.append(
+                f"partition {row.partition} of Zone {zone} would lose the copy that a reset left on"
+                f" {node}, which may have acknowledged writes that no other has"
+            )
+            continue
         moving = (row.active.voters,) if row.active is not None else ()
         for voters in (*row.voter_sets, *moving):
             if node not in {voter.node for voter in voters}:
