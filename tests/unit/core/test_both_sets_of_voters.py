@@ -26,7 +26,8 @@ from quorate.protocol.messages.replication import Acks, FenceAck, HeartbeatAck
 from quorate.protocol.metastore import NodeKey, ShardKey, ZoneKey
 from quorate.protocol.settings import DEFAULTS
 from quorate.protocol.zone_master import ownership
-from quorate.protocol.zone_master.decide_partition import PartitionState, decide
+from quorate.protocol.zone_master.decide_partition import PartitionState, decide, read_part
+from quorate.protocol.zone_master.zone import Parts
 from quorate_lone_master.world import LoneMaster
 from quorate_sim.disk import Image, SimStorage
 
@@ -105,6 +106,43 @@ def test_the_sets_outlast_every_other_change() -> None:
     for row in (other, ownership.with_owner(ROW, "b"), ownership.without_owners(ROW, frozenset())):
         assert row.sets == ROW.sets
     assert ownership.with_one_set(ROW) == msgspec.structs.replace(ROW, version=10, sets=())
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "survivor", "needed"),
+    [
+        ("abc", "abc", "a", 1),  # no sets, in effect: one of b and c
+        ("abc", "bcd", "d", 2),  # a write of b and c alone must not be missed
+        ("abc", "bcd", "b", 2),  # nor one of a and c
+        ("ab", "bc", "a", 1),
+        ("ab", "ab", "a", 0),
+    ],
+)
+def test_a_reset_waits_for_one_of_each_quorum_of_each_set(
+    before: str, after: str, survivor: str, needed: int
+) -> None:
+    reset = ownership.reset_to(
+        rebuilt(before, after), Holder(survivor, f"store-{survivor}", 1)
+    ).reset
+
+    assert reset is not None
+    assert reset.links[-1].needed == needed
+
+
+def test_a_reset_does_not_wait_for_stores_of_a_set_that_do_not_vote_any_more() -> None:
+    row = msgspec.structs.replace(rebuilt("ab", "ac"), voters=voters("a"))
+    reset = ownership.reset_to(row, Holder("a", "store-a", 1)).reset
+
+    assert reset is not None
+    assert reset.links[-1].needed == 0
+
+
+def test_a_node_that_only_a_set_names_keeps_its_registration() -> None:
+    parts = Parts()
+    parts[0] = read_part(msgspec.structs.replace(rebuilt("ab", "ac"), voters=voters("a")), 0)
+
+    assert parts.names("b")
+    assert not parts.names("d")
 
 
 def test_a_row_as_it_was_stored_before_is_read() -> None:

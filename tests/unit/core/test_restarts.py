@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from quorate.facts.partition_row import PartitionRow
+from quorate.facts.topology import Voter
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.recovery import Recovery, RecoveryAction, RecoveryAnswer
 from quorate_lone_master.world import LoneMaster, placed_master
@@ -33,6 +34,19 @@ def refused(answer: RecoveryAnswer) -> str:
 
 def row_of(world: LoneMaster, partition: int = 1) -> PartitionRow:
     return world.rows(ZONE)[partition]
+
+
+def test_a_copy_of_a_rebuilt_row_is_not_erased_before_the_row_serves() -> None:
+    world = placed_master(ZONE)
+    row = row_of(world)
+    part = world.master.zones[ZONE.uid].parts[1]
+    sets = (row.voters, (*row.voters[:2], Voter("d", "store-d")))
+    rebuilt = msgspec.structs.replace(row, sets=sets)
+    world.master.zones[ZONE.uid].parts[1] = msgspec.structs.replace(part, row=rebuilt)
+
+    why = refused(restart(world, 1, row.owners[2], erase=True, dry_run=True))
+
+    assert why == "its row is being changed: look again in a moment"
 
 
 def test_a_backup_restarts_in_a_new_term_of_the_same_primary() -> None:

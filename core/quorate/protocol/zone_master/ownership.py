@@ -100,9 +100,7 @@ def reset_to(
     stores = {node: voter for node, voter in known.items() if node not in row.voter_nodes}
     stores |= {voter.node: voter for voter in row.voters}
     voter = stores.pop(survivor.node)
-    # Every quorum contains one of as many others, together with the survivor if it voted.
-    others = len(row.voters) - majority(len(row.voters)) + (voter not in row.voters)
-    link = Link(version, row.voters, 0 if has_all else others)
+    link = Link(version, row.voters, 0 if has_all else _to_be_heard(row, voter))
     links = (*(row.reset.links if row.reset is not None else ()), link)
     after = PartitionRow(
         row.partition,
@@ -114,6 +112,22 @@ def reset_to(
         reset=Reset(version, tuple(stores.values())[-LEFT_MAX:], links[-LINKS_MAX:]),
     )
     return _checked(row, after)
+
+
+def _to_be_heard(row: PartitionRow, survivor: Voter) -> int:
+    """Return how many of the other voters must be heard, so that each possible quorum has one that
+    was heard, or the survivor.
+
+    A row with sets had quorums of each set. Stores of a set that are gone for good may have been
+    in them, and do not vote any more.
+    """
+    others = sum(voter != survivor for voter in row.voters)
+
+    def needed(voters: tuple[Voter, ...]) -> int:
+        gone = sum(voter not in row.voters for voter in voters)
+        return others + 1 - max(majority(len(voters)) - gone, 1)
+
+    return max(needed(voters) for voters in row.voter_sets)
 
 
 def without_links(row: PartitionRow) -> PartitionRow:

@@ -26,10 +26,10 @@ class Parts(dict[int, PartitionState]):
         return {voter for part in self.values() for each in part.row.voter_sets for voter in each}
 
     def names(self, node: str) -> bool:
-        """Return whether any row names `node` as a voter or a destination."""
+        """Return whether any row names `node` as a voter, also of its sets, or a destination."""
         for part in self.values():
             row = part.row
-            if node in row.voter_nodes:
+            if any(voter.node == node for voters in row.voter_sets for voter in voters):
                 return True
             if row.destination is not None and row.destination.node == node:
                 return True

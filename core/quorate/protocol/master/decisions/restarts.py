@@ -74,6 +74,8 @@ def _erase(
     A primary hands its role over with it.
     """
     row, node = part.row, asked.node
+    if row.sets:
+        return Verdict(IS_CHANGING)  # until its first activation
     if not part.serves:
         return Verdict("no primary serves it, so its copies cannot be changed: look again later")
     kept = tuple(each for each in row.owners if each != node)
