@@ -297,6 +297,31 @@ def test_a_migration_that_was_found_is_looked_into_first() -> None:
     assert why == "it is being found out whether its migration was committed: try again"
 
 
+@pytest.mark.parametrize("mode", list(ConsistencyMode))
+def test_a_new_master_narrows_what_was_moving_once_all_who_are_there_have_told(
+    mode: ConsistencyMode,
+) -> None:
+    zone = msgspec.structs.replace(STRONG, mode=mode, reset_ms=5_000)
+    world = placed_master(zone)
+    world.fills = lambda zone, partition, node: False
+    world.connect("d")
+    world.wait(lambda: any(row.active for row in world.rows(zone).values()))
+    moving = next(row for row in world.rows(zone).values() if row.active is not None)
+    assert moving.destination is not None
+    world.follow()
+    world.same_processes = True
+
+    world.connect("a", "d")
+    world.pass_time(world.settings.failure_detection_ms + 30_000)
+
+    if mode is ConsistencyMode.STRONG_CONSISTENCY:
+        assert world.rows(zone)[moving.partition] == moving
+        assert reset(world, moving.partition, zone=zone).refusals == ()
+    row = world.rows(zone)[moving.partition]
+    assert (row.voter_nodes, row.active) == (("a",), None)
+    assert {voter.node for voter in row.left_by_reset} == {"b", "c", "d"}
+
+
 def test_the_summaries_are_what_a_copy_is_known_to_have() -> None:
     world = narrowed()
     row = world.rows(STRONG)[0]

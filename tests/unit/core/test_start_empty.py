@@ -3,10 +3,11 @@
 import msgspec
 import pytest
 
-from quorate.facts.zone import StorageKind, ZoneRecord
+from quorate.facts.zone import ConsistencyMode, StorageKind, ZoneRecord
 from quorate.protocol.messages.master import CopyReport, Inventory, ZoneReady
+from quorate.protocol.zone_master.decide_partition import committed_row
 from quorate.protocol.zone_master.recovery.recover_rows import RECOVERY_GAP
-from quorate_lone_master.world import LoneMaster
+from quorate_lone_master.world import LoneMaster, placed_master
 
 CACHE = ZoneRecord("uid-1", "cache", 4, 3, storage=StorageKind.IN_MEMORY, start_empty=True)
 
@@ -119,6 +120,54 @@ def test_a_new_master_starts_them_empty_as_well() -> None:
     world.pass_time(5_000)
 
     assert world.status(CACHE).available == 4
+
+
+def test_a_new_master_starts_those_empty_that_were_moving() -> None:
+    world = placed_master(CACHE)
+    world.fills = lambda zone, partition, node: False
+    world.connect("d")
+    world.wait(lambda: any(row.active for row in world.rows(CACHE).values()))
+    world.follow()
+    world.connect("a", "b", "c", "d")
+
+    world.wait(lambda: world.status(CACHE).available == 4)
+
+    assert all(row.active is None for row in world.rows(CACHE).values())
+
+
+def test_a_destination_that_has_everything_is_no_loss_for_a_new_master() -> None:
+    world = placed_master(CACHE)
+    world.fills = lambda zone, partition, node: False
+    world.connect("d")
+    world.wait(lambda: any(row.active for row in world.rows(CACHE).values()))
+    moving = next(row for row in world.rows(CACHE).values() if row.active is not None)
+    migration = moving.active
+    assert migration is not None
+    world.follow()
+    world.connect("a", "b", "c")
+    world.same_processes = True
+    world.connect("d")
+    prepared = CopyReport(
+        moving.partition, moving.version, committed_row(moving), migration.migration_id,
+        moving.term, 1, 1, False,
+    )  # fmt: skip
+    world.master.receive("d", Inventory(CACHE.uid, (prepared,), last=False), world.now)
+    world.pass_time(30_000)
+
+    assert world.rows(CACHE)[moving.partition] == moving
+
+
+def test_copies_that_a_reset_left_and_that_are_gone_too_are_not_waited_for() -> None:
+    high = msgspec.structs.replace(CACHE, mode=ConsistencyMode.HIGH_AVAILABILITY, reset_ms=1_000)
+    world = placed_master(high)
+    world.kill("b", "c")
+    world.wait(lambda: all(row.left_by_reset for row in world.rows(high).values()))
+    world.follow()
+    world.connect("a", "b", "c")
+
+    world.wait(lambda: world.status(high).available == 4)
+
+    assert all(not row.left_by_reset for row in world.rows(high).values())
 
 
 def test_a_minority_that_was_restarted_changes_nothing_for_the_others() -> None:

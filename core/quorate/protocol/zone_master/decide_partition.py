@@ -549,31 +549,51 @@ def _give_up(row: PartitionRow, part: PartitionState, why: str) -> RowDecision:
 def _resolve(part: PartitionState, nodes: Nodes) -> RowDecision:
     """Decide about a migration that another master started.
 
-    It is committed if its destination stored the prepared row, else rolled back. Each partition
-    waits only for the reports of its own participants.
+    It is committed if its destination stored the prepared row, else rolled back.
     """
     row = part.row
     migration = row.active
     assert migration is not None
-    destination = migration.destination
-    asked = [row.primary.node] if row.primary else []
-    if destination is not None:
-        asked.append(destination.node)
-    if migration.source is not None:
-        asked.append(migration.source)
-    if not all(nodes.reported(node) for node in asked):
+    if not _has_told(row, nodes):
         return NOTHING
-    if destination is not None:
-        report = nodes.report(destination.node, row.partition)
-        wanted = committed_row(row)
-        if (
-            report is not None
-            and report.prepared == wanted
-            and report.prepared_migration == migration.migration_id
-            and nodes.holder(destination.node) is not None
-        ):
-            noted = msgspec.structs.replace(part, resolved=True, prepared=True)
-            found = Why(Cause.FOUND_PREPARED, (migration.migration_id,))
-            return RowDecision(committed_row(row), found, part=noted)
+    if _is_prepared(row, nodes):
+        noted = msgspec.structs.replace(part, resolved=True, prepared=True)
+        found = Why(Cause.FOUND_PREPARED, (migration.migration_id,))
+        return RowDecision(committed_row(row), found, part=noted)
     rolled_back = Why(Cause.ROLLED_BACK, (migration.migration_id,))
     return RowDecision(ownership.failed(row, new_term=True), rolled_back)
+
+
+def may_be_replaced(part: PartitionState, nodes: Nodes) -> bool:
+    """Return whether a row without a quorum may be replaced, whatever its migration was to do.
+
+    A new master decides nothing about a migration before a quorum of the voters has told its rows.
+    Where there is none any more, it suffices that the migration would be rolled back.
+    """
+    if not part.unheard or part.row.active is None:
+        return part.resolved and not part.prepared
+    return _has_told(part.row, nodes) and not _is_prepared(part.row, nodes)
+
+
+def _has_told(row: PartitionRow, nodes: Nodes) -> bool:
+    """Return whether all who take part in the row's migration have told what they have, or left."""
+    migration = row.active
+    assert migration is not None
+    primary, destination = row.primary, migration.destination
+    asked = [primary.node if primary else None, destination.node if destination else None]
+    return all(nodes.reported(node) for node in (*asked, migration.source) if node is not None)
+
+
+def _is_prepared(row: PartitionRow, nodes: Nodes) -> bool:
+    """Return whether the destination is there, and has stored the row after the migration."""
+    migration = row.active
+    assert migration is not None
+    destination = migration.destination
+    if destination is None or nodes.holder(destination.node) is None:
+        return False
+    report = nodes.report(destination.node, row.partition)
+    return (
+        report is not None
+        and report.prepared == committed_row(row)
+        and report.prepared_migration == migration.migration_id
+    )

@@ -18,7 +18,7 @@ def judge_reopening(zone: ZoneMaster, part: PartitionState, dry_run: bool, now: 
             f"not all of its copies are gone for good: {told}; start those that are away, and one"
             " whose data no longer exists with an empty folder"
         )
-    if row.active is not None or zone.is_changing(row.partition):
+    if not zone.empty_start.is_free(part) or zone.is_changing(row.partition):
         return Verdict(IS_CHANGING)
     if zone.resets.is_new(now):
         return Verdict("the operator has only begun to lead: try again in a few seconds")

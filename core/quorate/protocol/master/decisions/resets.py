@@ -12,7 +12,11 @@ from quorate.facts.topology import Holder, Voter
 from quorate.protocol.master.decisions.verdict import IS_CHANGING, Verdict, verb
 from quorate.protocol.recovery import Recovery
 from quorate.protocol.zone_master import ownership
-from quorate.protocol.zone_master.decide_partition import PartitionState, may_wait_for_left
+from quorate.protocol.zone_master.decide_partition import (
+    PartitionState,
+    may_be_replaced,
+    may_wait_for_left,
+)
 from quorate.protocol.zone_master.recovery.reset import Resets
 from quorate.protocol.zone_master.view.availability import voters_online
 from quorate.protocol.zone_master.zone_master import ZoneMaster
@@ -70,7 +74,7 @@ class PersonReset:
             return "the operator has only begun to lead: try again in a few seconds"
         if zone.is_changing(row.partition):
             return IS_CHANGING
-        if not part.resolved or part.prepared:
+        if not may_be_replaced(part, nodes):
             return "it is being found out whether its migration was committed: try again"
         known = {v.node for v in row.voters if zone.nodes.gone(v.node, v.store)}
         known |= voters_online(row, zone.nodes)

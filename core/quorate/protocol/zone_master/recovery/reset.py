@@ -22,7 +22,11 @@ from quorate.protocol.metastore import SHARD_PARTITIONS
 from quorate.protocol.status import TimerStatus
 from quorate.protocol.zone_master import ownership
 from quorate.protocol.zone_master.causes import Cause, Why
-from quorate.protocol.zone_master.decide_partition import PartitionState, may_wait_for_left
+from quorate.protocol.zone_master.decide_partition import (
+    PartitionState,
+    may_be_replaced,
+    may_wait_for_left,
+)
 from quorate.protocol.zone_master.recovery.recover_rows import RECOVERY_GAP
 from quorate.protocol.zone_master.timers import shown_timer
 from quorate.protocol.zone_master.zone import Zone
@@ -187,7 +191,7 @@ class Resets:
         lost can be the survivor: the others that return then are not about to be a majority.
         """
         row, nodes = part.row, self._zone.nodes
-        if not part.resolved or part.prepared:
+        if not may_be_replaced(part, nodes):
             return None  # first it is found out whether the migration was committed
         lost = [voter for voter in row.voters if nodes.gone(voter.node, voter.store)]
         there = [voter for voter in row.voters if nodes.voter_holder(voter) is not None]

@@ -13,6 +13,7 @@ from quorate.protocol.messages.events import Reason
 from quorate.protocol.metastore import SHARD_PARTITIONS
 from quorate.protocol.zone_master import ownership
 from quorate.protocol.zone_master.causes import Cause, Why
+from quorate.protocol.zone_master.decide_partition import PartitionState, may_be_replaced
 from quorate.protocol.zone_master.rebalance import Rebalance
 from quorate.protocol.zone_master.recovery.recover_rows import RECOVERY_GAP
 from quorate.protocol.zone_master.zone import Zone
@@ -41,11 +42,7 @@ class EmptyStart:
         zone, target, cluster = self._zone, self._rebalance.target, self._cluster
         if not zone.record.start_empty or zone.record.recovering or target is None:
             return
-        lost = [
-            row
-            for row in (part.row for part in zone.parts.values())
-            if row.active is None and zone.nodes.is_lost(row) and not row.left_by_reset
-        ]
+        lost = [part.row for part in zone.parts.values() if self._is_lost(part)]
         if not lost or now.boot_ms - cluster.began_ms < cluster.settings.failure_detection_ms:
             return
         missing = self.not_heard()
@@ -60,6 +57,18 @@ class EmptyStart:
         ]
         if started:
             self.report(started, "onAllCopiesLost of the zone is StartEmpty")
+
+    def _is_lost(self, part: PartitionState) -> bool:
+        """Return whether no store is left that could have anything of the partition."""
+        row, nodes = part.row, self._zone.nodes
+        has_left = not all(map(nodes.is_dead, row.left_by_reset))
+        return nodes.is_lost(row) and not has_left and self.is_free(part)
+
+    def is_free(self, part: PartitionState) -> bool:
+        """Return whether no migration of the partition is under way, or was committed."""
+        if part.row.active is None:
+            return True
+        return part.unheard and may_be_replaced(part, self._zone.nodes)
 
     def report(self, started: Sequence[PartitionRow], why: str) -> None:
         """Tell users that these partitions start empty."""
