@@ -319,6 +319,55 @@ def test_a_lost_row_is_rebuilt_without_a_decision() -> None:
     assert "it has no row, and gets one without a decision: " in answer.refusals[0]
 
 
+def of_no_quorum(zone: ZoneRecord = ZONE) -> LoneMaster:
+    """The next master finds no row of the zone; of three stores one is left, or none."""
+    world = LoneMaster(zone, rebuilds=True)
+    world.wait(lambda: _is_placed(world))
+    del world.stored[SHARD]
+    world.follow()
+    world.same_processes = True
+    world.connect("a")
+    world.same_processes = False
+    for node in ("b", "c"):
+        world.connect(node, store=f"other-{node}")
+    world.pass_time(5_000)
+    return world
+
+
+def test_a_lost_row_without_a_quorum_is_rebuilt_and_then_reset_as_a_person_decides() -> None:
+    world = of_no_quorum()
+    assert "the stores of b, c are gone for good, which leaves no quorum: have them rebuilt" in (
+        world.status(ZONE).ownership
+    )
+    [told] = rebuild(world, {5: 0}, dry_run=True).partitions
+    assert "the newest row of it that was told is number 1, of a, b, c" in told.sentence
+    assert "number 1, and 7 was named: look again" in rebuild(world, {5: 7}).refusals[0]
+
+    every = dict.fromkeys(range(ZONE.partitions), told.version)
+    assert rebuild(world, every).refusals == ()
+    world.wait(lambda: len(world.rows(ZONE)) == ZONE.partitions)
+    versions = {p: row.version for p, row in world.rows(ZONE).items()}
+    asked = Recovery(RecoveryAction.RESET, versions, dry_run=False)
+    assert world.master.recover(ZONE.uid, asked, world.now).refusals == ()
+    world.write()
+
+    world.wait(lambda: world.status(ZONE).available == ZONE.partitions)
+    assert not world.status(ZONE).rebuilding
+
+
+def test_an_invalid_row_without_a_quorum_is_rebuilt_too() -> None:
+    world = aside(agents=("a",))
+    for node in ("b", "c"):
+        world.connect(node, store=f"other-{node}")
+    world.pass_time(5_000)
+
+    [told] = rebuild(world, {5: 40}).partitions
+
+    assert told.sentence.startswith("its invalid row is discarded (")
+    assert "which leaves no quorum: it is not served before it is reset" in told.sentence
+    world.wait(lambda: stored(world)[5].version > 40)
+
+
 def test_with_primary_sync_it_says_what_may_be_lost() -> None:
     high = msgspec.structs.replace(
         ZONE, mode=ConsistencyMode.HIGH_AVAILABILITY, write_mode=WriteMode.PRIMARY_SYNC

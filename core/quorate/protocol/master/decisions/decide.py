@@ -11,7 +11,7 @@ from typing import assert_never
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.protocol.master.decisions.cancellations import judge_cancellation
-from quorate.protocol.master.decisions.rebuilds import judge_rebuild
+from quorate.protocol.master.decisions.rebuilds import judge_rebuild, seen_number
 from quorate.protocol.master.decisions.reopenings import judge_reopening
 from quorate.protocol.master.decisions.resets import PersonReset
 from quorate.protocol.master.decisions.restarts import judge_restart
@@ -19,7 +19,6 @@ from quorate.protocol.master.decisions.verdict import Verdict
 from quorate.protocol.metastore import SHARD_PARTITIONS
 from quorate.protocol.recovery import PartitionAnswer, Recovery, RecoveryAction, RecoveryAnswer
 from quorate.protocol.zone_master.decide_partition import PartitionState
-from quorate.protocol.zone_master.recovery.rebuild_zone import seen_version
 from quorate.protocol.zone_master.zone_master import ZoneMaster
 
 
@@ -44,7 +43,7 @@ def recover(zone: ZoneMaster, asked: Recovery, now: Now) -> RecoveryAnswer:
         tuple(
             PartitionAnswer(
                 partition,
-                _seen_version(zone, partition),
+                seen_number(zone, partition),
                 verdict.sentence,
                 (verdict.change[0].version, verdict.change[0].term) if verdict.change else (0, 0),
             )
@@ -62,11 +61,6 @@ def recover(zone: ZoneMaster, asked: Recovery, now: Now) -> RecoveryAnswer:
         elif asked.action is RecoveryAction.REBUILD:
             zone.recovery.discard(rows)
     return answer
-
-
-def _seen_version(zone: ZoneMaster, partition: int) -> int:
-    part, damaged = zone.parts.get(partition), zone.recovery.set_aside.get(partition)
-    return seen_version(damaged) if part is None and damaged else zone.parts[partition].row.version
 
 
 def _judge(zone: ZoneMaster, asked: Recovery, now: Now) -> Callable[[int, int], Verdict]:
@@ -111,7 +105,10 @@ def _row(zone: ZoneMaster, partition: int, version: int, dry_run: bool) -> Verdi
     if part is None and partition in zone.recovery.set_aside:
         return Verdict("its stored row is invalid: repair it, or have it rebuilt (`rebuild`)")
     if part is None:
-        return Verdict("it has no row: `quorate describe zone` says what it waits for")
+        return Verdict(
+            "it has no row: `quorate describe zone` says what it waits for; if no quorum is left,"
+            " have it rebuilt first (`rebuild`)"
+        )
     row = part.row
     if not version and not dry_run:
         return Verdict(

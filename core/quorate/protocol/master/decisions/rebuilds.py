@@ -1,10 +1,13 @@
-"""Rows that are set aside as invalid, and that a person has rebuilt from what agents durably know.
+"""Rows that a person has rebuilt from what agents durably know.
 
-A valid row is never rebuilt: it may be newer than what agents know. docs/protocol.md, section 7.
+These are rows that are set aside as invalid, and lost ones of which no quorum is left, which nobody
+else can decide about. A valid row is never rebuilt: it may be newer than what agents know.
+docs/protocol.md, section 7.
 """
 
 from collections.abc import Collection
 
+from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.zone import WriteMode
 from quorate.protocol.master.decisions.verdict import IS_CHANGING, Verdict, verb
@@ -23,55 +26,100 @@ def judge_rebuild(
     dry_run: bool,
     now: Now,
 ) -> Verdict:
-    """Return the row that takes the place of the invalid one.
+    """Return the row that takes the place of the invalid or lost one.
 
-    `version`: the number of the invalid row that the person saw. `asked`: all partitions that the
-    person named.
+    `version`: the number of the row that the person saw (`seen_number`). `asked`: all partitions
+    that the person named.
     """
+    refusal = _refusal(zone, partition, version, asked, dry_run)
+    if refusal:
+        return Verdict(refusal)
     recovery = zone.recovery
-    part, damaged = zone.parts.get(partition), recovery.set_aside.get(partition)
-    if damaged is None and part is not None:
-        return Verdict(
-            f"its row is valid (version {part.row.version}), so there is nothing to rebuild: what"
-            " agents know may be older"
-        )
-    if damaged is None and zone.is_changing(partition):
-        return Verdict(IS_CHANGING)
-    if damaged is None:
-        waits = recovery.waiting or "`quorate describe zone` says what it waits for"
-        return Verdict(f"it has no row, and gets one without a decision: {waits}")
-    seen = seen_version(damaged)
-    if version != seen and not (dry_run and not version):
-        named = f", and {version} was named" if version else ", and none was named"
-        return Verdict(f"its invalid row is number {seen}{named}: {damaged.why}; look again")
-    beside = [p for p, each in sorted(recovery.set_aside.items()) if each.why == damaged.why]
-    if not set(beside) <= set(asked):
-        return Verdict(
-            f"its whole object cannot be read, and goes with it: name all of its partitions"
-            f" ({listed(beside)}), or repair the object"
-        )
+    damaged, row = recovery.set_aside.get(partition), recovery.replacement(partition)
     # An agent that refuses the zone reports nothing of it: it counts as away.
     unheard = [node for node in recovery.ask(now) if zone.nodes.holder(node) is not None]
     later = f"{', '.join(unheard)} are being asked: try again in a moment"
-    row = recovery.replacement(partition)
-    if isinstance(row, Waiting):
+    if isinstance(row, Waiting) and row.last is None:
         why = f"{row.why}; {later}" if unheard else row.why
         return Verdict(f"its row cannot be rebuilt yet: {why}")
     if unheard:
         return Verdict(f"its row is not rebuilt yet: {later}")
-    voters = sorted(row.voter_nodes)
-    told = [node for node in voters if recovery.has_reported(node)]
+    if isinstance(row, Waiting):
+        assert row.last is not None
+        sentence, row = _without_quorum(row.last.row, row.why), row.last.next
+    else:
+        sentence = _with_quorum(zone, row)
+    if damaged is not None:
+        replaced = verb(dry_run, "be discarded", "is discarded")
+        sentence = f"its invalid row {replaced} ({damaged.why}); {sentence}"
     away = [node for node in zone.nodes.registered() if zone.nodes.holder(node) is None]
-    primary = row.primary.node if row.primary is not None else "none"
-    replaced = verb(dry_run, "be discarded", "is discarded")
-    sentence = (
-        f"its invalid row {replaced} ({damaged.why}); by what {', '.join(told)} know, its voters"
-        f" are {', '.join(voters)}, and {primary} becomes primary in a new term; a quorum"
-        " of them has told, so every acknowledged write is found, unless the partition was reset"
-        " to a copy that is away"
-    )
     if away:
         sentence += f" (start {', '.join(away)} first, if that may be)"
     if zone.record.write_mode is WriteMode.PRIMARY_SYNC:
         sentence += "; writes that only its former primary has may be lost"
     return Verdict(sentence=sentence, change=(row, Why(Cause.REBUILT)))
+
+
+def _refusal(
+    zone: ZoneMaster, partition: int, version: int, asked: Collection[int], dry_run: bool
+) -> str:
+    """Return why the partition is not one to rebuild, or not as the person saw it; "" if it is."""
+    recovery = zone.recovery
+    part, damaged = zone.parts.get(partition), recovery.set_aside.get(partition)
+    if damaged is None and part is not None:
+        return (
+            f"its row is valid (version {part.row.version}), so there is nothing to rebuild: what"
+            " agents know may be older"
+        )
+    if damaged is None and zone.is_changing(partition):
+        return IS_CHANGING
+    seen = seen_number(zone, partition)
+    if not seen:
+        waits = recovery.waiting or "`quorate describe zone` says what it waits for"
+        return f"it has no row, and gets one without a decision: {waits}"
+    if version != seen and not (dry_run and not version):
+        named = f", and {version} was named" if version else ", and none was named"
+        if damaged is None:
+            return f"the newest row of it that was told is number {seen}{named}: look again"
+        return f"its invalid row is number {seen}{named}: {damaged.why}; look again"
+    why = damaged.why if damaged is not None else None
+    beside = [p for p, each in sorted(recovery.set_aside.items()) if each.why == why]
+    if not set(beside) <= set(asked):
+        return (
+            f"its whole object cannot be read, and goes with it: name all of its partitions"
+            f" ({listed(beside)}), or repair the object"
+        )
+    return ""
+
+
+def seen_number(zone: ZoneMaster, partition: int) -> int:
+    """Return the number by which a person names what there is of a partition's row; 0: nothing."""
+    part, damaged = zone.parts.get(partition), zone.recovery.set_aside.get(partition)
+    if part is not None:
+        return part.row.version
+    if damaged is not None:
+        return seen_version(damaged)
+    row = zone.recovery.replacement(partition)
+    return row.last.row.version if isinstance(row, Waiting) and row.last is not None else 0
+
+
+def _with_quorum(zone: ZoneMaster, row: PartitionRow) -> str:
+    """Return what is known of the rebuilt row, and that nothing is lost."""
+    voters = sorted(row.voter_nodes)
+    told = [node for node in voters if zone.recovery.has_reported(node)]
+    primary = row.primary.node if row.primary is not None else "none"
+    return (
+        f"by what {', '.join(told)} know, its voters are {', '.join(voters)}, and {primary} becomes"
+        " primary in a new term; a quorum of them has told, so every acknowledged write is found,"
+        " unless the partition was reset to a copy that is away"
+    )
+
+
+def _without_quorum(last: PartitionRow, why: str) -> str:
+    """Return what is known of a row that no quorum can vouch for, and what follows."""
+    return (
+        f"the newest row of it that was told is number {last.version}, of"
+        f" {', '.join(sorted(last.voter_nodes))}, and {why}: it is not served before it is reset to"
+        " a copy that is left, or reopened if there is none; later rows, and writes that only the"
+        " lost stores had, are lost"
+    )

@@ -30,6 +30,10 @@ from quorate.protocol.zone_master.zone import Zone
 VERSION_MAX = 1 << 52
 """A stored version above this is garbage: no row is ever counted so high."""
 
+_WAY_OUT = (
+    f"have them rebuilt ({commands_of(RecoveryAction.REBUILD)}), then reset to a copy that is left"
+)
+
 ASK_MS = 2_000
 """An agent that has not reported its rows is asked again: it may have to open the zone first."""
 
@@ -169,6 +173,8 @@ class ZoneRebuild:
         if partition in self._zone.decided:
             return True
         row = self._replacement_of(damaged)
+        if isinstance(row, Waiting) and row.last is not None:
+            row = row.last.next  # the person knew that no quorum is left
         if isinstance(row, Waiting):
             del self._discarded[partition]
             return False
@@ -177,26 +183,31 @@ class ZoneRebuild:
         return True
 
     def replacement(self, partition: int) -> PartitionRow | Waiting:
-        """Return the row that takes the place of one that is set aside, or what it waits for."""
-        return self._replacement_of(self.set_aside[partition])
+        """Return the row of a partition that has none, or what it waits for."""
+        damaged = self.set_aside.get(partition)
+        return self._rebuilt(partition) if damaged is None else self._replacement_of(damaged)
+
+    def _rebuilt(self, partition: int, below: int = 0) -> PartitionRow | Waiting:
+        below = max(below, self._below.get(partition, 0))
+        rows = _rebuilt(self._cluster, self._zone.nodes, self._uid, [partition], {partition: below})
+        return next(rows)[1]
 
     def _replacement_of(self, damaged: DamagedRow) -> PartitionRow | Waiting:
         """Return a row that is counted above the invalid one: the metastore refuses lower ones.
 
         A number that cannot be read is left out; the other one still counts.
         """
-        partition = damaged.partition
-        numbers = [each for each in (damaged.version, damaged.term) if each != UNREADABLE]
-        below = max(*numbers, self._below.get(partition, 0), 0)
-        if below >= VERSION_MAX:
+        below = max(each for each in (damaged.version, damaged.term, 0) if each != UNREADABLE)
+        if max(below, self._below.get(damaged.partition, 0)) >= VERSION_MAX:
             return Waiting((), "its version or term is garbage: remove it from its object")
-        least = {partition: below}
-        return next(_rebuilt(self._cluster, self._zone.nodes, self._uid, [partition], least))[1]
+        return self._rebuilt(damaged.partition, below)
 
     def discard(self, rows: Iterable[PartitionRow]) -> None:
         """Set the rows aside that these replace no more: these are about to be written."""
         for row in rows:
-            self._discarded[row.partition] = (self.set_aside.pop(row.partition), row)
+            damaged = self.set_aside.pop(row.partition, None)
+            if damaged is not None:
+                self._discarded[row.partition] = (damaged, row)
 
     def note_stored(self, stored: Iterable[PartitionRow]) -> None:
         """Note that these rows are stored: the invalid rows that they replaced are gone."""
@@ -366,7 +377,8 @@ def rebuild(
     waiting: dict[str, list[int]] = {}
     for partition, found in _rebuilt(cluster, nodes, uid, partitions, below):
         if isinstance(found, Waiting):
-            waiting.setdefault(found.why, []).append(partition)
+            why = found.why if found.last is None else f"{found.why}: {_WAY_OUT}"
+            waiting.setdefault(why, []).append(partition)
         else:
             rows.append(found)
     return rows, "; ".join(

@@ -48,11 +48,25 @@ class Told(NamedTuple):
     report: CopyReport | None
 
 
+class LastKnown(NamedTuple):
+    """The newest row that was told, of which no quorum is left, and the row to go on from.
+
+    That one is as short of a quorum: it only lets a person decide what becomes of the partition.
+    """
+
+    row: PartitionRow
+    next: PartitionRow
+
+
 class Waiting(NamedTuple):
-    """Why there is no row yet, and the agents whose report can help. `nodes` may be empty."""
+    """Why there is no row yet, and the agents whose report can help. `nodes` may be empty.
+
+    `last`: only a person can help, because no quorum is left.
+    """
 
     nodes: tuple[str, ...]
     why: str
+    last: LastKnown | None = None
 
 
 def recovered_row(
@@ -80,23 +94,25 @@ def recovered_row(
             return Waiting((), f"{node} knows of row {known.version}, which no online agent has")
     both = _both_sets(newest, told)
     missing: set[str] = set()
+    gone: set[str] = set()
     for voters in (newest.voters, *both):
         heard = [voter for voter in voters if _has_told(voter, told)]
         lost = [voter for voter in voters if voter in dead]
         if len(heard) < quorum(len(voters), len(lost)):
             away = {v.node for v in voters if v not in heard and v not in lost}
-            if not away:
-                gone = ", ".join(sorted(voter.node for voter in lost))
-                return Waiting(
-                    (), f"the stores of {gone} are gone for good, which leaves no quorum"
-                )
             missing |= away
-    if missing:
+            if not away:
+                gone |= {voter.node for voter in lost}
+    if missing and not gone:
         nodes = tuple(sorted(missing))
         return Waiting(nodes, f"waiting for the reports of {', '.join(nodes)}")
     version = max(_highest(newest, reports, below), (master_term - 1) * RECOVERY_GAP)
     voters = _all_together(newest, both, dead)
-    return _above(version + RECOVERY_GAP, newest, voters, both, told)
+    row = _above(version + RECOVERY_GAP, newest, voters, both, told)
+    if gone:
+        why = f"the stores of {', '.join(sorted(gone))} are gone for good, which leaves no quorum"
+        return Waiting((), why, None if missing else LastKnown(newest, row))
+    return row
 
 
 def _all_together(
@@ -192,4 +208,6 @@ def _above(
         sets=both,
         reset=reset_without(newest.reset, {voter.node for voter in voters}),
     )
+    if not here:  # every store is gone for good, and the partition can only begin anew
+        return msgspec.structs.replace(before, term=version)
     return ownership.activated(before, min(here, key=rank).holder, left)
