@@ -5,7 +5,7 @@ from itertools import pairwise
 import msgspec
 
 from quorate.facts.partition_row import Migration, PartitionRow
-from quorate.facts.zone import NEVER_MS, ZoneRecord
+from quorate.facts.zone import NEVER_MS, SCALE_DOWN_MS, ZoneRecord
 from quorate.planning.queue.retries import FIRST_WAIT_MS
 from quorate.protocol.messages.master import AgentReport
 from quorate.protocol.settings import DEFAULTS
@@ -282,9 +282,9 @@ def test_moves_for_balance_wait_during_a_drain_beside_a_loss() -> None:
         assert {*voted_by(before, node)} <= {*voted_by(after, node)}
 
 
-def stuck_to(destination: str) -> tuple[LoneMaster, ZoneRecord]:
+def stuck_to(destination: str, scale_down_ms: int = SCALE_DOWN_MS) -> tuple[LoneMaster, ZoneRecord]:
     """Moves to a newcomer fail until they count as stuck."""
-    zone = ZoneRecord("uid-1", "books", 4, 3)
+    zone = ZoneRecord("uid-1", "books", 4, 3, scale_down_ms=scale_down_ms)
     world = placed_master(zone, nodes=tuple("abc"))
     world.refuses = lambda node: node == destination
     world.connect(destination)
@@ -320,3 +320,29 @@ def test_a_move_to_an_agent_that_is_away_for_a_moment_stays_stuck() -> None:
     (stuck,) = world.status(zone).stuck
     world.pass_time(60_000)
     assert world.status(zone).stuck == (stuck,)
+
+
+def test_an_agent_that_is_no_data_node_for_a_moment_is_not_tried_anew_when_it_is_back() -> None:
+    world, zone = stuck_to("d", scale_down_ms=0)
+    world.wait(lambda: min(each.attempts for each in world.status(zone).stuck) >= 6, 120_000)
+    stuck, started = world.status(zone).stuck, len(world.started)
+    world.same_processes = True
+    world.kill("d")
+    world.pass_time(1_000)
+    assert world.status(zone).stuck == (), "nothing is to be moved to it now"
+
+    world.connect("d")
+    world.pass_time(1_000)
+
+    assert world.status(zone).stuck == stuck
+    assert len(world.started) == started
+
+    world.kill("d")
+    world.pass_time(1_000)
+    assert world.master.drain("d", True, world.now) == ""
+    world.pass_time(1_000)
+    assert world.master.drain("d", False, world.now) == ""
+    world.connect("d")
+    world.pass_time(1_000)
+
+    assert len(world.started) > started, "a drain ends what failed"

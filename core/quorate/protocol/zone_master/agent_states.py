@@ -38,6 +38,15 @@ _WITHOUT_COPIES = (
 """Agents in these states are named by a target for nothing, not even for a copy that they have."""
 _GIVING_AWAY = (AgentState.DRAINING, AgentState.UNREGISTERED, AgentState.UNFIT)
 """Agents in these states are to give away what they have, because a person decided so."""
+_OUT_FOR_NOW = (
+    AgentState.LOST,
+    AgentState.GIVEN_UP,
+    AgentState.WITHOUT,
+    AgentState.JOINING,
+)
+"""Targets do without agents in these states, for as long as that lasts."""
+_WAITED_FOR = (AgentState.WAITED, AgentState.REFUSED)
+"""Agents in these states get no new copies, but a target names them as before."""
 _AT_REST = {AgentState.ONLINE, AgentState.JOINING, AgentState.UNFIT}
 
 
@@ -57,6 +66,8 @@ class AgentStates:
         self._parts = parts
         self._fitting = fitting
         self._states: dict[str, AgentState] = {}
+        self.absent: frozenset[str] = frozenset()
+        """The agents that get no new copies, and will again without a person's decision."""
 
     def data_nodes(self, record: ZoneRecord, now: Now) -> list[DataNode]:
         """Return the agents that may hold copies; those that are waited for count as online.
@@ -78,9 +89,11 @@ class AgentStates:
             if agent.record is None or state in _WITHOUT_COPIES:
                 continue
             there = state in (AgentState.ONLINE, AgentState.NEW_STORE) or (
-                state in (AgentState.WAITED, AgentState.REFUSED) and bool(self._parts)
+                state in _WAITED_FOR and bool(self._parts)
             )
             nodes.append(DataNode(name, agent.record.weight, agent.record.failure_domain, there))
+        absent = {*_WAITED_FOR, *_OUT_FOR_NOW}
+        self.absent = frozenset(name for name, state in self._states.items() if state in absent)
         if any(node.online for node in nodes):
             return nodes
         kept = {
@@ -114,6 +127,10 @@ class AgentStates:
     def of(self, node: str) -> AgentState | None:
         """Return the state of an agent at the last look; None if there was none of this name."""
         return self._states.get(node)
+
+    def is_out_for_now(self, node: str) -> bool:
+        """Return whether targets do without the agent until its state changes by itself."""
+        return self._states.get(node) in _OUT_FOR_NOW
 
     def gives_away(self, node: str) -> bool:
         """Return whether an agent is to have no copies, so that those it has move off it."""

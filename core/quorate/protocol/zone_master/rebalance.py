@@ -13,7 +13,7 @@ from quorate.facts.topology import Holder, Voter
 from quorate.facts.zone import Planner, ZoneRecord
 from quorate.planning.queue.choose_migrations import QueuedMigration
 from quorate.planning.queue.keep_migrations import row_when_done, still_serves
-from quorate.planning.queue.retries import MigrationRetries
+from quorate.planning.queue.retries import MigrationRetries, StuckMigration
 from quorate.planning.steps.intent import Intent, intent_of
 from quorate.planning.steps.plan_migrations import PlannedMigration
 from quorate.planning.steps.plan_staged import reachable_target
@@ -302,7 +302,8 @@ class Rebalance:
     def _forget_failures(self, row: PartitionRow, step: PlannedMigration | None, uid: str) -> None:
         """Forget what failed on the way to something that is not wanted any more.
 
-        A node of the target that is only away for now, or may not be primary for now, is wanted.
+        A node of the target that may not be primary for now is wanted. What failed on the way to an
+        absent node is remembered, so that it is not tried at once whenever the node is back.
         """
         wanted = self._assigned(row)
         still: list[str | None] = [n for n in wanted if n not in row.replicas]
@@ -310,7 +311,15 @@ class Rebalance:
             still.append(wanted[0])
         if step is not None:
             still.append(step.destination)
-        self._retries.keep_only(uid, row.partition, still)
+        self._retries.keep_only(uid, row.partition, {*still, *self.states.absent})
+
+    def stuck(self, uid: str) -> tuple[StuckMigration, ...]:
+        """Return the steps that fail again and again, without those to agents out for now."""
+        return tuple(
+            each
+            for each in self._retries.stuck(uid)
+            if each.destination is None or not self.states.is_out_for_now(each.destination)
+        )
 
     def _is_planned(self, row: PartitionRow) -> bool:
         known = self._steps.get(row.partition)

@@ -82,7 +82,6 @@ class ZoneMaster(Zone):
         self.recovery = ZoneRebuild(cluster, self, self._drop_row, self._placement.place)
         self._all_placed = False
         self.view = ZoneView(
-            cluster.retries,
             self.parts,
             self.nodes,
             self._rebalance,

@@ -12,7 +12,6 @@ import msgspec
 
 from quorate.facts.partition_row import PartitionRow, is_committed, is_quorum
 from quorate.facts.zone import ZoneRecord
-from quorate.planning.queue.retries import MigrationRetries
 from quorate.protocol.members.membership import ZoneNodes
 from quorate.protocol.members.reported_storages import ReportedStorages
 from quorate.protocol.messages.events import LOST_NAMED_MAX
@@ -110,7 +109,6 @@ class ZoneView:
 
     def __init__(
         self,
-        retries: MigrationRetries,
         parts: Parts,
         nodes: ZoneNodes,
         rebalance: Rebalance,
@@ -119,7 +117,6 @@ class ZoneView:
         moved: Moved,
         storages: ReportedStorages,
     ) -> None:
-        self._retries = retries
         self._parts = parts
         self._nodes = nodes
         self._rebalance = rebalance
@@ -151,7 +148,7 @@ class ZoneView:
             self._storages.aside(),
             self._timers.running,
             self._resets.running,
-            self._retries.stuck(record.uid),
+            self._rebalance.stuck(record.uid),
         )
         known = self._known
         # Which partitions are LOST also depends on registrations.
@@ -176,7 +173,7 @@ class ZoneView:
             ownership=ownership,
             timers=self._timers.running + self._resets.running,
             data_loss=data_loss(self._parts, record.replicas),
-            stuck=self._retries.stuck(record.uid),
+            stuck=self._rebalance.stuck(record.uid),
             misfits=self._rebalance.states.misfits(record),
         )
 
