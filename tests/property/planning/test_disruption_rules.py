@@ -86,6 +86,7 @@ def clusters(draw: st.DrawFn) -> tuple[list[AgentNow], list[ZoneNow]]:
                 unserved,
                 lacks_rows=lacks_rows,
                 wanted=draw(st.sampled_from([(), tuple(wanted)])),
+                joining=draw(st.sets(st.sampled_from(there), max_size=2)),
             )
         )
     return members, zones
@@ -235,6 +236,26 @@ def test_the_next_waits_for_those_before_and_these_never_for_themselves(
                 restarted - by_name.keys()
             )
         assert alone.of(agent.name).may_restart or not now.of(agent.name).may_restart
+
+
+@CASES
+@given(clusters())
+def test_the_next_waits_for_each_copy_that_a_joining_agent_can_take(
+    case: tuple[list[AgentNow], list[ZoneNow]],
+) -> None:
+    members, zones = case
+    there = {agent.name for agent in members if agent.online and agent.record is not None}
+    now = disruption(members, zones, [agent.name for agent in members])
+    for zone in zones:
+        for row in zone.rows:
+            names = {voter.node for voter in row.voters}
+            takers = there
+            if zone.wanted:
+                takers = {*zone.wanted[row.partition], *zone.joining} & (there | names)
+            if len(names) < min(zone.replicas, len(takers)) and len(members) > 1:
+                assert not any(
+                    now.of(agent.name).may_restart for agent in members if not agent.gone
+                )
 
 
 @CASES

@@ -1,9 +1,10 @@
 """What the master says of restarts: true of its own rows, one agent after the other."""
 
 import msgspec
+import pytest
 
 from quorate.facts.partition_row import PartitionRow, majority
-from quorate.facts.zone import StorageKind, ZoneRecord
+from quorate.facts.zone import NEVER_MS, StorageKind, ZoneRecord
 from quorate_lone_master.world import LoneMaster, placed_master
 
 ON_DISK = ZoneRecord("uid-1", "books", 12, 3)
@@ -109,6 +110,33 @@ def test_copies_that_no_agent_can_take_do_not_stop_a_rolling_restart() -> None:
     world.pass_time(1_000)
     waits = world.master.disruption((), ["d"]).of("a").restart_waits_for
     assert waits.endswith("of Zone books has all its copies again"), "one can take more now"
+
+
+@pytest.mark.parametrize("scale_up_ms", [0, 60_000, NEVER_MS])
+def test_a_copy_in_memory_that_a_restart_cost_is_waited_for_until_it_is_made_anew(
+    scale_up_ms: int,
+) -> None:
+    """Its votes are given up meanwhile, and the scale-up timer may have to fire for the agent."""
+    zone = msgspec.structs.replace(
+        IN_MEMORY, partitions=4, replicas=5, scale_up_ms=scale_up_ms, scale_down_ms=0
+    )
+    world = placed_master(zone, nodes=tuple("abcde"))
+
+    def voters() -> set[int]:
+        return {len(row.voters) for row in world.rows(zone).values()}
+
+    world.kill("a")
+    world.wait(lambda: voters() == {4})
+    assert not world.master.disruption((), ["a"]).of("b").may_restart
+    world.connect("a")
+
+    if scale_up_ms == NEVER_MS:
+        assert world.master.disruption((), ["a"]).of("b").may_restart, "it gets none by itself"
+        return
+    while not world.master.disruption((), ["a"]).of("b").may_restart:
+        assert world.ms < 2 * 60_000
+        world.pass_time(100)
+    assert voters() == {5}
 
 
 def test_an_agent_that_never_came_may_be_started_anew() -> None:

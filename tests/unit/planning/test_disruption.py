@@ -187,6 +187,19 @@ def left_on_disk() -> PartitionRow:
     )  # fmt: skip
 
 
+def test_copies_that_wait_for_the_scale_up_timer_are_waited_for() -> None:
+    members = [agent(name) for name in "abcde"]
+    asked = msgspec.structs.replace(zone(row(0, "abcd"), replicas=5), wanted=(tuple("abcd"),))
+
+    def may_follow(joining: str) -> bool:
+        world = [msgspec.structs.replace(asked, joining={joining})]
+        return disruption(members, world, ["e"]).of("a").may_restart
+
+    assert disruption(members, [asked], ["e"]).of("a").may_restart
+    assert not may_follow("e")
+    assert may_follow("z"), "it is not there"
+
+
 def test_the_only_copy_is_never_taken_away() -> None:
     now = disruption([agent("a"), agent("b")], [zone(row(0, "a"), replicas=1)])
 

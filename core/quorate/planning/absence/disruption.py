@@ -41,7 +41,8 @@ class ZoneNow(msgspec.Struct, frozen=True):
 
     `unserved`: partitions whose primary does not serve, or is not known to. `lacks_rows`: a
     partition that was placed has no row at present. `wanted`: the nodes of each partition's target;
-    empty if there is none yet.
+    empty if there is none yet. `joining`: agents that become data nodes when the scale-up timer
+    fires.
     """
 
     name: str
@@ -51,6 +52,7 @@ class ZoneNow(msgspec.Struct, frozen=True):
     unserved: Collection[int] = ()
     lacks_rows: bool = False
     wanted: Sequence[Sequence[str]] = ()
+    joining: Collection[str] = ()
 
 
 class AgentDisruption(msgspec.Struct, frozen=True):
@@ -211,10 +213,14 @@ class _Findings:
                     self._block(copy.node, f"a reset left it a copy of {where} in memory")
 
     def _voters_possible(self, zone: ZoneNow, row: PartitionRow) -> int:
-        """Return how many voters the partition could have, with the agents that are there."""
+        """Return how many voters the partition could have, with the agents that are there.
+
+        A zone in memory may have dropped the votes of an agent that was restarted, and may name it
+        again only when the scale-up timer fires.
+        """
         possible = self._online
         if zone.wanted:
-            wanted = zone.wanted[row.partition]
+            wanted = {*zone.wanted[row.partition], *zone.joining}
             possible = sum(node in row.voter_nodes or self._is_online(node) for node in wanted)
         return min(zone.replicas, possible)
 

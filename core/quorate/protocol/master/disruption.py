@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Set
 
+from quorate.facts.zone import NEVER_MS
 from quorate.planning.absence.choose_leavers import AgentLoad, ClusterLoad, zone_load
 from quorate.planning.absence.disruption import AgentNow, Disruption, ZoneNow, disruption
 from quorate.protocol.members.membership import KnownAgent
@@ -27,7 +28,7 @@ def cluster_disruption(
         for name, agent in sorted(agents.items())
     ]
     strangers = [AgentNow(name, None, False, gone=True) for name in sorted(gone - agents.keys())]
-    present = [_zone_now(zone) for zone in zones if not zone.record.deleting]
+    present = [_zone_now(zone, agents) for zone in zones if not zone.record.deleting]
     return disruption([*known, *strangers], present, restarted)
 
 
@@ -68,7 +69,7 @@ def cluster_load(agents: Mapping[str, KnownAgent], zones: Iterable[ZoneMaster]) 
     return ClusterLoad(tuple(made), copies)
 
 
-def _zone_now(zone: ZoneMaster) -> ZoneNow:
+def _zone_now(zone: ZoneMaster, agents: Mapping[str, KnownAgent]) -> ZoneNow:
     record, parts = zone.record, zone.parts
     return ZoneNow(
         record.name,
@@ -78,4 +79,20 @@ def _zone_now(zone: ZoneMaster) -> ZoneNow:
         {p for p, part in parts.items() if part.unheard or not serves_clients(part, zone.nodes)},
         lacks_rows=(record.placed or record.recovering) and len(parts) < record.partitions,
         wanted=zone.target or (),
+        joining=_joining(zone, agents),
     )
+
+
+def _joining(zone: ZoneMaster, agents: Mapping[str, KnownAgent]) -> set[str]:
+    """Return the agents that become data nodes of the zone when its scale-up timer fires."""
+    record = zone.record
+    if record.scale_up_ms >= NEVER_MS:
+        return set()
+    return {
+        name
+        for name, agent in agents.items()
+        if agent.record is not None
+        and agent.online
+        and not (agent.draining or agent.removing or zone.is_data_node(name))
+        and zone.fitting.fits(agent.record, record)
+    }
