@@ -17,6 +17,7 @@ from quorate.protocol.settings import DEFAULTS
 from quorate_agent.clients.connection import Slot
 from quorate_agent.clients.turn_share import TurnShare
 from quorate_agent.commands.endpoint import ZoneEndpoint
+from quorate_agent.commands.large_commands import LargeCommands
 from quorate_agent.machine.clock import Clock, MachineClock
 from quorate_agent.metrics import AgentMetrics
 from quorate_agent.storage.memory import MemoryStorage
@@ -44,6 +45,7 @@ def endpoint_of(
     is_full: Callable[[], bool] = lambda: False,
     outside: dict[str, tuple[str, int]] | None = None,
     clock: Clock | None = None,
+    large: LargeCommands | None = None,
 ) -> ZoneEndpoint:
     """The endpoint of these copies; `nodes`: who is there, with their addresses; all are up.
     `outside`: their external addresses.
@@ -62,6 +64,7 @@ def endpoint_of(
         process="process",
         send=lambda node, message: send(message),
         clock=clock or MachineClock(),
+        large=large,
         share=TurnShare(clock=lambda: 0.0),
     )
 
@@ -69,7 +72,7 @@ def endpoint_of(
 class Agent:
     """One agent that is primary of all partitions of a zone, alone; turns end when told to."""
 
-    def __init__(self, memory_bytes: int = 1 << 20) -> None:
+    def __init__(self, memory_bytes: int = 1 << 20, large: LargeCommands | None = None) -> None:
         self.clock = MovedClock()
         self.me = Holder("a", "s-a.1", 1)
         self.replicas = replicas_in_memory(ZONE, self.me, self._now(), memory_bytes)
@@ -86,6 +89,7 @@ class Agent:
             lambda: self.is_full,
             self.outside,
             self.clock,
+            large,
         )
         self.said: list[tuple[str, Message]] = []
         self._version = 0

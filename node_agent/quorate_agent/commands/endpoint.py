@@ -69,7 +69,7 @@ class ZoneEndpoint:
         self.clock = clock
         self._boot_ms, self._wall_ms = clock.boot_ms, clock.wall_ms
         self.memory = memory or ClientMemory()
-        self._large = large or LargeCommands()
+        self._large = LargeCommands() if large is None else large  # it is false while none waits
         self._turn = turn
         self._clients: dict[int, ClientConnection] = {}
         self._share = share or TurnShare(clock.passed_s)
@@ -109,7 +109,7 @@ class ZoneEndpoint:
             self._waits,
             self._key_lists,
             self._share,
-            self._admits,
+            self._large.admits,
         )
         self._outcomes = Outcomes(answers, metrics, self.forwards.may_be_executed)
         self._listener = Listener(self)
@@ -232,9 +232,6 @@ class ZoneEndpoint:
         self._large.wait(client, largest, size, self._boot_ms())
         self.go_on(client)
         return True
-
-    def _admits(self, client: ClientConnection, args: list[bytes], size: int, now_ms: int) -> bool:
-        return self._large.admits(client, args, size, now_ms)
 
     def go_on(self, client: ClientConnection) -> None:
         """Have the turn's end execute the backlog of a connection that is no longer blocked."""

@@ -8,7 +8,6 @@ import pytest
 
 from quorate_agent.clients.memory import GIVEN_BACK_BYTES, WATCHED_BYTES, ClientMemory, budget
 from quorate_agent.commands.endpoint import ZoneEndpoint
-from quorate_agent.commands.large_commands import LargeCommands
 from quorate_agent.resp.reading import parser as parser_module
 from quorate_agent.resp.tables.table import COMMANDS
 from quorate_agent.resp.transaction import Transaction
@@ -223,7 +222,6 @@ def _sends_half(agent: Agent, client: KeptClient, whole: bytes) -> None:
 
 
 def _waits_for_its_turn(agent: Agent, client: KeptClient, whole: bytes) -> None:
-    agent.endpoint._large = LargeCommands()
     client.connection.pause_writing()
     _send(client, whole)
     assert len(client.connection.backlog) == 1

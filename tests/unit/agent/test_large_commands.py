@@ -20,10 +20,7 @@ LARGE = bytes(TOGETHER_BYTES)
 
 
 def _agent(large: LargeCommands | None = None) -> Agent:
-    agent = Agent(256 << 20)
-    if large is not None:
-        agent.endpoint._large = large
-    return agent
+    return Agent(256 << 20, large)
 
 
 def _send(agent: Agent, client: KeptClient, *words: bytes) -> None:
@@ -231,6 +228,40 @@ def test_it_waits_for_other_agents_for_a_while() -> None:
     agent.turn()
 
     assert second.told() == [b"OK"]
+
+
+def test_commands_of_several_zones_follow_each_other() -> None:
+    large = LargeCommands()
+    one, other = _agent(large), _agent(large)
+    first, second = one.writer(), other.writer()
+    _send(one, first, b"SET", b"a", LARGE)
+    _send(other, second, b"SET", b"b", LARGE)
+    other.turn()
+    assert second.told() == []
+    assert other.writer().ask(b"EXISTS", b"c") == [0]  # others pass
+
+    one.turn()
+    other.turn()
+
+    assert (first.told(), second.told()) == ([b"OK"], [b"OK"])
+    assert not large
+
+
+def test_a_zone_waits_for_other_agents_since_another_zone_began() -> None:
+    large = LargeCommands(lambda: False)
+    one, other = _agent(large), _agent(large)
+    first, second = one.writer(), other.writer()
+    _send(one, first, b"SET", b"a", LARGE)
+    _send(other, second, b"SET", b"b", LARGE)
+    for agent in (one, other):
+        agent.turn()
+    assert (first.told(), second.told()) == ([b"OK"], [])
+
+    other.clock.ahead_ms = PATIENCE_MS
+    other.turn()
+
+    assert second.told() == [b"OK"]
+    assert not large
 
 
 def _reads_nothing(agent: Agent, client: KeptClient) -> Callable[[], None]:
