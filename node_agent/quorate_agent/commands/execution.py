@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from binascii import crc_hqx
 from collections.abc import Callable
+from functools import partial
 
 from quorate.facts.keyspace import TAG, is_reserved, key_slot, slot_shift
 from quorate.protocol.copies.primary import Primary
@@ -17,6 +18,7 @@ from quorate_agent.clients.connection import ClientConnection, Slot
 from quorate_agent.clients.meter import ERROR
 from quorate_agent.clients.turn_share import LARGE_BYTES, TurnShare
 from quorate_agent.commands.answers import Answers
+from quorate_agent.commands.large_commands import is_exec
 from quorate_agent.commands.pipeline.joined_reads import join_reads
 from quorate_agent.commands.pipeline.joined_writes import join_puts, join_writes
 from quorate_agent.commands.routing.across import Across
@@ -123,6 +125,11 @@ class CommandExecution:
 
         Returns its words if it is to be timed."""
         state, refused, args = client.state, b"", commands.pop()
+        if state.transaction is not None and is_exec(args):
+            size = state.transaction.written_bytes(partial(self._stored_bytes, now))
+            if not self._admits(client, args, size, now):
+                commands.append(args)  # before it is executed: it could not be a second time
+                return None
         if state.subscribed and not isinstance(command := resolve(args), bytes):
             refused = refused_while_subscribed(state, command)
         if refused:
@@ -288,6 +295,12 @@ class CommandExecution:
             role.wait(waiter)
             view.is_pending = role.is_pending
         return last
+
+    def _stored_bytes(self, now: int, key: bytes) -> int:
+        """Return the length of the key's value; 0 if this agent does not serve it."""
+        role = self._primaries[key_slot(key) >> self._shift]
+        row = role.copy.get(key) if role is not None and role.serves(now) else None
+        return len(row.value or b"") if row is not None else 0
 
     def _admits_write(self, client: ClientConnection, args: list[bytes], now: int) -> bool:
         """Return whether what the command has gathered may be written now; if not, forget it."""

@@ -84,6 +84,7 @@ class Command:
     is_write: bool = field(init=False)
     grows: bool = field(init=False)  # refused while there is no room
     joins: bool = field(init=False)  # writes one key only: may share an update with others
+    rewrites: bool = field(init=False)  # may write again the value that its first key has
     in_transactions: bool = field(init=False)
     # After MULTI these run instead of being queued.
     ends_queueing: bool = field(init=False)
@@ -101,6 +102,8 @@ class Command:
         settle(self, "is_write", "write" in self.flags)
         settle(self, "grows", "denyoom" in self.flags)
         settle(self, "joins", self.single_key and self.is_write)
+        read_first = bool(self.key_flags) and not {"RO", "RW"}.isdisjoint(self.key_flags[0])
+        settle(self, "rewrites", self.is_write and read_first and self.puts_each is None)
         queued = (Scope.KEYED, Scope.CONNECTION, Scope.SCAN)
         settle(self, "in_transactions", self.scope in queued and "pubsub" not in self.flags)
         settle(self, "ends_queueing", self.name in _NOT_QUEUED)

@@ -57,6 +57,18 @@ class Transaction:
         self.commands.append((command, args))
         return QUEUED
 
+    def written_bytes(self, stored_bytes: Callable[[bytes], int]) -> int:
+        """Return about how many bytes EXEC writes.
+
+        `stored_bytes` returns the length of the value of a key, which some commands write again."""
+        words_bytes, rewritten = 0, set[bytes]()
+        for command, words in self.commands:
+            if command.is_write:
+                words_bytes += sum(map(len, words))
+                if command.rewrites:
+                    rewritten.update(command.keys(words)[:1])
+        return words_bytes + sum(map(stored_bytes, rewritten))
+
     def refuse(self, reply: bytes) -> bytes:
         """Make EXEC fail; return `reply`, which says why."""
         self.refused = True

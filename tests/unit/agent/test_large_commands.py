@@ -188,6 +188,114 @@ def test_a_pipeline_of_small_commands_that_write_much_comes_to_its_end_in_order(
     assert not agent.endpoint._large
 
 
+@pytest.mark.parametrize("words", [b"EXPIRE b 1000", b"APPEND b x", b"RENAME b {b}new"])
+@pytest.mark.parametrize("tracks", [False, True])
+def test_an_exec_of_small_commands_that_write_much_waits_as_a_large_one(
+    words: bytes, tracks: bool
+) -> None:
+    agent = _agent()
+    _stored(agent)
+    first, third = agent.writer(), agent.writer()
+    second = agent.client() if tracks else agent.writer()
+    first.send((b"EXPIRE", b"a", b"1000"))
+    began = [role.copy.lwm for role in agent.replicas.roles.values()]
+
+    said = second.send((b"MULTI",), tuple(words.split()), (b"EXEC",), (b"PING",))
+    assert [role.copy.lwm for role in agent.replicas.roles.values()] == began
+    assert said == [b"OK", b"QUEUED"]
+    third.send((b"EXPIRE", b"list", b"1000"))
+    agent.written()
+    agent.synced()
+    assert first.told() == [1]
+    assert not second.connection.backlog
+    assert third.connection.backlog  # until the EXEC is acknowledged
+    for _ in range(2):
+        agent.turn()
+
+    assert len(second.told()) == 2
+    assert third.told() == [1]
+    assert not agent.endpoint._large
+    assert second.connection.blocked == 0
+
+
+@pytest.mark.parametrize(
+    "transaction",
+    [b"SET b x", b"DEL b", b"GET small", b"EXPIRE small 9", b"INCR n", b"GET b|SETNX b x"],
+    ids=lambda words: words.decode(),
+)
+def test_an_exec_that_writes_little_passes_others(transaction: bytes) -> None:
+    agent = _agent()
+    _stored(agent)
+    agent.write(b"SET", b"small", b"x")
+    first, second = agent.writer(), agent.writer()
+    first.send((b"EXPIRE", b"a", b"1000"))
+
+    queued = [tuple(words.split()) for words in transaction.split(b"|")]
+    said = second.send((b"MULTI",), *queued, (b"EXEC",))
+
+    assert not second.connection.backlog
+    agent.turn()
+    assert len(said + second.told()) == len(queued) + 2
+
+
+def test_an_exec_counts_a_value_once_however_many_commands_change_it() -> None:
+    agent = _agent()
+    agent.write(b"SET", b"k", bytes(LARGE_BYTES // 4))
+    first, second = agent.writer(), agent.writer()
+    _send(agent, first, b"SET", b"a", LARGE)
+
+    second.send((b"MULTI",), *[(b"APPEND", b"k", b"x")] * 5, (b"EXEC",))
+
+    assert not second.connection.backlog
+
+
+def test_an_exec_over_several_partitions_waits_and_then_holds_up_nobody() -> None:
+    agent = _agent()
+    _stored(agent)
+    first, second, third = agent.writer(), agent.writer(), agent.writer()
+    first.send((b"EXPIRE", b"a", b"1000"))
+
+    said = second.send((b"MULTI",), *[(b"EXPIRE", key, b"99") for key in (b"a", b"b")], (b"EXEC",))
+    assert said == [b"OK", b"QUEUED", b"QUEUED"]
+    assert second.connection.backlog
+    third.send((b"EXPIRE", b"list", b"1000"))
+    for _ in range(4):
+        agent.turn()
+
+    assert (first.told(), second.told(), third.told()) == ([1], [[1, 1]], [1])
+    assert not agent.endpoint._large
+
+
+def test_a_refused_exec_waits_for_nothing() -> None:
+    agent = _agent()
+    _stored(agent)
+    first, second = agent.writer(), agent.writer()
+    first.send((b"EXPIRE", b"a", b"1000"))
+
+    said = second.send((b"MULTI",), (b"EXPIRE", b"b", b"1000"), (b"NONSENSE",), (b"EXEC",))
+
+    assert not second.connection.backlog
+    assert len(said) == 4
+
+
+def test_what_a_command_that_had_to_wait_has_gathered_is_never_read() -> None:
+    agent = _agent(LargeCommands(lambda: False))
+    first, second, small = agent.writer(), agent.writer(), agent.writer()
+    _send(agent, first, b"RPUSH", b"list", LARGE)
+    agent.turn()
+
+    second.send((b"RPUSH", b"list", b"x"))
+    assert second.connection.backlog
+    assert small.ask(b"LLEN", b"list") == [1]
+    assert small.ask(b"LINDEX", b"list", b"-1") == [LARGE]
+    small.send((b"SET", b"list", b"x"))
+    agent.turn()
+    agent.clock.ahead_ms = PATIENCE_MS
+    agent.turn()
+
+    assert "WRONGTYPE" in str(second.told())
+
+
 def test_small_enough_ones_go_together() -> None:
     agent = _agent()
     clients = [agent.writer() for _ in range(4)]
