@@ -109,7 +109,7 @@ class ZoneEndpoint:
             self._waits,
             self._key_lists,
             self._share,
-            self._large.admits,
+            self._large,
         )
         self._outcomes = Outcomes(answers, metrics, self.forwards.may_be_executed)
         self._listener = Listener(self)

@@ -8,7 +8,6 @@ sets the time they see.
 from __future__ import annotations
 
 from binascii import crc_hqx
-from collections.abc import Callable
 from functools import partial
 
 from quorate.facts.keyspace import TAG, is_reserved, key_slot, slot_shift
@@ -18,7 +17,7 @@ from quorate_agent.clients.connection import ClientConnection, Slot
 from quorate_agent.clients.meter import ERROR
 from quorate_agent.clients.turn_share import LARGE_BYTES, TurnShare
 from quorate_agent.commands.answers import Answers
-from quorate_agent.commands.large_commands import is_exec
+from quorate_agent.commands.large_commands import LargeCommands, is_exec
 from quorate_agent.commands.pipeline.joined_reads import join_reads
 from quorate_agent.commands.pipeline.joined_writes import join_puts, join_writes
 from quorate_agent.commands.routing.across import Across
@@ -53,7 +52,7 @@ class CommandExecution:
     """Executes one zone's commands on this agent.
 
     `view` is what the commands see; the caller has set its time and protocol version.
-    `admits(client, args, size, now)` says whether a command that writes so much is executed now."""
+    `large` says when a command that writes much is executed."""
 
     def __init__(
         self,
@@ -66,7 +65,7 @@ class CommandExecution:
         waits: Waits,
         key_lists: KeyLists,
         share: TurnShare,
-        admits: Callable[[ClientConnection, list[bytes], int, int], bool],
+        large: LargeCommands,
     ) -> None:
         replicas = answers.replicas
         self._replicas = replicas
@@ -84,7 +83,7 @@ class CommandExecution:
         self._waits = waits
         self._key_lists = key_lists
         self._share = share
-        self._admits = admits
+        self._large = large
         self._turn = answers.turn
         self._why_full = answers.why_full
 
@@ -127,7 +126,7 @@ class CommandExecution:
         state, refused, args = client.state, b"", commands.pop()
         if state.transaction is not None and is_exec(args):
             size = state.transaction.written_bytes(partial(self._stored_bytes, now))
-            if not self._admits(client, args, size, now):
+            if not self._large.admits(client, args, size, now):
                 commands.append(args)  # before it is executed: it could not be a second time
                 return None
         if state.subscribed and not isinstance(command := resolve(args), bytes):
@@ -179,6 +178,7 @@ class CommandExecution:
         keys: tuple[bytes | None, ...]
         at = -1  # the partition that `role` and `view` show; -1 once that may have changed
         share, is_first = self._share, True
+        large, may_wait = self._large, slot is None and known is None
         last: list[bytes] | None = None
         while commands:
             if is_first:
@@ -254,11 +254,18 @@ class CommandExecution:
             if command.grows and self._why_full():
                 self._say(client, command.family, slot, self._full())
                 continue
+            if (
+                (large.running or large.waiting)
+                and may_wait
+                and command.rewrites
+                and not large.admits(client, args, self._stored_bytes(now, args[1]), now)
+            ):
+                commands.append(args)  # before a long value is unpacked and made anew in vain
+                return None
             reply = command.handler(view, args)
             if view.operations:
                 if (
-                    slot is None
-                    and known is None
+                    may_wait
                     and command.puts_each is None  # else it writes its own words
                     and not self._admits_write(client, args, now)
                 ):
@@ -306,7 +313,7 @@ class CommandExecution:
         """Return whether what the command has gathered may be written now; if not, forget it."""
         view = self._view
         size = sum([len(value) for _, value, _ in view.operations if value])
-        if size < LARGE_BYTES or self._admits(client, args, size, now):
+        if size < LARGE_BYTES or self._large.admits(client, args, size, now):
             return True
         view.operations.clear()
         view.waits = False

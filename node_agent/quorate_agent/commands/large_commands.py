@@ -1,6 +1,7 @@
 """Executes large commands one after the other, over all zones of an agent.
 
-A command is large by its own bytes, or by what it writes: EXPIRE writes the whole value again.
+A command is large by its own bytes, or by what it writes: EXPIRE writes the whole value again.  An
+EXEC counts as what its commands may write.
 
 A turn encodes and sends all that its commands wrote, which takes some tenths of a second for one
 value of 64 MiB.  Several in one turn, here and on the agents that hold the other copies, would make

@@ -11,6 +11,7 @@ from quorate_agent.commands.large_commands import (
     TOGETHER_BYTES,
     LargeCommands,
 )
+from quorate_agent.resp.values import collection
 from quorate_differential.kept_client import KeptClient
 from quorate_differential.raw_replies import encode_command
 from quorate_lone_agent.agent import Agent
@@ -276,6 +277,35 @@ def test_a_refused_exec_waits_for_nothing() -> None:
 
     assert not second.connection.backlog
     assert len(said) == 4
+
+
+def test_a_value_is_made_anew_only_when_the_turn_of_its_command_has_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agent = _agent()
+    _stored(agent)
+    made: list[list[bytes]] = []
+    pack = collection.pack_elements
+
+    def noted(elements: list[bytes]) -> bytes:
+        made.append(elements)
+        return pack(elements)
+
+    monkeypatch.setattr(collection, "pack_elements", noted)
+    first, small = agent.writer(), agent.writer()
+    waiting = [agent.writer() for _ in range(3)]
+    first.send((b"EXPIRE", b"a", b"1000"))
+
+    for client in waiting:
+        client.send((b"RPUSH", b"list", b"x"))
+    small.send((b"RPUSH", b"other", b"x"))
+    assert len(made) == 1
+    for _ in range(4):
+        agent.turn()
+
+    assert len(made) == 4
+    assert [client.told() for client in waiting] == [[2], [3], [4]]
+    assert not agent.endpoint._large
 
 
 def test_what_a_command_that_had_to_wait_has_gathered_is_never_read() -> None:
