@@ -4,8 +4,10 @@ import msgspec
 import pytest
 
 from quorate.facts.keyspace import SLOT_COUNT
+from quorate.facts.partition_row import PartitionRow
+from quorate.facts.topology import Voter
 from quorate.facts.zone import StorageKind
-from quorate.protocol.copies.role_state import FrozenFor
+from quorate.protocol.copies.role_state import FrozenFor, Stage
 from quorate.protocol.copies.shared_leases import ServingUntil
 from quorate.protocol.settings import DEFAULTS
 from quorate_lone_agent.agent import OTHER, ZONE, Agent
@@ -50,6 +52,7 @@ def test_cluster_info_counts_the_slots_of_an_agent_that_is_gone_as_failed(agent:
 def test_cluster_info_counts_slots_whose_lease_is_over_as_failed(agent: Agent) -> None:
     assert _slots(agent) == ALL_SERVED
 
+    agent.clock.ahead_ms += DEFAULTS.park_bound_ms  # since the roles began
     for partition in (0, 1):
         agent.replicas.roles[partition].lease = ServingUntil(0)
 
@@ -65,3 +68,31 @@ def test_cluster_info_counts_slots_as_failed_once_a_hand_over_lets_commands_wait
     agent.clock.ahead_ms += DEFAULTS.park_bound_ms
 
     assert _slots(agent) == ("fail", 3 * QUARTER, QUARTER)
+
+
+def _fail_a_quarter_when_commands_waited_too_long(agent: Agent) -> None:
+    assert _slots(agent) == ALL_SERVED
+
+    agent.clock.ahead_ms += DEFAULTS.park_bound_ms
+
+    assert _slots(agent) == ("fail", 3 * QUARTER, QUARTER)
+
+
+def test_cluster_info_counts_slots_as_served_between_the_end_of_a_role_and_its_next_row(
+    agent: Agent,
+) -> None:
+    agent.replicas.end_role(agent.replicas.roles[0])
+
+    _fail_a_quarter_when_commands_waited_too_long(agent)
+
+
+def test_cluster_info_counts_slots_as_served_until_a_new_role_has_a_lease(agent: Agent) -> None:
+    agent.clock.ahead_ms += DEFAULTS.park_bound_ms
+    voters = (Voter("a", agent.me.store), Voter("b", OTHER.store))
+    row = PartitionRow(0, 9, 9, agent.me, ("a", "b"), voters)
+    agent.replicas.set_rows([row], agent.clock.now())
+    agent.turn()
+    role = agent.replicas.roles[0]
+    assert (role.stage, role.lease.ms) == (Stage.FENCING, 0)
+
+    _fail_a_quarter_when_commands_waited_too_long(agent)

@@ -158,7 +158,7 @@ class ZoneOverview:
         nodes = {row.primary.node for row in self.replicas.table if row and row.primary}
         reachable = {node for node in nodes if self.is_reachable(node, external)}
         served = sum(
-            self._serves(role, now_ms)
+            self._serves(row.partition, role, now_ms)
             if row.primary.node == self.node
             else row.primary.node in reachable
             for row, role in zip(self.replicas.table, self.replicas.primaries, strict=True)
@@ -166,13 +166,20 @@ class ZoneOverview:
         )
         return served << self._shift
 
-    def _serves(self, role: Primary | None, now_ms: int) -> bool:
-        """Return whether the role serves, or has stopped for a hand-over so recently that commands
-        wait for the next primary."""
-        if role is None or role.lease.ms <= now_ms:
-            return False
-        frozen = role.frozen
-        return frozen is None or now_ms - frozen.since_ms < self.replicas.park_bound_ms
+    def _serves(self, partition: int, role: Primary | None, now_ms: int) -> bool:
+        """Return whether the role serves, or primaries change so recently that commands wait.
+
+        The earlier primary stops for a hand-over, then its role ends; the role of the next one
+        begins before it has a lease."""
+        if role is None:
+            since_ms = self.replicas.lost_primary.get(partition)
+        elif role.frozen is not None:
+            since_ms = role.frozen.since_ms
+        elif role.lease.ms > now_ms:
+            return True
+        else:
+            since_ms = role.began_ms
+        return since_ms is not None and now_ms - since_ms < self.replicas.park_bound_ms
 
     def event_state(self) -> bytes:
         """Return the first message to a subscriber to events: the zone's state."""
