@@ -199,7 +199,7 @@ class KubernetesMetastore:
             item = await self._api.get(path_of(self._namespace, plural, name))
         except ApiRefused as refused:
             if refused.status == 404:
-                self._unreadable.pop(name, None)  # somebody has deleted it
+                self._forget(key, name)
                 return None
             if isinstance(refused, ApiThrottled):
                 raise MetastoreUnavailable(str(refused)) from refused
@@ -222,6 +222,8 @@ class KubernetesMetastore:
                 if expected is not None:
                     await self._api.delete(path, expected)
                     self._forget(key, name)
+                    if isinstance(key, ZoneKey):
+                        self._zone_names.pop(key.uid, None)
                 return ""
             body = self._encode(key, value, name, expected)
             if expected is None:
@@ -244,13 +246,14 @@ class KubernetesMetastore:
                 await self._api.delete(path_of(self._namespace, plural, item["metadata"]["name"]))
 
     def _forget(self, key: Key, name: str) -> None:
-        """Forget what is remembered of an object that this operator has deleted."""
+        """Forget what is remembered of an object that is gone, whoever has deleted it.
+
+        The zone's name stays: if another process has deleted only the head, rows are written on.
+        """
         self._unreadable.pop(name, None)
         self._later.forget(key)
         if isinstance(key, ShardKey):
             self._damaged.pop(key, None)
-        elif isinstance(key, ZoneKey):
-            self._zone_names.pop(key.uid, None)
 
     # --- forms ------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.metastore import Key, NodeKey, ShardKey, Value, ZoneKey
-from quorate_operator.kube.api import KubeApi
+from quorate_operator.kube.api import ApiRefused, KubeApi
 from quorate_operator.metastores.kubernetes import KubernetesMetastore
 
 UID = "0b54ad4c-7d1c-4f35-9a7e-5a4f5ce30f01"
@@ -43,6 +43,8 @@ class OneObject:
         self.kept = {}
 
     async def get(self, path: str) -> dict[str, Any]:
+        if not self.kept:
+            raise ApiRefused(404, "NotFound", path)
         return deepcopy(self.kept)
 
 
@@ -118,6 +120,35 @@ async def test_nothing_is_remembered_of_a_deleted_zone(world: World) -> None:
     kept = (metastore._zone_names, metastore._damaged, metastore._unreadable)
     assert kept == ({}, {}, {})
     assert metastore._later._by_key == {}
+
+
+async def test_nothing_is_remembered_of_an_object_that_is_gone_when_it_is_read(
+    world: World,
+) -> None:
+    """The answer to a DELETE was lost, or another process has deleted it."""
+    await world.metastore.write(SHARD, ROWS, None)
+    spec = world.api.kept["spec"]
+    spec["later"] = "of the table"
+    spec["rows"][1]["replicas"] = ["agent-1", "agent-1"]
+    assert await world.metastore.read(SHARD) is not None
+    world.api.kept = {}
+
+    assert await world.metastore.read(SHARD) is None
+    await world.metastore.write(SHARD, (ROWS[0],), None)
+
+    spec = world.api.kept["spec"]
+    assert "later" not in spec
+    assert [row["partition"] for row in spec["rows"]] == [0]
+
+
+async def test_the_rows_of_a_zone_keep_its_name_while_its_head_is_gone(world: World) -> None:
+    await world.metastore.write(HEAD, ZoneRecord(UID, "sessions", 128, 3), None)
+    world.api.kept = {}
+
+    assert await world.metastore.read(HEAD) is None
+    await world.metastore.write(SHARD, ROWS, None)
+
+    assert world.api.kept["spec"]["zoneRef"]["name"] == "sessions"
 
 
 async def test_a_head_keeps_them(world: World) -> None:
