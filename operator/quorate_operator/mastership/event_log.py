@@ -116,7 +116,7 @@ class EventCounts:
         for zone in zones:
             if self.names.get(zone.uid) != zone.name:
                 self.names[zone.uid] = zone.name
-                self._metrics.begin_losses(self._namespace, zone.name)
+                self._metrics.begin_losses(self._namespace, zone.name, zone.uid)
 
     def count(self, events: Iterable[Event], master_term: int | None) -> None:
         """Count and log events.  The end of a zone, with which its counts go, is one of the
@@ -140,9 +140,7 @@ class EventCounts:
             }
             _log.log(level, "%s: %s", first.reason, summary(alike), extra=about)
         for uid in ended:
-            name = self.names.pop(uid, uid)
-            if name not in self.names.values():
-                self._metrics.forget_zone(self._namespace, name)
+            self._metrics.forget_zone(self._namespace, self.names.pop(uid, uid), uid)
 
 
 def states(zones: Sequence[ZoneStatus], sequence: int, wall_ms: int) -> list[ToldEvent]:

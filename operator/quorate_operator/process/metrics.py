@@ -91,6 +91,9 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._led: dict[tuple[str, str], set[str]] = {}
+        """Namespace and name of zones -> the ids of those that are led.  Zones of two clusters may
+        have one name, at least until the data of the earlier one is gone."""
         self.is_master = Gauge(
             names.METRIC_IS_MASTER,
             "1 while this process may write ownership: it leads, and its lease has not lapsed",
@@ -172,14 +175,20 @@ class Metrics:
         """Count events of a zone (empty: of the cluster)."""
         self.events.labels(namespace, zone, reason).inc(count)
 
-    def begin_losses(self, namespace: str, zone: str) -> None:
+    def begin_losses(self, namespace: str, zone: str, uid: str) -> None:
         """Count lost data of a zone from 0 on: of a series that begins at 1, Prometheus does not
         see that it has increased."""
+        self._led.setdefault((namespace, zone), set()).add(uid)
         for loss in (Reason.DATA_LOSS_ACCEPTED, Reason.PARTITION_LOST, Reason.STARTED_EMPTY):
             self.events.labels(namespace, zone, loss)
 
-    def forget_zone(self, namespace: str, zone: str) -> None:
-        """Forget the counts of events of a zone that is gone."""
+    def forget_zone(self, namespace: str, zone: str, uid: str) -> None:
+        """Forget the counts of events of a zone that is gone, if no other one has its name."""
+        left = self._led.get((namespace, zone), set()) - {uid}
+        if left:
+            self._led[namespace, zone] = left
+            return
+        self._led.pop((namespace, zone), None)
         for reason in Reason:
             with suppress(KeyError):
                 self.events.remove(namespace, zone, reason)

@@ -203,7 +203,7 @@ async def test_an_operator_serves_what_the_page_has() -> None:
 
 async def test_losses_are_counted_from_0_on_so_that_the_first_one_is_an_increase() -> None:
     operator = _Operator()
-    operator.metrics.begin_losses("ns", "books")
+    operator.metrics.begin_losses("ns", "books", "uid-1")
     before = await _served_by(operator)
     operator.metrics.count_events("ns", "books", Reason.STARTED_EMPTY, 64)
     after = await _served_by(operator)

@@ -20,6 +20,7 @@ from quorate.wire.storage_cluster import StorageCluster
 from quorate_loopback.runner_world import ZONE, World, is_available
 from quorate_loopback.waiting import until
 from quorate_operator.declared.led_cluster import LedCluster, LedClusters
+from quorate_operator.mastership.event_log import EventCounts
 from quorate_operator.mastership.runner import Runner
 from quorate_operator.metastores.memory import MemoryMetastore
 from quorate_operator.process.metrics import Metrics
@@ -98,6 +99,21 @@ async def test_the_counts_of_a_name_stay_while_another_zone_has_it(world: World)
     await until(lambda: Reason.ZONE_DELETED in [each.reason for each in told], "deleted")
 
     assert _events(metrics, ZONE.name)[Reason.ZONE_CREATED] == 2
+
+
+def test_the_counts_of_a_name_stay_while_a_zone_of_another_cluster_has_it() -> None:
+    """The data of the zone of the first cluster was kept, and goes with that cluster."""
+    metrics = Metrics()
+    first, second = (EventCounts("ns", each, metrics) for each in ("main", "other"))
+    first.lead([ZONE])
+    second.lead([msgspec.structs.replace(ZONE, uid="uid-2")])
+    second.count([Event("uid-2", None, Reason.PARTITION_LOST, "lost")], 1)
+
+    first.count([Event(ZONE.uid, None, Reason.ZONE_DELETED, "deleted")], 1)
+    assert _events(metrics, ZONE.name) == {**dict.fromkeys(LOSSES, 0), Reason.PARTITION_LOST: 1}
+
+    second.count([Event("uid-2", None, Reason.ZONE_DELETED, "deleted")], 1)
+    assert _events(metrics, ZONE.name) == {}
 
 
 class Unreachable(MemoryMetastore):
