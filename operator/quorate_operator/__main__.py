@@ -57,8 +57,7 @@ def main() -> int:
             name = arguments.cluster
             secrets = _secrets(arguments)
             keys = read_secret(secret_file(secrets, name)).keys("tool")
-            known = [file.stem for file in secrets.glob("*.json")]
-            said = uvloop.run(recover(arguments.data, name, arguments.agents, keys, known))
+            said = uvloop.run(recover(arguments.data, name, arguments.agents, keys, secrets))
             print("\n".join(said))
         else:
             uvloop.run(_run_embedded(arguments.data, _secrets(arguments), *arguments.api))

@@ -11,6 +11,7 @@ import shutil
 import sqlite3
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from shlex import quote
 
 from quorate.facts.addresses import join_address, split_address
 from quorate.facts.errors import QuorateError
@@ -40,12 +41,12 @@ async def recover(
     cluster: str,
     addresses: Sequence[str],
     keys: RoleKeys,
-    known_clusters: Collection[str] = (),
+    secrets: Path,
 ) -> list[str]:
     """Make the new metastore; return sentences on what was done.  Raises NotRecovered,
     StoreRefused.
 
-    `keys`: those of a tool of the cluster.  `known_clusters`: those that have a secret.
+    `keys`: those of a tool of the cluster.  `secrets`: the folder of the secrets of all clusters.
     """
     with lock_folder(folder):
         known = await _ask_masterships(cluster, addresses, keys)
@@ -67,17 +68,27 @@ async def recover(
         said.append(f"the old file is kept in {aside}")
     if others.names:
         said.append(f"kept as they were: clusters {', '.join(sorted(others.names))}")
-    lacking = sorted({*known_clusters} - others.names - {cluster})
-    if lacking:
-        said.append(
-            f"the new file does not have the clusters {', '.join(lacking)}, of which there are"
-            " secrets: for each that has agents run `quorate-operator recover` with the same --data"
-            " and --secrets, while the operator is stopped"
-        )
+    said += _lacking(folder, secrets, {*others.names, cluster})
     silent = sorted({*addresses} - known.keys())
     if silent:
         said.append(f"no answer from {', '.join(silent)}: its data counts when it is back")
     return said
+
+
+def _lacking(folder: Path, secrets: Path, clusters: Collection[str]) -> list[str]:
+    """Return a sentence on clusters that have a secret, if the new file does not have them."""
+    lacking = sorted({file.stem for file in secrets.glob("*.json")} - {*clusters})
+    if not lacking:
+        return []
+    names = ", ".join(lacking)
+    return [
+        (
+            f"the new file does not have the clusters {names}, of which there are secrets: stop the"
+            " operator, then run for each that has agents"
+            f" `quorate-operator recover --data {quote(str(folder.absolute()))}"
+            f" --secrets {quote(str(secrets.absolute()))} --cluster NAME --agents HOST:PORT,…`"
+        )
+    ]
 
 
 async def _make(

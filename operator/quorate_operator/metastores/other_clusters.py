@@ -49,10 +49,11 @@ class OtherClusters(NamedTuple):
 async def other_clusters(folder: Path, cluster: str, scratch: Path) -> OtherClusters:
     """Return what the folder's file holds of other clusters than `cluster`; nothing if it cannot be
     read.  `scratch`: a folder for the copy, which does not exist yet."""
-    _copy(folder, scratch)
     try:
+        _copy(folder, scratch)
         store = EmbeddedStore.open(scratch)
-    except StoreRefused:
+    except (OSError, StoreRefused):
+        shutil.rmtree(scratch, ignore_errors=True)  # the new file may need the room
         return OtherClusters()
     try:
         return await store.run(lambda at: _read(at, cluster))

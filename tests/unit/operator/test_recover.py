@@ -1,5 +1,7 @@
 """A new metastore takes the place of the old one in one step, whatever happens on the way."""
 
+import errno
+import shutil
 import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -45,6 +47,16 @@ async def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def secrets(tmp_path: Path) -> Path:
+    """A folder with the secrets of two clusters."""
+    made = tmp_path / "of both"
+    made.mkdir()
+    for name in ("main", "other"):
+        (made / f"{name}.json").touch()
+    return made
+
+
 async def _next_term(folder: Path) -> int:
     store = EmbeddedStore.open(folder)
     try:
@@ -56,7 +68,7 @@ async def _next_term(folder: Path) -> int:
 async def test_the_new_metastore_goes_on_above_what_agents_know_and_asks_them(
     folder: Path, agent: ScriptedAgent
 ) -> None:
-    said = await recover.recover(folder, "main", [agent.address], KEYS)
+    said = await recover.recover(folder, "main", [agent.address], KEYS, folder / "secrets")
 
     assert f"above {7 + RECOVERY_TERMS}" in said[0]
     assert (folder / "set-aside-1" / DATABASE).exists()
@@ -99,11 +111,11 @@ async def _held(folder: Path) -> tuple[set[str], set[str]]:
 
 
 async def test_another_cluster_of_the_same_file_is_kept_as_it_was(
-    folder: Path, agent: ScriptedAgent
+    folder: Path, agent: ScriptedAgent, secrets: Path
 ) -> None:
     await _declare(folder, "main", "other")
 
-    said = await recover.recover(folder, "main", [agent.address], KEYS, ["main", "other"])
+    said = await recover.recover(folder, "main", [agent.address], KEYS, secrets)
 
     assert await _held(folder) == ({"main", "other", "of-other"}, {"other"})
     assert "kept as they were: clusters other" in said
@@ -117,26 +129,58 @@ async def test_another_cluster_of_the_same_file_is_kept_as_it_was(
 
 
 async def test_two_clusters_of_a_lost_file_are_recovered_one_after_the_other(
-    folder: Path, agent: ScriptedAgent
+    folder: Path, agent: ScriptedAgent, secrets: Path
 ) -> None:
     await _declare(folder, "main", "other")
     (folder / DATABASE).write_bytes(b"damaged" * 1000)
     (folder / f"{DATABASE}-wal").unlink(missing_ok=True)
 
-    said = await recover.recover(folder, "main", [agent.address], KEYS, ["main", "other"])
+    said = await recover.recover(folder, "main", [agent.address], KEYS, secrets)
 
     (way_out,) = (each for each in said if "does not have" in each)
     assert "clusters other, of which there are secrets" in way_out
-    assert "run `quorate-operator recover` with the same --data" in way_out
+    assert "stop the operator, then run for each that has agents" in way_out
+    command = f"`quorate-operator recover --data {folder} --secrets '{secrets}' --cluster NAME"
+    assert way_out.endswith(f" {command} --agents HOST:PORT,…`")
     assert await _held(folder) == ({"main"}, set())
     agent.hello = msgspec.structs.replace(agent.hello, cluster="other")
-    said = await recover.recover(folder, "other", [agent.address], KEYS, ["main", "other"])
+    said = await recover.recover(folder, "other", [agent.address], KEYS, secrets)
     assert await _held(folder) == ({"main", "other"}, set())
     assert not [each for each in said if "does not have" in each]
     store = EmbeddedStore.open(folder)
     assert await recovering_clusters(store) == {"main", "other"}
     await store.close()
     assert (folder / "set-aside-1" / DATABASE).read_bytes().startswith(b"damaged")
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+async def test_a_file_that_cannot_be_copied_does_not_hold_up_the_recovery(
+    folder: Path,
+    agent: ScriptedAgent,
+    secrets: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+) -> None:
+    await _declare(folder, "main", "other")
+    left: list[list[Path]] = []
+
+    def fails(source: Path, target: Path) -> None:
+        target.write_bytes(source.read_bytes()[:100])
+        raise OSError(number, "of the disk")
+
+    def marked(at: sqlite3.Connection, cluster: str, master_term: int) -> None:
+        left.append([*(folder / recover.MADE / "old").glob("*")])
+        mark(at, cluster, master_term)
+
+    mark = recover.mark_recovering
+    monkeypatch.setattr(recover, "mark_recovering", marked)
+    monkeypatch.setattr(shutil, "copyfile", fails)
+    said = await recover.recover(folder, "main", [agent.address], KEYS, secrets)
+
+    assert left == [[]], "the room is needed"
+    assert [each for each in said if "does not have the clusters other" in each]
+    assert await _held(folder) == ({"main"}, set())
+    assert await _next_term(folder) == 7 + RECOVERY_TERMS + 1
 
 
 async def test_what_fails_before_the_mark_is_made_leaves_the_old_metastore_in_its_place(
@@ -147,12 +191,14 @@ async def test_what_fails_before_the_mark_is_made_leaves_the_old_metastore_in_it
 
     monkeypatch.setattr(recover, "mark_recovering", fails)
     with pytest.raises(QuorateError, match="no room"):
-        await recover.recover(folder, "main", [agent.address], KEYS)
+        await recover.recover(folder, "main", [agent.address], KEYS, folder / "secrets")
     monkeypatch.undo()
 
     assert not (folder / "set-aside-1").exists()
     assert await _next_term(folder) == 42
-    await recover.recover(folder, "main", [agent.address], KEYS)  # over what the first try left
+    await recover.recover(
+        folder, "main", [agent.address], KEYS, folder / "secrets"
+    )  # over what the first try left
     assert await _next_term(folder) == 7 + RECOVERY_TERMS + 1
 
 
@@ -175,7 +221,7 @@ async def test_no_operator_can_use_the_folder_before_the_new_metastore_is_there(
 
     monkeypatch.setattr(recover, "mark_recovering", marked)
 
-    await recover.recover(folder, "main", [agent.address], KEYS)
+    await recover.recover(folder, "main", [agent.address], KEYS, folder / "secrets")
 
     assert in_place == [old]
     assert (folder / DATABASE).stat().st_ino != old
