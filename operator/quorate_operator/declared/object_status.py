@@ -24,6 +24,7 @@ from quorate.wire.storage_cluster import (
     StorageClusterStatus,
 )
 from quorate.wire.zone import (
+    PHASE_UNKNOWN,
     Zone,
     ZoneMigrations,
     ZonePartitions,
@@ -39,9 +40,6 @@ from quorate_operator.owned.agent_conditions import Fact, agent_conditions
 from quorate_operator.owned.children import client_service_name
 from quorate_operator.owned.owned_objects import ManagedView, selector_text
 from quorate_operator.process.clock import rfc3339
-
-PHASE_UNKNOWN = "Unknown"
-"""The phase of a zone whose cluster is not led: the condition `Available` says why."""
 
 
 class Seen(NamedTuple):
@@ -79,7 +77,8 @@ def zone_status(
 
     `observedGeneration` is that of the spec that `observed` was made with: it does not change while
     the zone is paused or its cluster is not led.  While it is not led, phase and conditions are
-    unknown, and no partition is counted: clients may be refused.
+    unknown, and no partition is counted but in `total`: clients may be refused.  If no master has
+    observed a zone that was placed, its addresses are those of the status before.
     """
     accepted: Fact = (
         names.CONDITION_ACCEPTED,
@@ -96,14 +95,22 @@ def zone_status(
 
     unknown = _unknown_facts(acceptance, seen.problem or seen.recovery)
     if observed is None:
+        phase = _unled_phase(zone, acceptance)
+        known = zone.status if phase == PHASE_UNKNOWN else ZoneStatus()  # agents may serve on
         return ZoneStatus(
             observed_generation=generation,
             zone_id=zone.status.zone_id,
-            phase=_unled_phase(zone, acceptance),
-            conditions=conditions(unknown),
-            placed_uid=zone.status.placed_uid,
-            last_day=zone.status.last_day,
+            phase=phase,
+            data_nodes=known.data_nodes,
+            ports=known.ports,
             port=zone.status.port,
+            endpoints=known.endpoints,
+            external_endpoints=known.external_endpoints,
+            partitions=ZonePartitions(total=known.partitions.total),
+            conditions=conditions(unknown),
+            last_day=zone.status.last_day,
+            placed_uid=zone.status.placed_uid,
+            set_aside=known.set_aside,
         )
     if seen.problem:
         observed = _without_states(observed)

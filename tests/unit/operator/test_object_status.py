@@ -16,7 +16,7 @@ from quorate.protocol.status import ZoneStatus as Observed
 from quorate.wire.restoring import RESTORING
 from quorate.wire.schema.resource import API_VERSION, Condition
 from quorate.wire.storage_cluster import StorageCluster
-from quorate.wire.zone import Zone, ZoneStatus, to_record
+from quorate.wire.zone import Zone, ZonePartitions, ZoneStatus, to_record
 from quorate_lone_master.zone_status import status_of_zone
 from quorate_operator.declared.acceptance import Acceptance, accept
 from quorate_operator.declared.object_status import (
@@ -258,6 +258,26 @@ def test_a_placed_zone_of_which_its_master_knows_nothing_yet_is_unknown_not_pend
     assert status(None, placed, problem="the metastore cannot be read").phase == "Unknown"
     assert status(None, placed).phase == "Unknown"
     assert status(None, problem="the metastore cannot be read").phase == "Pending"
+
+
+def test_addresses_of_a_placed_zone_stay_while_its_master_knows_nothing_of_it() -> None:
+    counts = ZonePartitions(total=16, available=12, degraded=4)
+    before = status(observed(**SERVING, aside={"agent-1": (2, 9)})).model_copy(
+        update={
+            "placed_uid": "u",
+            "partitions": counts,
+            "data_nodes": ["agent-1"],
+            "external_endpoints": ["192.0.2.1:7000"],
+        }
+    )
+    placed = zone().model_copy(update={"status": before})
+
+    made = status(None, placed, problem="the metastore cannot be read")
+
+    for kept in ("ports", "endpoints", "external_endpoints", "data_nodes", "set_aside"):
+        assert getattr(made, kept) == getattr(before, kept)
+        assert getattr(made, kept), kept
+    assert made.partitions == ZonePartitions(total=16)
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Unavailable", "Rebalancing", "Degraded", "Deleting"])
