@@ -12,6 +12,7 @@ import msgspec
 import typer
 
 from quorate.protocol.messages.events import EventPage, ToldEvent
+from quorate.wire.zone import PHASE_UNKNOWN
 from quorate_cli.commands.objects import ServerOption
 from quorate_cli.dev.commands import FolderOption, dev_cluster
 from quorate_cli.objects import resources
@@ -151,7 +152,9 @@ def line(event: ToldEvent) -> str:
     place = event.zone if event.partition is None else f"{event.zone}/{event.partition}"
     parts = [event.time, event.reason, *([place] if place else []), event.message]
     state = event.state
-    if state is not None:
+    if state is not None and state.phase == PHASE_UNKNOWN:
+        parts.append(f"(the states of its {state.partitions} partitions are not known)")
+    elif state is not None:
         parts.append(
             f"({state.available} of {state.partitions} partitions served fully, {state.degraded}"
             f" degraded, {state.unavailable} without primary, {state.lost} lost;"

@@ -26,7 +26,7 @@ from quorate_cli.commands.plan import print_plan
 from quorate_cli.commands.top import INTERVAL_S, IntervalOption, OnceOption, watch
 from quorate_cli.copies.aside_view import print_list
 from quorate_cli.kubectl import exec_client, objects, told_events
-from quorate_cli.kubectl.declared_state import Found, cluster_state, state_json
+from quorate_cli.kubectl.declared_state import Found, cluster_state, needs_rows, state_json
 from quorate_cli.kubectl.drain import declare_drain, follow_drain
 from quorate_cli.kubectl.kube_api import KubeApi, core_path
 from quorate_cli.kubectl.operator_lease import Operator, find_operator
@@ -488,8 +488,7 @@ def _states(
         rows = {
             zone.status.zone_id: objects.stored_rows(api, place, zone.status.zone_id)
             for zone in its
-            if zone.status.zone_id
-            and (zone.status.migrations.running or zone.status.partitions.unavailable)
+            if zone.status.zone_id and needs_rows(zone.status)
         }
         nodes = objects.registrations(api, place, name)
         problem = operators[place].problem

@@ -16,7 +16,8 @@ from quorate.protocol.status import MigrationStatus, NodeStatus, TimerStatus, Zo
 from quorate.wire.jobs.known_history import history_of
 from quorate.wire.schema.resource import Condition
 from quorate.wire.storage_cluster import StorageCluster
-from quorate.wire.zone import Zone
+from quorate.wire.zone import PHASE_UNKNOWN, Zone
+from quorate.wire.zone import ZoneStatus as Declared
 from quorate_cli.kubectl.objects import StoredRows
 from quorate_cli.objects.cluster_state import ClusterState, ZoneBackups
 
@@ -92,6 +93,12 @@ def cluster_state(
     )
 
 
+def needs_rows(status: Declared) -> bool:
+    """Return whether rows tell more of a zone than its status: lost partitions, migrations."""
+    is_unknown = status.phase == PHASE_UNKNOWN
+    return is_unknown or bool(status.migrations.running or status.partitions.unavailable)
+
+
 def state_json(found: Iterable[Found], not_running: Mapping[str, str]) -> str:
     """Return the JSON of `status`: the keys of docs/json.md that custom resources know."""
     clusters: list[dict[str, Any]] = []
@@ -152,6 +159,8 @@ def _zone(zone: Zone, nodes: Mapping[str, NodeRecord], rows: StoredRows | None) 
     damaged = _condition(status.conditions, "OwnershipDamaged")
     is_damaged = damaged is not None and damaged.status == "True"
     lost = rows.lost(nodes) if rows is not None else ()
+    migrations = _migrations(rows)
+    is_unknown = status.phase == PHASE_UNKNOWN
     return ZoneStatus(
         uid=status.zone_id or zone.metadata.uid,
         name=zone.metadata.name,
@@ -162,7 +171,7 @@ def _zone(zone: Zone, nodes: Mapping[str, NodeRecord], rows: StoredRows | None) 
         degraded=told.degraded,
         unavailable=told.unavailable,
         read_only=told.read_only,
-        migrations_running=status.migrations.running,
+        migrations_running=len(migrations) if is_unknown else status.migrations.running,
         migrations_queued=status.migrations.queued,
         migrations_done=0,
         migrations_failed=0,
@@ -171,7 +180,7 @@ def _zone(zone: Zone, nodes: Mapping[str, NodeRecord], rows: StoredRows | None) 
         ports=dict(status.ports),
         data_nodes=tuple(status.data_nodes),
         spread_violations=(),
-        migrations=_migrations(rows),
+        migrations=migrations,
         planned=status.migrations.planned,
         timers=tuple(TimerStatus(t.kind, tuple(t.nodes), _wall_ms(t.due)) for t in status.timers),
         missing_copies={int(short): count for short, count in status.under_replicated.items()},

@@ -10,7 +10,7 @@ import typer
 
 from quorate.protocol.messages.events import STATE, ToldEvent, ZoneState
 from quorate.wire.schema.resource import API_VERSION
-from quorate.wire.zone import Zone
+from quorate.wire.zone import PHASE_UNKNOWN, Zone
 from quorate_cli.commands.events import print_line
 from quorate_cli.kubectl.declared_state import sentence
 from quorate_cli.kubectl.kube_api import Expired, KubeApi, Unreached, core_path
@@ -61,7 +61,8 @@ def state(zone: Zone, now: datetime) -> Told:
         status.migrations.running, (), status.migrations.queued,
     )  # fmt: skip
     at = now.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    kind = "Warning" if counts.unavailable else "Normal"
+    is_unknown = status.phase == PHASE_UNKNOWN
+    kind = "Warning" if counts.unavailable or is_unknown else "Normal"
     message = f"{status.phase}: {sentence(zone)}"
     event = ToldEvent(0, at, kind, STATE, message, zone.metadata.name, state=made)
     return Told(event, zone.metadata.namespace)

@@ -13,6 +13,7 @@ from quorate.facts.time import duration_text, wall_ms_of
 from quorate.planning.target.data_nodes import TimerKind
 from quorate.protocol.status import MigrationStatus, NodeStatus, TimerStatus, ZoneStatus
 from quorate.wire.jobs.zone_history import ExportTold
+from quorate.wire.zone import PHASE_UNKNOWN
 from quorate_cli.objects.cluster_state import ClusterState, ZoneBackups
 from quorate_cli.terminal.figures import moment, size
 from quorate_cli.terminal.problem import Problem
@@ -57,6 +58,9 @@ class StatusView:
         if not left:
             self._most.pop(zone.uid, None)
             return []
+        is_unknown = zone.phase == PHASE_UNKNOWN
+        if is_unknown:
+            self._most.pop(zone.uid, None)  # those that wait are not counted, and are not done
         most = self._most[zone.uid] = max(self._most.get(zone.uid, 0), left)
         if left == most and not zone.migrations:
             # A lost agent is waited for, as after a kill: there is no progress to show.
@@ -67,7 +71,7 @@ class StatusView:
         for _ in range(3):
             table.add_column(no_wrap=True)
         # One look tells how much is left to do, not how much there was.
-        running, queued = zone.migrations_running, zone.migrations_queued
+        running, queued = zone.migrations_running, "?" if is_unknown else zone.migrations_queued
         done = f"{most - left} of {most} migrations done"
         table.add_row(
             f"zone {zone.name}: "
@@ -154,22 +158,30 @@ def _zones(state: ClusterState) -> Table:
     known = {node.name for node in state.nodes}
     for zone in state.zones:
         ports = [port for node, port in sorted(zone.ports.items()) if node in known]
+        planned = "?" if zone.phase == PHASE_UNKNOWN else zone.planned
         table.add_row(
             zone.name,
             zone.phase,
-            Text(f"{zone.available} of {zone.partitions}", GOOD),
-            Text(str(zone.degraded), BUSY if zone.degraded else QUIET),
-            Text(_unavailable(zone), BAD if zone.unavailable else QUIET),
-            *([f"{zone.migrations_running} / {zone.planned}"] if is_moving else []),
+            *_partitions(zone),
+            *([f"{zone.migrations_running} / {planned}"] if is_moving else []),
             " ".join(map(str, ports)),
         )
     return table
 
 
-def _unavailable(zone: ZoneStatus) -> str:
+def _partitions(zone: ZoneStatus) -> list[Text]:
+    """Return how many are served fully, degraded and unavailable."""
     parts = [(zone.read_only, "read-only"), (zone.lost, "lost")]
     named = ", ".join(f"{count} {what}" for count, what in parts if count)
-    return f"{zone.unavailable} ({named})" if named else str(zone.unavailable)
+    more = f" ({named})" if named else ""
+    if zone.phase == PHASE_UNKNOWN:
+        style = BAD if zone.lost else BUSY
+        return [Text(f"? of {zone.partitions}", BUSY), Text("?", BUSY), Text(f"?{more}", style)]
+    return [
+        Text(f"{zone.available} of {zone.partitions}", GOOD),
+        Text(str(zone.degraded), BUSY if zone.degraded else QUIET),
+        Text(f"{zone.unavailable}{more}", BAD if zone.unavailable else QUIET),
+    ]
 
 
 def timer_sentence(timer: TimerStatus) -> str:

@@ -80,6 +80,18 @@ def test_what_is_waited_for_is_said_while_partitions_are_not_as_declared() -> No
     assert "zone books: waiting for agent-2 to be back" in text
 
 
+def test_migrations_that_are_not_counted_are_not_shown_as_done() -> None:
+    view = StatusView()
+    move = MigrationStatus(3, "MOVE", "agent-1", "agent-2", "under way", 0, 0)
+    view.render([_state(_zone(migrations_running=8, migrations_queued=40))])
+
+    unled = _zone(phase="Unknown", migrations_running=1, migrations=(move,))
+    text = _text(view.render([_state(unled)]))
+
+    assert "zone books: 1 migrations running, ? waiting" in text
+    assert "migrations done" not in text
+
+
 def test_a_bar_counts_from_the_most_there_ever_was_to_do() -> None:
     view = StatusView()
     move = MigrationStatus(3, "MOVE", "agent-1", "agent-2", "filling", 10, 100)

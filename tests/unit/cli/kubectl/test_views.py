@@ -159,6 +159,54 @@ def test_migrations_are_read_from_the_rows(kubectl: Kubectl, api: CannedApi) -> 
     assert "partition 0 MOVE agent-1 > agent-3" in text
 
 
+def _unled(api: CannedApi) -> None:
+    zone: Any = api.objects[f"{OURS}/zones/library"]["status"]
+    zone["phase"], zone["partitions"] = "Unknown", {"total": 4}
+    zone["conditions"] = [
+        condition("Accepted", "True"),
+        condition("Available", "Unknown", "the cluster is not led", "NotLed"),
+    ]
+
+
+def test_what_no_master_counts_is_not_shown_as_zero(kubectl: Kubectl, api: CannedApi) -> None:
+    _unled(api)
+
+    line = next(line for line in kubectl("status").splitlines() if "│ library" in line)
+
+    cells = [cell.strip() for cell in line.split("│")]
+    assert cells[1:6] == ["library", "Unknown", "? of 4", "?", "?"]
+
+
+def test_lost_partitions_and_migrations_are_read_from_the_rows_while_no_master_counts_them(
+    kubectl: Kubectl, api: CannedApi
+) -> None:
+    after = tuple(Voter(name, "first") for name in AGENTS)
+    tables(api, AGENTS, active=Migration(
+        "m", MigrationKind.MOVE, "agent-1", Holder("agent-3", "first", 1), AGENTS, after
+    ))  # fmt: skip
+    for agent in AGENTS:
+        register(api, agent, store="another")
+    _unled(api)
+
+    text = kubectl("status")
+
+    assert "? (4 lost)" in text
+    assert "4 / ?" in text
+    assert "zone library: 4 migrations running, ? waiting" in text
+    assert "partition 0 MOVE agent-1 > agent-3" in text
+
+
+def test_a_state_that_no_master_knows_is_a_warning(kubectl: Kubectl, api: CannedApi) -> None:
+    _unled(api)
+
+    [line] = kubectl("events", "library").splitlines()
+    told = json.loads(kubectl("events", "library", "--json"))
+
+    said = "Unknown: the cluster is not led  (the states of its 4 partitions are not known)"
+    assert line.endswith(f"State  library  {said}")
+    assert (told["kind"], told["state"]["phase"]) == ("Warning", "Unknown")
+
+
 def test_all_namespaces_are_shown_with_their_names(kubectl: Kubectl) -> None:
     assert "cluster shop/main: 3 of 3" in kubectl("status", "-A")
 
