@@ -90,7 +90,7 @@ class _Partition:
 
     `_owners`: its copies as last read, by node.  `_off`: the agents that are to hand over -> when
     each was last asked.  `_row`: the planned value of the present key, and its expiry.
-    `_is_asked`: a primary was asked to write that.
+    `_is_asked`: a primary was asked to write that, and did not refuse.
     """
 
     def __init__(
@@ -122,7 +122,9 @@ class _Partition:
             try:
                 self._repair(key)
             except _Ended as end:
-                yield KeyDone(key.partition, key.key, key.key_hex, end.done, end.detail)
+                # A primary that was asked may have written it, and answers late or never.
+                done = Done.UNKNOWN if end.done is Done.FAILED and self._is_asked else end.done
+                yield KeyDone(key.partition, key.key, key.key_hex, done, end.detail)
             else:
                 yield KeyDone(key.partition, key.key, key.key_hex, Done.REPAIRED)
 
@@ -137,9 +139,7 @@ class _Partition:
         while waits_for := self._step(key):
             if time.monotonic() > deadline:
                 raise _Ended(
-                    # A primary that was asked may have written it, and answers late or never.
-                    Done.UNKNOWN if self._is_asked else Done.FAILED,
-                    f"not within {self._wait_s:g} s: it waits for {waits_for}",
+                    Done.FAILED, f"not within {self._wait_s:g} s: it waits for {waits_for}"
                 )
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, POLL_S_MAX)
@@ -177,16 +177,15 @@ class _Partition:
             *self._row,
             uid=self._copies.uid,
         )
-        was_asked, self._is_asked = self._is_asked, True
         answer = self._ask(primary, wanted, KeyRepaired)
+        if answer is not None and answer.problem:
+            raise _Ended(Done.FAILED, f"{primary.node}: {answer.problem}")
+        self._is_asked = True
         if answer is None:
             self._find_owners()
             return f"an answer of {primary.node}"
         if answer.changed:
             raise _Ended(Done.CHANGED, f"not as it was when planned: {answer.changed}")
-        if answer.problem:
-            end = Done.UNKNOWN if was_asked else Done.FAILED
-            raise _Ended(end, f"{primary.node}: {answer.problem}")
         if answer.waits_for:
             self._find_owners()
         return "" if answer.done else answer.waits_for

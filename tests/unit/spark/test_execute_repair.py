@@ -1,6 +1,6 @@
 """A plan is executed against agents that answer as real ones do, or as they may in bad moments."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import EllipsisType
 
@@ -255,3 +255,74 @@ def test_a_key_that_was_perhaps_written_is_not_called_unwritten(zone: RepairedZo
 
     assert done.done is Done.UNKNOWN
     assert "it waits for an answer of agent-0" in done.detail
+
+
+def lost_once(zone: RepairedZone, then: Callable[[], None]) -> None:
+    """The first answer to a write is lost; `then` is called in that moment."""
+    answer = zone.agents[0].on_ask
+    assert answer is not None
+
+    def on_ask(message: Message) -> Message | bytes | EllipsisType | None:
+        told = answer(message)
+        if isinstance(message, RepairKey):
+            zone.agents[0].on_ask = answer
+            then()
+            return None  # hangs up
+        return told
+
+    zone.agents[0].on_ask = on_ask
+
+
+def test_a_key_is_perhaps_written_also_if_the_next_primary_has_no_copy_in_the_plan(
+    zone: RepairedZone,
+) -> None:
+    damage(zone, 2, KEYS[1])
+    (plan,) = planned(zone, Strategy.REMOVE)
+    kept = tuple(copy for copy in plan.copies if copy.node != "agent-1")
+
+    def hand_over() -> None:
+        zone.copy(0).replica_index, zone.copy(1).replica_index = 1, 0
+
+    lost_once(zone, hand_over)
+
+    (done,) = executed(zone, [msgspec.structs.replace(plan, copies=kept)]).values()
+
+    assert done.done is Done.UNKNOWN
+    assert "its primary is agent-1 now" in done.detail
+
+
+def test_a_key_is_perhaps_written_also_if_its_agent_is_replaced_by_an_earlier_one(
+    zone: RepairedZone,
+) -> None:
+    damage(zone, 1, KEYS[1])
+    plan = planned(zone, Strategy.RELATIVE_MAJORITY)
+
+    def downgrade() -> None:
+        zone.agents[0].formats = zone.agents[0].formats._replace(highest=4)
+
+    lost_once(zone, downgrade)
+
+    (done,) = executed(zone, plan).values()
+
+    assert done.done is Done.UNKNOWN
+    assert "upgrade the agent" in done.detail
+
+
+def test_a_key_is_perhaps_written_also_if_the_next_primary_cannot_hand_over(
+    zone: RepairedZone,
+) -> None:
+    """The next primary has the wrong row: the lost write was never replicated to it."""
+    damage(zone, 1, KEYS[1])
+    plan = planned(zone, Strategy.RELATIVE_MAJORITY)
+
+    def hand_over() -> None:
+        zone.copy(0).replica_index, zone.copy(1).replica_index = 1, 0
+
+    lost_once(zone, hand_over)
+    zone.agents[1].on_ask = lambda m: (
+        HandedOver(problem="it is being drained") if isinstance(m, HandOver) else ...
+    )
+
+    (done,) = executed(zone, plan).values()
+
+    assert (done.done, done.detail) == (Done.UNKNOWN, "agent-1: it is being drained")
