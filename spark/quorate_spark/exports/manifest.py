@@ -287,13 +287,14 @@ def _is_public_part_valid(manifest: Manifest) -> bool:
 
 
 def _is_whole(manifest: Manifest) -> bool:
-    """Return whether all partitions are there, and their digests those of the whole."""
+    """Return whether all partitions are there, and rows, bytes and digest are their sums."""
     numbers = [part.partition for part in manifest.partitions]
     try:
-        return (
-            (manifest.format == ENCRYPTED_FORMAT) == (manifest.encryption is not None)
-            and numbers == list(range(manifest.zone.partitions))
-            and content_of(manifest.partitions).hex == manifest.digest
-        )
+        whole = content_of(manifest.partitions)
     except ValueError:  # a digest that is no number
         return False
+    return (
+        (manifest.format == ENCRYPTED_FORMAT) == (manifest.encryption is not None)
+        and numbers == list(range(manifest.zone.partitions))
+        and (whole.rows, whole.bytes, whole.hex) == (manifest.rows, manifest.bytes, manifest.digest)
+    )

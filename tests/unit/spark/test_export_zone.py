@@ -435,6 +435,19 @@ def test_a_manifest_that_was_changed_is_refused(zone: LoggedZone, target: Target
         read_manifest(target)
 
 
+@pytest.mark.parametrize("field", ["rows", "bytes"])
+def test_a_manifest_whose_sums_are_not_those_of_its_partitions_is_refused(
+    zone: LoggedZone, target: Target, field: str
+) -> None:
+    export(zone, target)
+    path = Path(target.text) / MANIFEST
+    told = json.loads(path.read_text())
+    path.write_text(json.dumps({**told, field: told[field] + 1}))
+
+    with pytest.raises(TargetRefused, match="contradicts itself"):
+        read_manifest(target)
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
