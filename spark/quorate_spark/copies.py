@@ -77,10 +77,7 @@ def absence(reading: Reading, zone: str, partitions: int, replicas: int) -> str:
     count = partitions or max(owned) + 1
     missing = [partition for partition in range(count) if partition not in owned]
     if missing:
-        return (
-            f"no agent asked owns a copy of {_listed(missing)}: name every agent, or wait until the"
-            " zone is available"
-        )
+        return told_absent(missing)
     if not is_partition_count(count) or len(owned) > count:
         return (
             f"the agents asked own copies of {len(owned)} partitions, which is not"
@@ -94,6 +91,16 @@ def absence(reading: Reading, zone: str, partitions: int, replicas: int) -> str:
             " the zone is fully replicated"
         )
     return ""
+
+
+def told_absent(missing: list[int]) -> str:
+    """Return that these partitions have no copy, in words; empty if there are none."""
+    if not missing:
+        return ""
+    return (
+        f"no agent asked owns a copy of {_listed(missing)}: name every agent, or wait until the"
+        " zone is available"
+    )
 
 
 def _listed(partitions: list[int]) -> str:

@@ -22,7 +22,7 @@ Options:
 - `values`: `full` (default), or `sha256` for digests in place of values;
 - `problems`: `raise` (default): a copy that cannot be read whole fails the query; or `rows`: adds a
   column, `problem`, and a last row per copy with a null key, whose problem is empty if the copy was
-  read whole, else the reason;
+  read whole, else the reason.  A copy that is needed and is missing always fails the query;
 - `max_mib_per_second_per_agent`: how much is read of each agent at most (default: no limit);
 - `chunk_bytes`, `connect_timeout_s`, `answer_timeout_s`: see quorate_spark.settings.
 
@@ -50,6 +50,7 @@ from quorate_spark.reading.read_copies import read_copies
 from quorate_spark.row_columns import RowColumns
 from quorate_spark.sources.columns import batch_of_rows, columns_of, has_problem_rows
 from quorate_spark.sources.narrowing import Ranges, wanted_of
+from quorate_spark.sources.needed_copies import check_needed
 from quorate_spark.sources.options import Options, choice, source_of
 from quorate_spark.sources.row_writer import RowSink, RowWriter, StreamRowWriter
 from quorate_spark.sources.update_stream import UpdateReader
@@ -116,9 +117,13 @@ class CopyReader(DataSourceReader):
         self._problems_as_rows = has_problem_rows(options)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return one partition per storage partition and copy, in that order."""
+        """Return one partition per storage partition and copy, in that order.
+
+        Raises Unreadable if a copy that is needed is missing.
+        """
         reading = read_copies(self._zone, self._agents, self._cluster, self._settings)
         wanted, count = self._wanted, reading.partitions
+        check_needed(reading, self._zone, wanted)
         return [
             CopyPartition(copy, ranges, wanted.slots_left(copy, count))
             for copies in reading.owned.values()

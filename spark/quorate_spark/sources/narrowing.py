@@ -93,23 +93,21 @@ class Wanted:
         `partitions`: of the zone; 0: not known.
         """
         state = copy.state
-        if not (
-            _has(self.partitions, state.partition)
-            and _has(self.replica_indexes, state.replica_index)
-            and _has(self.nodes, copy.node)
-        ):
+        if not _has(self.replica_indexes, state.replica_index) or not _has(self.nodes, copy.node):
             return ()
+        return _bounded(self._ranges_in(state.partition, partitions))
+
+    def partitions_of(self, partitions: int) -> frozenset[int] | None:
+        """Return the partitions that may have wanted rows; None: all.
+
+        `partitions`: of the zone; 0: not known.
+        """
+        if not self.ranges:
+            return frozenset()
         if not partitions:
-            return _bounded(self.ranges)
-        if self.slots is not None and not self.slots & _slots(state.partition, partitions):
-            return ()
-        shift = slot_shift(partitions)
-        found = [
-            each
-            for each in self.ranges
-            if (slot := slot_of(each)) is None or slot >> shift == state.partition
-        ]
-        return _bounded(tuple(found))
+            return self.partitions
+        found = [number for number in range(partitions) if self._ranges_in(number, partitions)]
+        return frozenset(found) if len(found) < partitions else None
 
     def slots_left(self, copy: CopySeen, partitions: int) -> frozenset[int] | None:
         """Return the slots whose rows are wanted of a copy; None: all that it has."""
@@ -118,6 +116,21 @@ class Wanted:
         ):
             return None
         return self.slots
+
+    def _ranges_in(self, partition: int, partitions: int) -> Ranges:
+        """Return the ranges to read of a partition; `partitions`: of the zone; 0: not known."""
+        if not _has(self.partitions, partition):
+            return ()
+        if not partitions:
+            return self.ranges
+        if self.slots is not None and not self.slots & _slots(partition, partitions):
+            return ()
+        shift = slot_shift(partitions)
+        return tuple(
+            each
+            for each in self.ranges
+            if (slot := slot_of(each)) is None or slot >> shift == partition
+        )
 
     def _within(self, ranges: Ranges) -> "Wanted":
         return replace(self, ranges=intersection(self.ranges, ranges))

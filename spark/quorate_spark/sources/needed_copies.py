@@ -1,0 +1,55 @@
+"""Checks that a reading has the copies that a read in a batch needs.
+
+Spark reads the copies that it is told.  If one is missing in a reading, its rows would be missing
+in a query, without an error.  So a query fails if
+
+- no agent owns a copy of a partition that is needed, or
+- a replica index that is needed has no owner, or several.  Agents are asked in turn: while
+  ownership changes, one may tell what was before, and the next what is after.
+
+Where a query says nothing of replica indices, index 0 is needed: by it a query gets each row once.
+"""
+
+from collections.abc import Sequence
+
+from quorate_spark.copies import CopySeen, Reading, absence, told_absent
+from quorate_spark.reading.agent_link import Unreadable
+from quorate_spark.sources.narrowing import Wanted
+
+
+def check_needed(reading: Reading, zone: str, wanted: Wanted) -> None:
+    """Raise Unreadable unless the reading has each copy that is needed.
+
+    A query that names nodes needs the copies that these own, and they are in any reading.
+    """
+    if wanted.nodes is not None:
+        return
+    needed = wanted.partitions_of(reading.partitions)
+    if needed is None:
+        problem = absence(reading, zone, 0, 0)
+    else:
+        problem = told_absent(sorted(needed - reading.owned.keys()))
+    if problem:
+        raise Unreadable(problem)
+    for partition, copies in reading.owned.items():
+        if needed is None or partition in needed:
+            _check_owners(partition, copies, wanted.replica_indexes)
+
+
+def _check_owners(
+    partition: int, copies: Sequence[CopySeen], wanted: frozenset[int] | None
+) -> None:
+    """Raise Unreadable unless each replica index that is needed has one owner.
+
+    Indices above the highest one that is owned are not needed: a zone has so many replicas or more.
+    """
+    owned = [copy.state.replica_index for copy in copies]
+    needed = {0, *owned} if wanted is None else wanted.intersection(range(max(owned) + 1))
+    for index in sorted(needed):
+        if owned.count(index) != 1:
+            owners = ", ".join(f"{each.node}: {at}" for each, at in zip(copies, owned, strict=True))
+            count = f"{owned.count(index)} owners" if index in owned else "no owner"
+            raise Unreadable(
+                f"partition {partition}: replica index {index} has {count} ({owners}): ownership is"
+                " changing, or an owner is away or was not named: read again, and name every agent"
+            )

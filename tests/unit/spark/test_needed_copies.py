@@ -1,0 +1,100 @@
+"""A read in a batch fails if a copy that it needs is missing, and reads what it needs without."""
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql.datasource import EqualTo, Filter, In
+
+from quorate.facts.keyspace import key_partition
+from quorate_spark.data_source import CopyReader, FilteredCopyReader
+from quorate_spark.reading.agent_link import Unreadable
+from quorate_spark_fixtures.scripted_zone import ScriptedZone, listening
+
+PARTITIONS = 4
+PRIMARIES = EqualTo(("replica_index",), 0)
+
+
+@pytest.fixture
+def zone() -> Iterator[ScriptedZone]:
+    zone = ScriptedZone(replicas=2, partitions=PARTITIONS)
+    for agent in zone.agents:
+        agent.partitions = PARTITIONS
+    with listening(zone):
+        yield zone
+
+
+def planned(zone: ScriptedZone, *filters: Filter, **more: str) -> list[tuple[int, str]]:
+    """The copies that are read: partition and agent."""
+    agents = ",".join(agent.address for agent in zone.agents)
+    options = {"zone": "z", "agents": agents, "cluster": "c", "secret_file": zone.secret_file}
+    reader = FilteredCopyReader({**options, **more}) if filters else CopyReader({**options, **more})
+    if isinstance(reader, FilteredCopyReader):
+        reader.pushFilters(list(filters))
+    return [each.value for each in reader.partitions()]
+
+
+def lose(zone: ScriptedZone, *partitions: int) -> None:
+    """No agent has a copy of these any more."""
+    for agent in zone.agents:
+        for partition in partitions:
+            del agent.copies[partition]
+
+
+@pytest.mark.parametrize("problems", ["raise", "rows"])
+def test_a_partition_without_an_owner_fails_the_query(zone: ScriptedZone, problems: str) -> None:
+    lose(zone, 2, 3)
+
+    with pytest.raises(Unreadable, match=r"no agent asked owns a copy of 2 partitions \(2, 3\)"):
+        planned(zone, problems=problems)
+    with pytest.raises(Unreadable, match=r"of 1 partitions \(3\)"):
+        planned(zone, partitions="1,3")
+    with pytest.raises(Unreadable, match=r"of 1 partitions \(3\)"):
+        planned(zone, PRIMARIES, In(("partition",), (1, 3)))
+
+
+def test_a_partition_that_is_not_needed_may_be_missing(zone: ScriptedZone) -> None:
+    key = next(key for key in (b"key-%d" % n for n in range(99)) if key_partition(key, 4) == 1)
+    lose(zone, 2, 3)
+
+    assert planned(zone, partitions="1") == [(1, "agent-0"), (1, "agent-1")]
+    assert planned(zone, PRIMARIES, EqualTo(("key",), key)) == [(1, "agent-0")]
+    assert planned(zone, EqualTo(("node",), "agent-1")) == [(0, "agent-1"), (1, "agent-1")]
+    nothing = EqualTo(("partition",), 0), EqualTo(("partition",), 2)
+    assert planned(zone, *nothing) == []
+
+
+def test_agents_of_before_tell_no_number_of_partitions(zone: ScriptedZone) -> None:
+    for agent in zone.agents:
+        agent.partitions = 0
+    lose(zone, 3)
+
+    with pytest.raises(Unreadable, match="which is not a number a zone can have"):
+        planned(zone)
+    with pytest.raises(Unreadable, match=r"of 1 partitions \(3\)"):
+        planned(zone, partitions="0,3")
+    assert planned(zone, PRIMARIES, partitions="0,2") == [(0, "agent-0"), (2, "agent-0")]
+
+
+def test_a_reading_during_a_hand_over_fails_the_query(zone: ScriptedZone) -> None:
+    """agent-0 was asked after it, agent-1 before: neither seems to be the primary."""
+    zone.copy(0, 2).replica_index = 1
+    reason = r"partition 2: replica index 0 has no owner \(agent-0: 1, agent-1: 1\): ownership is"
+
+    for filters in ((), (PRIMARIES,)):
+        with pytest.raises(Unreadable, match=reason):
+            planned(zone, *filters)
+    assert planned(zone, PRIMARIES, partitions="1") == [(1, "agent-0")]
+
+    zone.copy(0, 2).replica_index = zone.copy(1, 2).replica_index = 0
+    with pytest.raises(Unreadable, match="replica index 0 has 2 owners"):
+        planned(zone, PRIMARIES)
+
+
+def test_an_index_that_is_not_needed_may_have_no_owner(zone: ScriptedZone) -> None:
+    zone.copy(1, 2).replica_index = 2
+
+    assert len(planned(zone)) == 2 * PARTITIONS
+    assert len(planned(zone, PRIMARIES)) == PARTITIONS
+    assert planned(zone, EqualTo(("replica_index",), 2)) == [(2, "agent-1")]
+    with pytest.raises(Unreadable, match="partition 2: replica index 1 has no owner"):
+        planned(zone, EqualTo(("replica_index",), 1))
