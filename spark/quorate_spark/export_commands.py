@@ -503,6 +503,8 @@ def _result_of(imported: Imported) -> ExportResult:
             imported.rows,
             imported.bytes,
             imported.digest,
+            keys_kept=imported.kept,
+            rows_expired=imported.expired,
         )
     reason = (
         f"{imported.missing} rows are missing, {imported.differing} keys have another row, and"
@@ -561,8 +563,12 @@ def _tell_imported(imported: Imported, target: str) -> None:
     console = Console(highlight=False)
     zone = imported.zone
     if imported.is_whole:
-        text = f"Zone {zone} has all rows of {target}: {imported.rows:,} compared one by one."
-        console.print(Text(text, "green"), soft_wrap=True)
+        rows = f"{imported.rows:,}"
+        if imported.rows == imported.exported_rows:
+            text = f"Zone {zone} has all rows of {target}: {rows} compared one by one."
+        else:
+            text = f"Zone {zone} has {rows} rows of {target} as exported, compared one by one."
+        console.print(Text(text, "yellow" if imported.kept else "green"), soft_wrap=True)
         if imported.digest == imported.exported_digest:
             console.print(Text(f"digest {imported.digest}, as exported"), soft_wrap=True)
     elif not imported.missing and not imported.differing:

@@ -119,12 +119,29 @@ async def test_it_looks_notes_the_import_and_imports(led: Namespace) -> None:
     told = await until_finished(led)
 
     assert (told["outcome"], told["rows"], told["digest"]) == ("Complete", 20, "f" * 32)
+    assert (told["keysKept"], told["rowsExpired"]) == (0, 0)
+    assert told["message"] == "the zone has all rows of backups:monday: 20 were compared"
     assert note(led) == ""
     options = program._parser().parse_args(look)
     assert (options.check, options.continues, options.into_non_empty) == (True, False, False)
     options = program._parser().parse_args(work)
     assert (options.check, options.continues, options.export_id) == (False, True, "0011aabb")
     assert options.target == "/exports/monday"
+
+
+async def test_rows_that_the_zone_has_not_are_counted(led: Namespace) -> None:
+    declare(led, intoNonEmpty=True)
+    await until_job(led, "back-check")
+    end(led, "back-check", text(MAY_BEGIN))
+    await until_job(led, "back-restore")
+    end(led, "back-restore", text(msgspec.structs.replace(COMPLETE, keys_kept=7, rows_expired=2)))
+    told = await until_finished(led)
+
+    assert (told["rows"], told["keysKept"], told["rowsExpired"]) == (20, 7, 2)
+    assert told["message"] == (
+        "the zone has 20 rows of backups:monday as exported, which were compared; 7 keys had"
+        " another row, which stayed, and 2 rows had expired"
+    )
 
 
 async def test_both_pods_have_the_key_of_an_encrypted_export(led: Namespace) -> None:

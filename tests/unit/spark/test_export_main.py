@@ -168,9 +168,12 @@ def test_counts_of_an_import_are_told(
     assert "only intoNonEmpty ends it" in told_by(message).reason
     said = " ".join(capsys.readouterr().out.split())
     assert f"has all rows of {tmp_path / 'export'} but 1, whose keys had another row" in said
-    assert run("import", empty, tmp_path / "export", "--continue", "--into-non-empty") == 0
+    assert run("import", empty, tmp_path / "export", *more, "--into-non-empty") == 0
+    result = told_by(message)
+    assert (result.outcome, result.rows, result.keys_kept) == (RunOutcome.COMPLETE, 19, 1)
     said = capsys.readouterr().out
-    assert f"has all rows of {tmp_path / 'export'}: 19 compared" in " ".join(said.split())
+    wanted = f"Zone z has 19 rows of {tmp_path / 'export'} as exported, compared one by one."
+    assert wanted in " ".join(said.split())
     assert "1 keys had another row already, which was left as it was" in said
 
 

@@ -37,7 +37,8 @@ class ExportResult(msgspec.Struct, frozen=True, omit_defaults=True):
     export was read, and is surely not as it was written.  `encryption_key_id`: of an encrypted
     export, of which no digest is told: of few rows it would tell the content.  `base`: the id of
     the export from which rows were taken.  `partitions_from_base`, `partitions_read_whole`: None:
-    there was none; `read_whole`: why partitions were, in words.
+    there was none; `read_whole`: why partitions were, in words.  `keys_kept`, `rows_expired`: of an
+    import, keys that had another row, which stayed, and rows of the export that had expired.
     """
 
     outcome: RunOutcome
@@ -56,6 +57,8 @@ class ExportResult(msgspec.Struct, frozen=True, omit_defaults=True):
     partitions_from_base: int | None = None
     partitions_read_whole: int | None = None
     read_whole: str = ""
+    keys_kept: int = 0
+    rows_expired: int = 0
 
 
 def made_of_base(base: str, taken: int, whole: int, why: str) -> str:

@@ -7,7 +7,7 @@ from pydantic import Field
 from quorate.wire.exports.export_run import EXPORT_COLUMNS, ExportRunStatus
 from quorate.wire.jobs.export_place import EncryptionKeyRef, ExportPlace
 from quorate.wire.jobs.job_run import ReadingRun, run_once_rule
-from quorate.wire.schema.resource import Resource, Rule, name_rule
+from quorate.wire.schema.resource import Integer, Resource, Rule, name_rule
 
 
 class ZoneRestoreSpec(ReadingRun):
@@ -26,8 +26,16 @@ class ZoneRestoreSpec(ReadingRun):
 
 
 class ZoneRestoreStatus(ExportRunStatus):
-    """The result of the run.  Complete: the zone has every row.  Failed, Unknown: as the message
-    says, nothing was written, or the zone has only a part and is not Available."""
+    """The result of the run.  Complete: the zone has every row, but those that had expired, and
+    those of keys that were to stay as they are.  Failed, Unknown: as the message says, nothing was
+    written, or the zone has only a part and is not Available."""
+
+    keys_kept: Integer | None = None
+    """Keys of the export that had another row in the zone, which stayed (intoNonEmpty).  Absent:
+    the outcome is not Complete."""
+    rows_expired: Integer | None = None
+    """Rows of the export that had expired, and were left out.  Absent: the outcome is not
+    Complete."""
 
 
 class ZoneRestore(Resource):

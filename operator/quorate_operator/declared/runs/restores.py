@@ -283,8 +283,9 @@ class Restores(JobRuns[ZoneRestoreStatus]):
             if begun is not None:
                 reason = f"another import, of {begun.place}, has begun meanwhile"
                 return _part(body, status, ExportResult(RunOutcome.FAILED, reason=reason))
-        message = f"the zone has all rows of {status.place}: {result.rows} were compared"
-        return finished_export(status, body, result, message)
+        counts = {"keys_kept": result.keys_kept, "rows_expired": result.rows_expired}
+        message = _sentence(status.place, result)
+        return finished_export(status.model_copy(update=counts), body, result, message)
 
     async def _lost(self, body: Body, status: ZoneRestoreStatus, why: str) -> ZoneRestoreStatus:
         if _is_check(status):
@@ -352,6 +353,17 @@ def _not_here(body: Body, status: ZoneRestoreStatus, reason: str) -> ZoneRestore
         f" gets this data is to be given up: {_GIVE_UP}"
     )
     return finished_export(status, body, ExportResult(RunOutcome.FAILED, reason=reason), message)
+
+
+def _sentence(place: str, result: ExportResult) -> str:
+    """Return the result of an import with a good end, in words."""
+    if not result.keys_kept and not result.rows_expired:
+        return f"the zone has all rows of {place}: {result.rows} were compared"
+    return (
+        f"the zone has {result.rows} rows of {place} as exported, which were compared;"
+        f" {result.keys_kept} keys had another row, which stayed, and {result.rows_expired} rows"
+        " had expired"
+    )
 
 
 def _part(
