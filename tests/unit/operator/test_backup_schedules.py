@@ -267,6 +267,31 @@ async def test_a_restore_waits_for_a_pod_that_may_delete_its_source(led: Namespa
     assert await waits_for_deletion(api, namespace, "backups:books/nightly-20260104T030000Z") == ""
 
 
+@pytest.mark.parametrize("has_successor", [False, True])
+async def test_a_run_that_is_deleted_as_it_begins_has_the_work_of_its_own_schedule(
+    led: Namespace, has_successor: bool
+) -> None:
+    """An object of its name without a schedule may be seen in its place."""
+    await two_runs(led)
+    third, before = run_name("nightly", at("2026-01-06T03:00:00")), led.api.refuse
+
+    def deleted(method: str, path: str) -> int:
+        if (method, path) == ("GET", led.path("ZoneRestore", "").removesuffix("/")):
+            body = backup(led, third)
+            led.controller._runs.gone(Kind.BACKUP, third)
+            if has_successor:
+                alone = {**body["metadata"], "uid": "another", "ownerReferences": []}
+                led.controller._runs.backups.seen({**body, "metadata": alone})
+            led.api.refuse = before
+        return before(method, path)
+
+    led.api.refuse = deleted
+    await run_at(led, "2026-01-06T03:00:01")
+
+    assert "--series=uid-of-nightly" in await arguments_of(led, third)
+    assert not led.controller._refused
+
+
 async def test_a_run_that_is_deleted_is_listed_as_it_was_seen_last(led: Namespace) -> None:
     first, second = await two_runs(led)
     for name in (first, second):

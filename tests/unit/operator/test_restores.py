@@ -9,6 +9,7 @@ import pytest
 from quorate.wire.exports.export_result import ExportResult, RunOutcome, encode_export_result
 from quorate_loopback.namespace import Namespace
 from quorate_loopback.waiting import until
+from quorate_operator.declared.kinds import Kind
 from quorate_operator.declared.runs import job_runs
 from quorate_operator.kube.api import ApiRefused
 from quorate_spark import __main__ as program
@@ -159,6 +160,22 @@ async def test_both_pods_have_the_key_of_an_encrypted_export(led: Namespace) -> 
         assert variable["valueFrom"] == {"secretKeyRef": {"name": "keys", "key": "key"}}
         assert program._parser().parse_args(arguments).encrypted
     assert told["encryptionKeyId"] == "a1b2"
+
+
+async def test_one_that_is_deleted_as_it_begins_is_no_defect(led: Namespace) -> None:
+    pods, before = "/api/v1/namespaces/default/pods", led.api.refuse
+
+    def deleted(method: str, path: str) -> int:
+        if (method, path) == ("GET", pods):
+            led.controller._runs.gone(Kind.RESTORE, "back")
+            led.api.refuse = before
+        return before(method, path)
+
+    led.api.refuse = deleted
+    declare(led)
+
+    await until_so(led, lambda: f"{JOBS}/back-check" in led.api.objects, "its Job")
+    assert not led.controller._refused
 
 
 async def test_nothing_is_noted_where_it_may_not_begin(led: Namespace) -> None:

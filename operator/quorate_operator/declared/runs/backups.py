@@ -110,17 +110,17 @@ class Backups(JobRuns[ZoneBackupStatus]):
         is_good = status.outcome is RunOutcome.COMPLETE
         self._runs[name] = ScheduledRun(created, name, schedule, str(outcome), is_good, status)
 
-    async def _begin(self, run: JobOwner, led: LedZone) -> str:
+    async def _begin(self, body: Body, run: JobOwner, led: LedZone) -> str:
         """Make the Job, unless rows are being imported: an export would have a part of them."""
         async with self._writers.beginning:
             begun = await prove_note(self._api, self._namespace, led)
             if begun is not None:
                 return sentence(run.spec.zone_ref.name, begun)
             self._in_use = await places_in_use(self._api, self._namespace, self._find)
-            return await super()._begin(run, led)
+            return await super()._begin(body, run, led)
 
-    def _work_of(self, run: ZoneBackup, copies: Copies, led: LedZone) -> Work:
-        schedule = _schedule_of(self._bodies[run.metadata.name])
+    def _work_of(self, body: Body, run: ZoneBackup, copies: Copies, led: LedZone) -> Work:
+        schedule = _schedule_of(body)
         if not schedule:
             return backup_work(run, copies)
         old = self._to_delete(schedule, run, copies.uid, self._in_use)

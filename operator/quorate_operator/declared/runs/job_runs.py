@@ -137,7 +137,7 @@ class JobRuns(ABC, Generic[Status]):
         if isinstance(led, LedZone):
             more = self._begun(run, led)
             try:
-                led = await self._begin(run, led)
+                led = await self._begin(body, run, led)
             except JobRefused as refused:
                 phase = RunPhase.REFUSED if refused.is_final else RunPhase.WAITING
                 await self._tell(body, self._made(phase, str(refused)))
@@ -155,7 +155,7 @@ class JobRuns(ABC, Generic[Status]):
     # --- what the kinds differ in ----------------------------------------------------------------
 
     @abstractmethod
-    def _work_of(self, run: Any, copies: Copies, led: LedZone) -> Work:
+    def _work_of(self, body: Body, run: Any, copies: Copies, led: LedZone) -> Work:
         """Return the work of the pod.  Raises JobRefused."""
 
     @abstractmethod
@@ -199,12 +199,15 @@ class JobRuns(ABC, Generic[Status]):
 
     # --- the Job ---------------------------------------------------------------------------------
 
-    async def _begin(self, run: JobOwner, led: LedZone) -> str:
-        """Make the first Job; return "", or what it waits for."""
+    async def _begin(self, body: Body, run: JobOwner, led: LedZone) -> str:
+        """Make the first Job; return "", or what it waits for.
+
+        `run`: the object as parsed from `body`.  Another one of its name may be seen meanwhile.
+        """
         copies = self._copies(led)
         if copies is None:
             return f"no agent of StorageCluster {led.cluster} is online"
-        return await self._make(run, led, self._work_of(run, copies, led))
+        return await self._make(run, led, self._work_of(body, run, copies, led))
 
     def _copies(self, led: LedZone) -> Copies | None:
         """Return the copies of the zone; None: no agent is online."""

@@ -57,7 +57,7 @@ class Repairs(JobRuns[ZoneRepairStatus]):
         super().__init__(ZoneRepairStatus, api, namespace, find, image, on_end)
         self._writers = writers
 
-    async def _begin(self, run: JobOwner, led: LedZone) -> str:
+    async def _begin(self, body: Body, run: JobOwner, led: LedZone) -> str:
         assert isinstance(run, ZoneRepair)
         async with self._writers.beginning:
             waits = "" if run.spec.dry_run else await self._writers.waits_for(run, led)
@@ -66,9 +66,9 @@ class Repairs(JobRuns[ZoneRepairStatus]):
             begun = await prove_note(self._api, self._namespace, led)
             if begun is not None:
                 return sentence(run.spec.zone_ref.name, begun)
-            return await super()._begin(run, led)
+            return await super()._begin(body, run, led)
 
-    def _work_of(self, run: ZoneRepair, copies: Copies, led: LedZone) -> Work:
+    def _work_of(self, body: Body, run: ZoneRepair, copies: Copies, led: LedZone) -> Work:
         return repair_work(run, copies)
 
     def _begun(self, run: ZoneRepair, led: LedZone) -> dict[str, object]:

@@ -117,18 +117,20 @@ class Restores(JobRuns[ZoneRestoreStatus]):
     def _note(self, body: Body, status: ZoneRestoreStatus) -> None:
         self.last.note(body["metadata"]["name"], zone_of(body), status)
 
-    async def _begin(self, run: JobOwner, led: LedZone) -> str:
+    async def _begin(self, body: Body, run: JobOwner, led: LedZone) -> str:
+        assert isinstance(run, ZoneRestore)
         async with self._writers.beginning:
             waits = await self._writers.waits_for(run, led)
-            source = ZoneRestore.parse_stored(self._bodies[run.metadata.name]).spec.source.text
-            waits = waits or await waits_for_deletion(self._api, self._namespace, source)
+            waits = waits or await waits_for_deletion(
+                self._api, self._namespace, run.spec.source.text
+            )
             waits = waits or await self._writers.waits_for_backup(run.spec.zone_ref.name)
             if waits:
                 return waits
             await prove_note(self._api, self._namespace, led)
-            return await super()._begin(run, led)
+            return await super()._begin(body, run, led)
 
-    def _work_of(self, run: ZoneRestore, copies: Copies, led: LedZone) -> Work:
+    def _work_of(self, body: Body, run: ZoneRestore, copies: Copies, led: LedZone) -> Work:
         begun, zone = noted_import(led), run.spec.zone_ref.name
         if begun is not None and begun.place != run.spec.source.text:
             raise JobRefused(

@@ -172,7 +172,7 @@ class Validations(JobRuns[DataValidationStatus]):
         is_good = status.verdict is ValidationVerdict.AGREE
         self._runs[name] = ScheduledRun(created, name, schedule, str(verdict), is_good)
 
-    def _work_of(self, run: DataValidation, copies: Copies, led: LedZone) -> Work:
+    def _work_of(self, body: Body, run: DataValidation, copies: Copies, led: LedZone) -> Work:
         return validation_work(run, copies, self._history(run.spec.zone_ref.name))
 
     def _doing(self, status: DataValidationStatus) -> str:
