@@ -25,6 +25,8 @@ NOT_AS_WRITTEN = 1
 BACKUP = Work("backup", names.LABEL_BACKUP, final_codes=(NOT_AS_WRITTEN,))
 DELETE = "--delete="
 """The option that names a folder of an older export."""
+ZONE_UID = "--zone-uid="
+"""The option that says which data of the zone is exported."""
 CREDENTIALS = (
     ("AWS_ACCESS_KEY_ID", False),
     ("AWS_SECRET_ACCESS_KEY", False),
@@ -52,7 +54,7 @@ def backup_work(
     options = (
         f"--target={spec.destination.target}",
         f"--run={backup.metadata.uid}",
-        f"--zone-uid={copies.uid}",
+        f"{ZONE_UID}{copies.uid}",
         f"--zone-spec={msgspec.json.encode(copies.spec).decode()}",
         "--verify",
         *spec.limit_options,

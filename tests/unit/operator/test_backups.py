@@ -233,6 +233,28 @@ async def test_one_that_cannot_be_read_is_refused(led: Namespace) -> None:
     assert "hush" not in str(refused)
 
 
+async def test_a_job_of_an_earlier_operator_keeps_its_time_and_its_zone(led: Namespace) -> None:
+    """That operator has ended before it told of it; the Zone was declared again since."""
+    declare(led)
+    await until_phase(led, "Running")
+    job, path = led.api.objects[JOB], led.path("ZoneBackup", "first")
+    del led.api.objects[path]["status"]
+    [container] = job["spec"]["template"]["spec"]["containers"]
+    container["args"] = [
+        "--zone-uid=uid-of-one-before" if each.startswith("--zone-uid=") else each
+        for each in container["args"]
+    ]
+    job["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    end(led, text(COMPLETE))
+    await led.restart()
+    status = await until_phase(led, "Finished")
+
+    assert status["startTime"] == "2026-01-01T00:00:00Z"
+    assert status["zoneUid"] == "uid-of-one-before"
+    assert status["outcome"] == "Failed"
+    assert "Zone books was replaced by another one meanwhile" in status["message"]
+
+
 async def test_one_whose_zone_was_replaced_is_not_good(led: Namespace) -> None:
     """What the pod has deleted is told all the same."""
     declare(led)

@@ -17,8 +17,8 @@ from quorate_operator.declared.runs.last_exports import LastExports
 from quorate_operator.declared.runs.noted_import import prove_note, sentence
 from quorate_operator.declared.runs.recoveries import LedZone
 from quorate_operator.declared.runs.scheduled_run import ScheduledRun, schedule_of
-from quorate_operator.declared.runs.writers import Writers
-from quorate_operator.jobs.backup_job import BACKUP, backup_work
+from quorate_operator.declared.runs.writers import Writers, arguments_of
+from quorate_operator.jobs.backup_job import BACKUP, ZONE_UID, backup_work
 from quorate_operator.jobs.export_end import export_result, unknown
 from quorate_operator.jobs.job import Copies, JobOwner, Work
 from quorate_operator.kube.api import KubeApi
@@ -110,7 +110,7 @@ class Backups(JobRuns[ZoneBackupStatus]):
         is_good = status.outcome is RunOutcome.COMPLETE
         self._runs[name] = ScheduledRun(created, name, schedule, str(outcome), is_good, status)
 
-    async def _begin(self, body: Body, run: JobOwner, led: LedZone) -> str:
+    async def _begin(self, body: Body, run: JobOwner, led: LedZone) -> Body | str:
         """Make the Job, unless rows are being imported: an export would have a part of them."""
         async with self._writers.beginning:
             begun = await prove_note(self._api, self._namespace, led)
@@ -129,8 +129,10 @@ class Backups(JobRuns[ZoneBackupStatus]):
     def _doing(self, status: ZoneBackupStatus) -> str:
         return "its pod exports the zone, then reads the export back"
 
-    def _begun(self, run: ZoneBackup, led: LedZone) -> dict[str, object]:
-        return {"place": run.spec.destination.text, "zone_uid": led.uid}
+    def _begun(self, run: ZoneBackup, led: LedZone, job: Body) -> dict[str, object]:
+        said = arguments_of(job["spec"]["template"], BACKUP)
+        of = [each.removeprefix(ZONE_UID) for each in said if each.startswith(ZONE_UID)]
+        return {"place": run.spec.destination.text, "zone_uid": of[0] if of else led.uid}
 
     async def _ended(
         self, body: Body, status: ZoneBackupStatus, job: Body, pods: list[Body], not_started: str

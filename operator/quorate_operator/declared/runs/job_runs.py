@@ -133,20 +133,22 @@ class JobRuns(ABC, Generic[Status]):
             await self._tell(body, self._made(RunPhase.REFUSED, str(error)))
             return None
         led = self._find(zone_of(body)) if self._image else NO_IMAGE
-        more: dict[str, object] = {}
-        if isinstance(led, LedZone):
-            more = self._begun(run, led)
-            try:
-                led = await self._begin(body, run, led)
-            except JobRefused as refused:
-                phase = RunPhase.REFUSED if refused.is_final else RunPhase.WAITING
-                await self._tell(body, self._made(phase, str(refused)))
-                return None if refused.is_final else REFUSED_S
-        if led:
+        if not isinstance(led, LedZone):
             await self._tell(body, self._made(RunPhase.WAITING, led))
             return FOLLOW_S
+        try:
+            job = await self._begin(body, run, led)
+        except JobRefused as refused:
+            phase = RunPhase.REFUSED if refused.is_final else RunPhase.WAITING
+            await self._tell(body, self._made(phase, str(refused)))
+            return None if refused.is_final else REFUSED_S
+        if isinstance(job, str):
+            await self._tell(body, self._made(RunPhase.WAITING, job))
+            return FOLLOW_S
+        began = str(job["metadata"].get("creationTimestamp") or rfc3339())
+        more = {"job": self.work.job_name(name), **self._begun(run, led, job)}
         begun = self._made(RunPhase.RUNNING, "its pod is being started").model_copy(
-            update={"start_time": rfc3339(), "job": self.work.job_name(name), **more}
+            update={"start_time": began, **more}
         )
         _log.info("%s: Job %s", self._about(name), begun.job)
         await self._tell(body, begun)
@@ -190,8 +192,9 @@ class JobRuns(ABC, Generic[Status]):
         """Return whether the end of the Job counts however long the zone is waited for."""
         return True
 
-    def _begun(self, run: Any, led: LedZone) -> dict[str, object]:
-        """Return more of the status of a run whose Job was made."""
+    def _begun(self, run: Any, led: LedZone, job: Body) -> dict[str, object]:
+        """Return more of the status of a run whose Job was made, perhaps by an earlier operator and
+        for an earlier Zone."""
         return {}
 
     def _note(self, body: Body, status: Status) -> None:
@@ -199,8 +202,8 @@ class JobRuns(ABC, Generic[Status]):
 
     # --- the Job ---------------------------------------------------------------------------------
 
-    async def _begin(self, body: Body, run: JobOwner, led: LedZone) -> str:
-        """Make the first Job; return "", or what it waits for.
+    async def _begin(self, body: Body, run: JobOwner, led: LedZone) -> Body | str:
+        """Make the first Job; return it, or what it waits for.
 
         `run`: the object as parsed from `body`.  Another one of its name may be seen meanwhile.
         """
@@ -226,8 +229,11 @@ class JobRuns(ABC, Generic[Status]):
             led.body["metadata"]["uid"],
         )
 
-    async def _make(self, run: JobOwner, led: LedZone, work: Work) -> str:
-        """Make a Job; return "", or what it waits for.  Raises JobRefused."""
+    async def _make(self, run: JobOwner, led: LedZone, work: Work) -> Body | str:
+        """Make a Job; return the one that is there now, or what it waits for.
+
+        Raises JobRefused.
+        """
         job = job_of(run, work, led.cluster, self._image)
         if executors_of(run.spec):
             if not await self._may_lead():
@@ -241,7 +247,7 @@ class JobRuns(ABC, Generic[Status]):
             except ExecutorsTooLarge as error:
                 raise JobRefused(f"its Job cannot be made: {error}", is_final=True) from error
         try:
-            await self._api.create(self._jobs(), job)
+            return await self._api.create(self._jobs(), job)
         except ApiRefused as refused:
             if refused.status == 409:
                 return await self._whose(run, work)
@@ -250,7 +256,6 @@ class JobRuns(ABC, Generic[Status]):
             is_final = refused.status in (400, 422)
             way = f": create another {run.kind_name()}" if is_final else ""
             raise JobRefused(f"its Job is refused: {refused}{way}", is_final) from refused
-        return ""
 
     async def _may_lead(self) -> bool:
         """Return whether the ServiceAccount is there by which a pod leads executors."""
@@ -258,12 +263,12 @@ class JobRuns(ABC, Generic[Status]):
         accounts = self._api.list(path, name=names.DRIVER_ACCOUNT)
         return bool([each async for each in accounts])
 
-    async def _whose(self, run: JobOwner, work: Work) -> str:
-        """Return "" if the Job that is there is this object's, else what is waited for."""
+    async def _whose(self, run: JobOwner, work: Work) -> Body | str:
+        """Return the Job that is there if it is this object's, else what is waited for."""
         name = work.job_name(run.metadata.name)
         job = await find(self._api, f"{self._jobs()}/{name}")
         if job is not None and is_owned(job, run.metadata.uid):
-            return ""
+            return job
         return f"Job {name} of another object is still there: it is waited for, or delete it"
 
     async def _follow(self, body: Body, status: Status) -> float | None:

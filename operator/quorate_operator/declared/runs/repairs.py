@@ -57,7 +57,7 @@ class Repairs(JobRuns[ZoneRepairStatus]):
         super().__init__(ZoneRepairStatus, api, namespace, find, image, on_end)
         self._writers = writers
 
-    async def _begin(self, body: Body, run: JobOwner, led: LedZone) -> str:
+    async def _begin(self, body: Body, run: JobOwner, led: LedZone) -> Body | str:
         assert isinstance(run, ZoneRepair)
         async with self._writers.beginning:
             waits = "" if run.spec.dry_run else await self._writers.waits_for(run, led)
@@ -71,7 +71,7 @@ class Repairs(JobRuns[ZoneRepairStatus]):
     def _work_of(self, body: Body, run: ZoneRepair, copies: Copies, led: LedZone) -> Work:
         return repair_work(run, copies)
 
-    def _begun(self, run: ZoneRepair, led: LedZone) -> dict[str, object]:
+    def _begun(self, run: ZoneRepair, led: LedZone, job: Body) -> dict[str, object]:
         return {"place": run.spec.place.text}
 
     def _doing(self, status: ZoneRepairStatus) -> str:

@@ -117,7 +117,7 @@ class Restores(JobRuns[ZoneRestoreStatus]):
     def _note(self, body: Body, status: ZoneRestoreStatus) -> None:
         self.last.note(body["metadata"]["name"], zone_of(body), status)
 
-    async def _begin(self, body: Body, run: JobOwner, led: LedZone) -> str:
+    async def _begin(self, body: Body, run: JobOwner, led: LedZone) -> Body | str:
         assert isinstance(run, ZoneRestore)
         async with self._writers.beginning:
             waits = await self._writers.waits_for(run, led)
@@ -140,7 +140,7 @@ class Restores(JobRuns[ZoneRestoreStatus]):
             )
         return check_work(run, copies, begun)
 
-    def _begun(self, run: ZoneRestore, led: LedZone) -> dict[str, object]:
+    def _begun(self, run: ZoneRestore, led: LedZone, job: Body) -> dict[str, object]:
         return {"place": run.spec.source.text}
 
     def _keeps_end(self, status: ZoneRestoreStatus) -> bool:
@@ -206,7 +206,7 @@ class Restores(JobRuns[ZoneRestoreStatus]):
             return _waiting(status, "the import is being noted in the record of the zone")
         self._unbegun.pop(uid, None)
         try:
-            waits = await self._make(restore, led, import_work(restore, copies, mine))
+            made = await self._make(restore, led, import_work(restore, copies, mine))
         except JobRefused as refused:
             if is_first:
                 self._unbegun[uid] = zone, body["metadata"]["name"]
@@ -216,10 +216,10 @@ class Restores(JobRuns[ZoneRestoreStatus]):
                 return await self._without_import(body, status, str(refused))
             failed = ExportResult(RunOutcome.FAILED, reason=str(refused))
             return _part(body, status, failed)
-        if waits:
+        if isinstance(made, str):
             if is_first:
                 self._unbegun[uid] = zone, body["metadata"]["name"]
-            return _waiting(status, waits)
+            return _waiting(status, made)
         return _importing(body, status, result.export_id)
 
     async def _has_import(self, body: Body) -> bool:

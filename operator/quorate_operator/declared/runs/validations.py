@@ -178,7 +178,7 @@ class Validations(JobRuns[DataValidationStatus]):
     def _doing(self, status: DataValidationStatus) -> str:
         return "its pod reads the copies"
 
-    def _begun(self, run: DataValidation, led: LedZone) -> dict[str, object]:
+    def _begun(self, run: DataValidation, led: LedZone, job: Body) -> dict[str, object]:
         return {"zone_uid": led.uid}
 
     async def _ended(
