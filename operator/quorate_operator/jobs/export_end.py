@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from quorate.wire.exports.export_result import ExportResult, RunOutcome, decode_export_result
+from quorate_operator.jobs.backup_job import BACKUP
 from quorate_operator.jobs.job_end import result_of_job, told
 
 Json = Mapping[str, Any]
@@ -25,6 +26,21 @@ def export_result(
         return _with_deleted(damaged, ends)
     found = result_of_job(job, pods, container, decode_export_result, _is_complete, not_started)
     return _with_deleted(unknown(found) if isinstance(found, str) else found, ends)
+
+
+def backup_result(job: Json, pods: Sequence[Json], not_started: str = "") -> ExportResult:
+    """Return the result of a ZoneBackup's Job that has ended.
+
+    That there is no good export is only known if the last pod has told so: one that is gone, with
+    its node or evicted, may have exported.
+    """
+    result = export_result(job, pods, BACKUP.component, not_started)
+    ended = len(told(pods, BACKUP.component, decode_export_result))
+    failed = int((job.get("status") or {}).get("failed") or 0)
+    if result.outcome is not RunOutcome.FAILED or result.damaged or failed <= ended:
+        return result
+    reason = f"a pod is gone that has told nothing; another one said: {result.reason}"
+    return msgspec.structs.replace(result, outcome=RunOutcome.UNKNOWN, reason=reason)
 
 
 def _with_deleted(result: ExportResult, ends: Sequence[ExportResult]) -> ExportResult:

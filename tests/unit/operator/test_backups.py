@@ -38,8 +38,11 @@ async def until_phase(led: Namespace, phase: str) -> Json:
     return status()
 
 
-def end(led: Namespace, *messages: str, reason: str = "") -> None:
-    """Play the kubelet and the Job's controller: pods that told this, then the end of the Job."""
+def end(led: Namespace, *messages: str, reason: str = "", failed: int = 0) -> None:
+    """Play the kubelet and the Job's controller: pods that told this, then the end of the Job.
+
+    `failed`: pods that the Job counts, some of which may be gone.
+    """
     job = led.api.objects[JOB]
     uid = "uid-of-the-job"
     for index, message in enumerate(messages):
@@ -55,7 +58,8 @@ def end(led: Namespace, *messages: str, reason: str = "") -> None:
         led.api.put(path, {"metadata": metadata, "status": status})
     conditions = [{"type": "Failed", "status": "True", "reason": reason}]
     metadata = {**job["metadata"], "uid": uid}
-    led.api.put(JOB, {**job, "metadata": metadata, "status": {"conditions": conditions}})
+    ended_job = {"conditions": conditions, "failed": failed}
+    led.api.put(JOB, {**job, "metadata": metadata, "status": ended_job})
 
 
 def text(result: ExportResult) -> str:
@@ -193,6 +197,28 @@ async def test_another_end_is_called_what_is_known_of_it(
     assert said in status["message"]
     assert ("rows" in status) == (outcome == "Complete")
     assert [each.reason for each in told] == [event]
+
+
+@pytest.mark.parametrize(
+    ("message", "failed", "outcome"),
+    [
+        (text(FAILED), 1, "Failed"),
+        (text(FAILED), 2, "Unknown"),
+        (text(DAMAGED), 2, "Failed"),
+        (text(COMPLETE), 2, "Complete"),
+    ],
+)
+async def test_a_pod_that_is_gone_may_have_exported(
+    led: Namespace, message: str, failed: int, outcome: str
+) -> None:
+    declare(led)
+    await until_phase(led, "Running")
+    end(led, message, failed=failed)
+    status = await until_phase(led, "Finished")
+
+    assert status["outcome"] == outcome
+    said = "another one said: the bucket is not there; read it back by `quorate verify`"
+    assert (said in status["message"]) == (outcome == "Unknown")
 
 
 async def test_a_job_that_was_deleted_leaves_it_unknown(led: Namespace) -> None:

@@ -19,7 +19,7 @@ from quorate_operator.declared.runs.recoveries import LedZone
 from quorate_operator.declared.runs.scheduled_run import ScheduledRun, schedule_of
 from quorate_operator.declared.runs.writers import Writers, arguments_of
 from quorate_operator.jobs.backup_job import BACKUP, ZONE_UID, backup_work
-from quorate_operator.jobs.export_end import export_result, unknown
+from quorate_operator.jobs.export_end import backup_result, unknown
 from quorate_operator.jobs.job import Copies, JobOwner, Work
 from quorate_operator.kube.api import KubeApi
 
@@ -137,7 +137,7 @@ class Backups(JobRuns[ZoneBackupStatus]):
     async def _ended(
         self, body: Body, status: ZoneBackupStatus, job: Body, pods: list[Body], not_started: str
     ) -> ZoneBackupStatus:
-        result = export_result(job, pods, BACKUP.component, not_started)
+        result = backup_result(job, pods, not_started)
         if result.outcome is not RunOutcome.COMPLETE:
             return _finished(status, body, result)
         zone = zone_of(body)
