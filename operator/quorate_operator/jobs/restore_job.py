@@ -3,6 +3,7 @@
     check    reads the manifest, and whether the zone is empty; tells the export's id
     import   imports exactly this export; it may have begun before, so each pod goes on
 
+If the end of the first one is read late, clients may have written since, and another one looks.
 Between the two the operator notes the import at the Zone, so that a zone with a part of the rows is
 never Available, whatever ends when.
 """
@@ -15,6 +16,9 @@ from quorate_operator.jobs.job import Copies, Work, zone_arguments
 
 RESTORE = Work("restore", names.LABEL_RESTORE)
 CHECK = RESTORE._replace(suffix="check")
+SECOND_CHECK = RESTORE._replace(suffix="second-check")
+"""Looks again where the first check was not judged in time: the operator may not delete its Job.
+The name ends as that of a first one, so that operators of earlier versions take it for a check."""
 CONTINUES = "--continue"
 
 

@@ -14,6 +14,7 @@ from quorate_loopback.waiting import until
 from quorate_operator.declared.kinds import Kind
 from quorate_operator.declared.led_cluster import LedCluster
 from quorate_operator.declared.runs import job_runs
+from quorate_operator.process.clock import rfc3339
 from quorate_spark import __main__ as program
 
 Json = dict[str, Any]
@@ -71,10 +72,9 @@ def end(led: Namespace, job: str, result: ExportResult, container: str = "restor
     pod = {"phase": "Succeeded", "containerStatuses": containers}
     led.api.put(f"/api/v1/namespaces/default/pods/{job}-0", {"metadata": metadata, "status": pod})
     conditions = [{"type": "Complete", "status": "True"}]
+    status = {"conditions": conditions, "completionTime": rfc3339()}
     metadata = {**made["metadata"], "uid": uid}
-    led.api.put(
-        f"{JOBS}/{job}", {**made, "metadata": metadata, "status": {"conditions": conditions}}
-    )
+    led.api.put(f"{JOBS}/{job}", {**made, "metadata": metadata, "status": status})
 
 
 def available(led: Namespace) -> Json:

@@ -1,5 +1,6 @@
 """ZoneRestores: a Job that looks, a note at the Zone, a Job that imports; all is in memory."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from quorate_loopback.waiting import until
 from quorate_operator.declared.kinds import Kind
 from quorate_operator.declared.runs import job_runs
 from quorate_operator.kube.api import ApiRefused
+from quorate_operator.process.clock import rfc3339
 from quorate_spark import __main__ as program
 
 Json = dict[str, Any]
@@ -76,10 +78,17 @@ def note(led: Namespace) -> str:
     return str(metadata.get("annotations", {}).get(NOTE, ""))
 
 
-def end(led: Namespace, job: str, *messages: str, reason: str = "", watched: bool = True) -> None:
+def end(
+    led: Namespace,
+    job: str,
+    *messages: str,
+    reason: str = "",
+    watched: bool = True,
+    ago_s: float = 0,
+) -> None:
     """Play the kubelet and the Job's controller: pods that told this, then the end of the Job.
 
-    `watched`: the watch of Zones has shown all changes.
+    `watched`: the watch of Zones has shown all changes.  `ago_s`: the Job has ended then.
     """
     if watched:
         show(led)
@@ -98,8 +107,9 @@ def end(led: Namespace, job: str, *messages: str, reason: str = "", watched: boo
             {"metadata": metadata, "status": {"phase": "Failed", "containerStatuses": containers}},
         )
     metadata = {**made["metadata"], "uid": uid}
-    conditions = [{"type": "Failed", "status": "True", "reason": reason}]
-    status = {"conditions": conditions}
+    at = rfc3339(int((time.time() - ago_s) * 1000))
+    failed = {"type": "Failed", "status": "True", "reason": reason, "lastTransitionTime": at}
+    status = {"conditions": [failed]}
     led.api.put(f"{JOBS}/{job}", {**made, "metadata": metadata, "status": status})
 
 
@@ -217,6 +227,66 @@ async def test_a_part_is_never_available_and_another_one_goes_on(
 
     assert (await until_finished(led, "again"))["outcome"] == "Complete"
     assert note(led) == ""
+
+
+@pytest.mark.parametrize("ago_s", [90, -90])
+async def test_a_check_of_long_ago_does_not_begin_an_import(led: Namespace, ago_s: float) -> None:
+    """Clients may have used the zone since; or the clocks differ."""
+    declare(led)
+    await until_job(led, "back-check")
+    end(led, "back-check", text(MAY_BEGIN), ago_s=ago_s)
+    look = await until_job(led, "back-second-check")
+    options = program._parser().parse_args(look)
+    assert (options.check, options.continues) == (True, False)
+    assert note(led) == ""
+    await led.restart()
+    end(led, "back-second-check", text(FAILED))
+    told = await until_finished(led)
+
+    assert told["message"] == f"nothing is imported from backups:monday: {FAILED.reason}"
+    assert note(led) == ""
+    assert f"{JOBS}/back-restore" not in led.api.objects
+
+
+@pytest.mark.parametrize(("ago_s", "imports"), [(0, True), (90, False)])
+async def test_a_second_check_begins_it_or_is_the_last(
+    led: Namespace, ago_s: float, imports: bool
+) -> None:
+    declare(led)
+    await until_job(led, "back-check")
+    end(led, "back-check", text(MAY_BEGIN), ago_s=90)
+    await until_job(led, "back-second-check")
+    end(led, "back-second-check", text(MAY_BEGIN), ago_s=ago_s)
+    if imports:
+        await until_job(led, "back-restore")
+        return
+    told = await until_finished(led)
+
+    assert told["outcome"] == "Failed"
+    assert "its second check, too, was read late" in told["message"]
+    assert note(led) == ""
+
+
+async def test_a_second_check_that_is_refused_ends_it(led: Namespace) -> None:
+    declare(led)
+    await until_job(led, "back-check")
+    led.api.refuse = lambda method, path: 422 if (method, path) == ("POST", JOBS) else 0
+    end(led, "back-check", text(MAY_BEGIN), ago_s=90)
+
+    assert "nothing is imported" in (await until_finished(led))["message"]
+
+
+@pytest.mark.parametrize("has_begun", [True, False])
+async def test_a_check_that_is_not_about_an_empty_zone_has_no_age(
+    led: Namespace, has_begun: bool
+) -> None:
+    led.zone("books", {NOTE: "backups:monday#0011aabb.x"} if has_begun else None)
+    show(led)
+    declare(led, intoNonEmpty=not has_begun)
+    await until_job(led, "back-check")
+    end(led, "back-check", text(MAY_BEGIN), ago_s=3600)
+
+    await until_job(led, "back-restore")
 
 
 async def test_an_import_of_another_place_is_not_mixed_with_it(led: Namespace) -> None:

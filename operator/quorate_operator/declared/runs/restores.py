@@ -1,7 +1,8 @@
 """The ZoneRestores of one namespace: how each is run, in two Jobs, and its result in a sentence.
 
     Waiting --no other run writes, no ZoneBackup runs, check made--> Running
-    Running --it may begin, no ZoneBackup runs--> noted at the Zone, and in the zone's record
+    Running --check is old, nothing is noted--> a second check made; Finished: Failed if it was one
+            --it may begin, no ZoneBackup runs--> noted at the Zone, and in the zone's record
             --still no ZoneBackup runs--> import made
             --one does--> the note is taken back
             --it may not, or the check is lost--> Finished: Failed, nothing is written
@@ -16,6 +17,7 @@ writes runs at a time (writers), so that the check of one is not from before the
 """
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from quorate.protocol.messages.events import Reason
@@ -26,7 +28,7 @@ from quorate_operator.declared.runs import job_runs
 from quorate_operator.declared.runs.exports_in_use import waits_for_deletion
 from quorate_operator.declared.runs.finished_export import finished_export
 from quorate_operator.declared.runs.job_runs import JobRefused, JobRuns, zone_of
-from quorate_operator.declared.runs.last_exports import LastExports
+from quorate_operator.declared.runs.last_exports import LastExports, is_time, time_of
 from quorate_operator.declared.runs.noted_import import (
     annotated_import,
     is_in_record,
@@ -36,13 +38,14 @@ from quorate_operator.declared.runs.noted_import import (
     sentence,
 )
 from quorate_operator.declared.runs.recoveries import LedZone
-from quorate_operator.declared.runs.writers import NotOfThisZone, Writers, arguments_of
+from quorate_operator.declared.runs.writers import NotOfThisZone, Writers, arguments_of, ended_at
 from quorate_operator.jobs.export_end import export_result, unknown
 from quorate_operator.jobs.job import Copies, JobOwner, Work
 from quorate_operator.jobs.restore_job import (
     CHECK,
     CONTINUES,
     RESTORE,
+    SECOND_CHECK,
     check_work,
     import_work,
     note_of,
@@ -50,6 +53,7 @@ from quorate_operator.jobs.restore_job import (
 )
 from quorate_operator.kube.api import KubeApi, find
 from quorate_operator.owned.apply import is_owned
+from quorate_operator.process.clock import rfc3339
 
 Body = Mapping[str, Any]
 
@@ -58,6 +62,8 @@ _REASONS = {
     RunOutcome.FAILED: (Reason.IMPORT_FAILED, "Warning"),
     RunOutcome.UNKNOWN: (Reason.IMPORT_UNKNOWN, "Warning"),
 }
+FRESH_S = 60
+"""Seconds for which a check says that the zone is empty; clients may write at any time."""
 _GIVE_UP = "delete the zone with its data (deletionPolicy: Delete)"
 
 
@@ -198,6 +204,10 @@ class Restores(JobRuns[ZoneRestoreStatus]):
             if is_first:
                 waits = await self._take_back(uid) or waits
             return _waiting(status, waits)
+        if begun is None and not mine.into_non_empty and not _is_fresh(job):
+            await prove_note(self._api, self._namespace, led)
+            self._unbegun.pop(uid, None)
+            return await self._look_again(body, status, job, led, copies)
         if is_noted:
             await prove_note(self._api, self._namespace, led)
         else:
@@ -221,6 +231,31 @@ class Restores(JobRuns[ZoneRestoreStatus]):
                 self._unbegun[uid] = zone, body["metadata"]["name"]
             return _waiting(status, made)
         return _importing(body, status, result.export_id)
+
+    async def _look_again(
+        self, body: Body, status: ZoneRestoreStatus, job: Body, led: LedZone, copies: Copies
+    ) -> ZoneRestoreStatus:
+        """Return the status after a check that was read late: the zone may have got keys since."""
+        restore = ZoneRestore.parse_stored(body)
+        again = check_work(restore, copies, None)._replace(suffix=SECOND_CHECK.suffix)
+        name = again.job_name(restore.metadata.name)
+        if status.job == name:
+            why = (
+                f"its second check, too, was read late: it ended at {ended_at(job)}, by the"
+                f" operator's clock it is {rfc3339()} now, and the zone may have got keys since:"
+                " create another ZoneRestore, or set the clocks if they differ"
+            )
+            return _not_begun(body, status, why)
+        try:
+            made = await self._make(restore, led, again)
+        except JobRefused as refused:
+            if not refused.is_final:
+                raise
+            return _not_begun(body, status, str(refused))
+        if isinstance(made, str):
+            return _waiting(status, made)
+        message = "its check is old, so another pod looks at the export and the zone"
+        return status.model_copy(update={"job": name, "percent": None, "message": message})
 
     async def _has_import(self, body: Body) -> bool:
         """Return whether the Job that imports was made."""
@@ -309,6 +344,17 @@ class Restores(JobRuns[ZoneRestoreStatus]):
 
 def _is_check(status: ZoneRestoreStatus) -> bool:
     return status.job.endswith(f"-{CHECK.suffix}")
+
+
+def _is_fresh(job: Body) -> bool:
+    """Return whether a check has ended just now, so that an empty zone is still empty.
+
+    A time that is not known, or is in the future, is no proof of that.
+    """
+    ended = ended_at(job)
+    if not is_time(ended):
+        return False
+    return abs((datetime.now(UTC) - time_of(ended)).total_seconds()) <= FRESH_S
 
 
 def _continues(job: Body) -> bool:

@@ -86,7 +86,11 @@ class Writers:
             if zone_of(body) != zone:
                 continue
             other = await self._job_of(RESTORE, body)
-            if other is not None and _began(other) < _ended(job) and _began(job) < _ended(other):
+            if (
+                other is not None
+                and _began(other) < ended_at(job)
+                and _began(job) < ended_at(other)
+            ):
                 return f"ZoneRestore {body['metadata']['name']} was importing into Zone {zone}"
         return ""
 
@@ -188,7 +192,7 @@ def _began(job: Body) -> str:
     return str(job["metadata"].get("creationTimestamp") or "")
 
 
-def _ended(job: Body) -> str:
+def ended_at(job: Body) -> str:
     """Return the time at which a Job has ended; one after all others: not yet, or not known."""
     status = job.get("status") or {}
     failed = [each for each in status.get("conditions") or () if each.get("type") == "Failed"]
