@@ -555,6 +555,7 @@ class Controller:
         is_declared = declared_zone.cluster in self._clusters
         status = declare_zone(declared_zone, led, pause, self._note_about, is_declared)
         status = self._runs.completed(declared_zone, status)
+        self._runs.events.tell_kept(name)
         if led is not None and not led.is_seen:
             return  # until the first look the previous status stays
         wait_s = declared_zone.wait_s(status)

@@ -334,6 +334,22 @@ async def test_a_skipped_time_is_an_event(led: Namespace, monkeypatch: pytest.Mo
     assert f"{first} is not finished" in told[0].message
 
 
+async def test_a_time_that_was_skipped_before_the_zone_is_led_is_an_event(
+    declared: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No operator led at that time."""
+    told: list[Event] = note_events(monkeypatch, "Backup")
+    spec = {**SPEC, "startingDeadlineSeconds": 60}
+    schedules(declared).seen(put(declared, "ScheduledZoneBackup", "nightly", spec))
+    await schedules(declared).reconcile("nightly", at("2026-01-05T04:00:00"))
+    assert told == []
+    declared.start()
+    declared.zone("books")
+    await until(lambda: bool(told), "the event")
+
+    assert [(each.zone, each.reason) for each in told] == [("uid-of-books", "BackupSkipped")]
+
+
 def test_a_place_leaves_room_for_folders() -> None:
     head = {"apiVersion": API_VERSION, "kind": "ScheduledZoneBackup", "metadata": {"name": "n"}}
     s3 = {"s3": {"url": "s3://bucket/" + "b" * 388}}

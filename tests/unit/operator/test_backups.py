@@ -221,6 +221,21 @@ async def test_a_pod_that_is_gone_may_have_exported(
     assert (said in status["message"]) == (outcome == "Unknown")
 
 
+async def test_an_end_while_the_zone_is_not_led_is_an_event_later(
+    led: Namespace, told: list[Event]
+) -> None:
+    declare(led)
+    await until_phase(led, "Running")
+    led.zone("books", {"quorate.io/paused": "true"})
+    end(led, text(FAILED))
+    await until_phase(led, "Finished")
+    assert told == []
+
+    led.zone("books")
+    await until(lambda: bool(told), "the event")
+    assert [(each.zone, each.reason) for each in told] == [("uid-of-books", "ExportFailed")]
+
+
 async def test_a_job_that_was_deleted_leaves_it_unknown(led: Namespace) -> None:
     declare(led)
     await until_phase(led, "Running")

@@ -18,6 +18,7 @@ from quorate_operator.declared.runs.noted_import import prove_note, sentence
 from quorate_operator.declared.runs.recoveries import LedZone
 from quorate_operator.declared.runs.scheduled_run import ScheduledRun, schedule_of
 from quorate_operator.declared.runs.writers import Writers, arguments_of
+from quorate_operator.declared.runs.zone_events import RunEvent, ZoneEvents
 from quorate_operator.jobs.backup_job import BACKUP, ZONE_UID, backup_work
 from quorate_operator.jobs.export_end import backup_result, unknown
 from quorate_operator.jobs.job import Copies, JobOwner, Work
@@ -61,12 +62,13 @@ class Backups(JobRuns[ZoneBackupStatus]):
         find: Callable[[str], LedZone | str],
         image: str,
         on_end: Callable[[str, str], None],
+        events: ZoneEvents,
         writers: Writers,
         on_result: Callable[[str], None],
         to_delete: ToDelete = lambda schedule, run, uid, in_use: [],
         base_of: BaseOf = lambda schedule, run, uid: "",
     ) -> None:
-        super().__init__(ZoneBackupStatus, api, namespace, find, image, on_end)
+        super().__init__(ZoneBackupStatus, api, namespace, find, image, on_end, events)
         self._writers = writers
         self.last = LastExports(on_result, begins=True)
         self._to_delete = to_delete
@@ -168,10 +170,10 @@ class Backups(JobRuns[ZoneBackupStatus]):
     def _outcome(self, status: ZoneBackupStatus) -> RunOutcome:
         return status.outcome or RunOutcome.UNKNOWN
 
-    def _more_events(self, status: ZoneBackupStatus) -> list[tuple[Reason, str, str]]:
+    def _more_events(self, status: ZoneBackupStatus) -> list[RunEvent]:
         if not status.undeleted:
             return []
-        return [(Reason.EXPORTS_NOT_DELETED, "Warning", status.undeleted)]
+        return [RunEvent(Reason.EXPORTS_NOT_DELETED, "Warning", status.undeleted)]
 
 
 def _finished(status: ZoneBackupStatus, body: Body, result: ExportResult) -> ZoneBackupStatus:

@@ -16,12 +16,13 @@ from typing import Any, ClassVar, Generic, TypeVar
 import pydantic
 
 from quorate.facts.errors import WireError
-from quorate.protocol.messages.events import Event, Reason
+from quorate.protocol.messages.events import Reason
 from quorate.wire.jobs.job_run import JobStatus, RunPhase
 from quorate.wire.schema.resource import Condition, Resource
 from quorate.wire.schema.unknown_fields import without_unknown
 from quorate_operator import names
 from quorate_operator.declared.runs.recoveries import LedZone
+from quorate_operator.declared.runs.zone_events import RunEvent, ZoneEvents
 from quorate_operator.jobs.executors import ExecutorsTooLarge, executors_of, with_executors
 from quorate_operator.jobs.job import Copies, JobOwner, Work, job_of
 from quorate_operator.jobs.job_end import JobEnd, has_ended, read_end
@@ -61,7 +62,7 @@ class JobRuns(ABC, Generic[Status]):
 
     `find`: returns the led zone of that name, or a sentence on what is waited for.  `image`: of the
     pods; empty: none can be made.  `on_end`: called with the name of the zone of a run that has
-    ended, and how.
+    ended, and how.  `events`: of the namespace.
     """
 
     kind: ClassVar[type[Resource]]
@@ -78,6 +79,7 @@ class JobRuns(ABC, Generic[Status]):
         find: Callable[[str], LedZone | str],
         image: str,
         on_end: Callable[[str, str], None],
+        events: ZoneEvents,
     ) -> None:
         self._status_kind = status_kind
         self._api = api
@@ -85,6 +87,7 @@ class JobRuns(ABC, Generic[Status]):
         self._find = find
         self._image = image
         self._on_end = on_end
+        self._events = events
         self._bodies: dict[str, Body] = {}
         """Those that are not finished."""
         self._addresses: dict[str, tuple[str, str]] = {}
@@ -184,8 +187,8 @@ class JobRuns(ABC, Generic[Status]):
     def _doing(self, status: Status) -> str:
         """Return the work of the pod, in a sentence."""
 
-    def _more_events(self, status: Status) -> list[tuple[Reason, str, str]]:
-        """Return more events about a finished run: reason, kind, message."""
+    def _more_events(self, status: Status) -> list[RunEvent]:
+        """Return more events about a finished run."""
         return []
 
     def _keeps_end(self, status: Status) -> bool:
@@ -336,16 +339,13 @@ class JobRuns(ABC, Generic[Status]):
         self._end(body)
         self._note(body, finished)
         outcome = self._outcome(finished)
-        led = self._find(zone_of(body))
-        if isinstance(led, LedZone):
-            first = (*self.reasons[outcome], finished.message)
-            about = f"{self.kind.kind_name()} {name}"
-            led.runner.tell(
-                [
-                    Event(led.uid, None, reason, f"{about}: {message}", kind)
-                    for reason, kind, message in (first, *self._more_events(finished))
-                ]
-            )
+        first = RunEvent(*self.reasons[outcome], finished.message)
+        about = f"{self.kind.kind_name()} {name}"
+        told = [
+            each._replace(message=f"{about}: {each.message}")
+            for each in (first, *self._more_events(finished))
+        ]
+        self._events.tell(zone_of(body), told)
         _log.info("%s: %s", self._about(name), finished.message)
         self._on_end(zone_of(body), outcome)
 

@@ -20,6 +20,7 @@ from quorate_operator.declared.runs.job_runs import JobRuns, ended_condition, zo
 from quorate_operator.declared.runs.noted_import import prove_note, sentence
 from quorate_operator.declared.runs.recoveries import LedZone
 from quorate_operator.declared.runs.writers import NotOfThisZone, Writers
+from quorate_operator.declared.runs.zone_events import ZoneEvents
 from quorate_operator.jobs.job import Copies, JobOwner, Work
 from quorate_operator.jobs.repair_end import repair_result, unknown
 from quorate_operator.jobs.repair_job import REPAIR, repair_work
@@ -52,9 +53,10 @@ class Repairs(JobRuns[ZoneRepairStatus]):
         find: Callable[[str], LedZone | str],
         image: str,
         on_end: Callable[[str, str], None],
+        events: ZoneEvents,
         writers: Writers,
     ) -> None:
-        super().__init__(ZoneRepairStatus, api, namespace, find, image, on_end)
+        super().__init__(ZoneRepairStatus, api, namespace, find, image, on_end, events)
         self._writers = writers
 
     async def _begin(self, body: Body, run: JobOwner, led: LedZone) -> Body | str:

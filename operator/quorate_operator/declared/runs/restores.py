@@ -39,6 +39,7 @@ from quorate_operator.declared.runs.noted_import import (
 )
 from quorate_operator.declared.runs.recoveries import LedZone
 from quorate_operator.declared.runs.writers import NotOfThisZone, Writers, arguments_of, ended_at
+from quorate_operator.declared.runs.zone_events import ZoneEvents
 from quorate_operator.jobs.export_end import export_result, unknown
 from quorate_operator.jobs.job import Copies, JobOwner, Work
 from quorate_operator.jobs.restore_job import (
@@ -85,10 +86,11 @@ class Restores(JobRuns[ZoneRestoreStatus]):
         find: Callable[[str], LedZone | str],
         image: str,
         on_end: Callable[[str, str], None],
+        events: ZoneEvents,
         writers: Writers,
         on_result: Callable[[str], None],
     ) -> None:
-        super().__init__(ZoneRestoreStatus, api, namespace, find, image, on_end)
+        super().__init__(ZoneRestoreStatus, api, namespace, find, image, on_end, events)
         self._writers = writers
         self.last = LastExports(on_result, begins=False)
         self._unbegun: dict[str, tuple[str, str]] = {}

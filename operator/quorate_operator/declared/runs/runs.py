@@ -22,6 +22,7 @@ from quorate_operator.declared.runs.schedules.schedules import Schedules
 from quorate_operator.declared.runs.schedules.validation_schedules import ValidationSchedules
 from quorate_operator.declared.runs.validations import Validations
 from quorate_operator.declared.runs.writers import Writers
+from quorate_operator.declared.runs.zone_events import ZoneEvents
 from quorate_operator.kube.api import KubeApi
 from quorate_operator.process.clock import rfc3339
 from quorate_operator.process.run_counts import RunCounts
@@ -46,8 +47,16 @@ class Runs:
         history: Callable[[str], ZoneHistory | None],
         ended: Counter,
     ) -> None:
+        self.events = ZoneEvents(find)
         self.validations = Validations(
-            api, namespace, find, image, self._on_end(Kind.VALIDATION), on_result, history
+            api,
+            namespace,
+            find,
+            image,
+            self._on_end(Kind.VALIDATION),
+            self.events,
+            on_result,
+            history,
         )
         writers = Writers(api, namespace, find)
         self.backups = Backups(
@@ -56,16 +65,17 @@ class Runs:
             find,
             image,
             self._on_end(Kind.BACKUP),
+            self.events,
             writers,
             on_result,
             lambda *asked: self.backup_schedules.to_delete(*asked),
             lambda *asked: self.backup_schedules.base_of(*asked),
         )
         self.restores = Restores(
-            api, namespace, find, image, self._on_end(Kind.RESTORE), writers, on_result
+            api, namespace, find, image, self._on_end(Kind.RESTORE), self.events, writers, on_result
         )
         self.backup_schedules = BackupSchedules(
-            api, namespace, self.backups.runs, self.backups.last_seen, find
+            api, namespace, self.backups.runs, self.backups.last_seen, self.events
         )
         self._of: dict[Kind, Recoveries | JobRuns[Any] | Schedules[Any]] = {
             Kind.RECOVERY: Recoveries(api, namespace, find),
@@ -74,7 +84,9 @@ class Runs:
             Kind.BACKUP: self.backups,
             Kind.BACKUP_SCHEDULE: self.backup_schedules,
             Kind.RESTORE: self.restores,
-            Kind.REPAIR: Repairs(api, namespace, find, image, self._on_end(Kind.REPAIR), writers),
+            Kind.REPAIR: Repairs(
+                api, namespace, find, image, self._on_end(Kind.REPAIR), self.events, writers
+            ),
         }
         self._uids: dict[tuple[Kind, str], str] = {}
         outcomes: dict[str, Iterable[str]] = {

@@ -28,6 +28,7 @@ from quorate_operator.declared.runs.job_runs import JobRuns, ended_condition, zo
 from quorate_operator.declared.runs.last_exports import is_time
 from quorate_operator.declared.runs.recoveries import LedZone
 from quorate_operator.declared.runs.scheduled_run import ScheduledRun, schedule_of
+from quorate_operator.declared.runs.zone_events import ZoneEvents
 from quorate_operator.jobs.job import Copies, Work
 from quorate_operator.jobs.validation_end import result_of, unproven
 from quorate_operator.jobs.validation_job import VALIDATION, validation_work
@@ -104,10 +105,11 @@ class Validations(JobRuns[DataValidationStatus]):
         find: Callable[[str], LedZone | str],
         image: str,
         on_end: Callable[[str, str], None],
+        events: ZoneEvents,
         on_result: Callable[[str], None],
         history: Callable[[str], ZoneHistory | None],
     ) -> None:
-        super().__init__(DataValidationStatus, api, namespace, find, image, on_end)
+        super().__init__(DataValidationStatus, api, namespace, find, image, on_end, events)
         self._history = history
         self._on_result = on_result
         self._verdicts: dict[str, tuple[str, ZoneVerdict]] = {}

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from quorate.facts.errors import WireError
-from quorate.protocol.messages.events import Event, Reason
+from quorate.protocol.messages.events import Reason
 from quorate.wire.exports.export_result import RunOutcome
 from quorate.wire.exports.scheduled_zone_backup import (
     ListedBackup,
@@ -17,7 +17,6 @@ from quorate.wire.exports.scheduled_zone_backup import (
 from quorate.wire.exports.zone_backup import BackupRun, ZoneBackup, ZoneBackupStatus
 from quorate.wire.jobs.job_run import RunPhase
 from quorate_operator.declared.runs.last_exports import is_time, time_of
-from quorate_operator.declared.runs.recoveries import LedZone
 from quorate_operator.declared.runs.scheduled_run import ScheduledRun, due_of
 from quorate_operator.declared.runs.schedules.cron import BadSchedule, last_but_one
 from quorate_operator.declared.runs.schedules.retention import (
@@ -31,6 +30,7 @@ from quorate_operator.declared.runs.schedules.retention import (
     to_delete,
 )
 from quorate_operator.declared.runs.schedules.schedules import Schedules, text_of
+from quorate_operator.declared.runs.zone_events import RunEvent, ZoneEvents
 from quorate_operator.kube.api import KubeApi
 
 
@@ -50,8 +50,8 @@ class BackupSchedules(Schedules[ScheduledZoneBackupStatus]):
     """The ScheduledZoneBackups of one namespace.
 
     `runs`: returns the ZoneBackups that are there of the schedule with this uid, the oldest first.
-    `last_seen`: returns a ZoneBackup as it was seen last, also if it is gone.  `find`: returns the
-    led zone of that name, or a sentence on what is waited for.
+    `last_seen`: returns a ZoneBackup as it was seen last, also if it is gone.  `events`: of the
+    namespace.
     """
 
     kind = ScheduledZoneBackup
@@ -63,14 +63,14 @@ class BackupSchedules(Schedules[ScheduledZoneBackupStatus]):
         namespace: str,
         runs: Callable[[str], list[ScheduledRun]],
         last_seen: Callable[[str], ScheduledRun | None],
-        find: Callable[[str], LedZone | str],
+        events: ZoneEvents,
     ) -> None:
         super().__init__(ScheduledZoneBackupStatus, api, namespace)
         self._due: dict[str, tuple[str, datetime]] = {}
         """By name of a schedule that is not suspended: its zone, and its last but one time."""
         self._runs_of = runs
         self._last_seen = last_seen
-        self._find = find
+        self._events = events
 
     def gone(self, name: str) -> None:
         """Forget an object that was deleted; its runs go with it, their exports stay."""
@@ -214,10 +214,9 @@ class BackupSchedules(Schedules[ScheduledZoneBackupStatus]):
         )
 
     def _skipped(self, schedule: ScheduledZoneBackup, message: str) -> None:
-        led = self._find(schedule.spec.template.spec.zone_ref.name)
-        if isinstance(led, LedZone):
-            about = f"{schedule.kind_name()} {schedule.metadata.name}: {message}"
-            led.runner.tell([Event(led.uid, None, Reason.BACKUP_SKIPPED, about, "Warning")])
+        about = f"{schedule.kind_name()} {schedule.metadata.name}: {message}"
+        skipped = RunEvent(Reason.BACKUP_SKIPPED, "Warning", about)
+        self._events.tell(schedule.spec.template.spec.zone_ref.name, [skipped])
 
 
 def _listed(
