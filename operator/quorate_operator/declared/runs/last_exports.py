@@ -96,7 +96,8 @@ def _figures(status: ExportRunStatus) -> Figures:
     began, ended = status.start_time, status.completion_time
     if not (is_time(began) and is_time(ended)):
         return Figures(rows=status.rows)
-    return Figures((time_of(ended) - time_of(began)).total_seconds(), status.rows)
+    # The API server's clock has told the first time, the operator's the second.
+    return Figures(max((time_of(ended) - time_of(began)).total_seconds(), 0.0), status.rows)
 
 
 def is_time(text: str) -> bool:
