@@ -8,7 +8,7 @@ may be outdated.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Protocol
 
 from quorate.facts.errors import InvariantError
@@ -270,17 +270,23 @@ class Writer:
 
         None if it could not be read or this process may no longer act.
         """
-        try:
-            with self._second_look.looking() as touched:
-                stored = await self._metastore.load()
-            check(stored)
-        except MetastoreUnavailable:
-            return None  # the next look, or the next write, will tell
-        except InvariantError as error:
-            self._leader.stop_for(error)
-            return None
-        if not self._leader.may_act():
-            return None
+        async with self._read_lock:
+            try:
+                with self._second_look.looking() as touched:
+                    stored = await self._metastore.load()
+                check(stored)
+            except MetastoreUnavailable:
+                return None  # the next look, or the next write, will tell
+            except InvariantError as error:
+                self._leader.stop_for(error)
+                return None
+            if not self._leader.may_act():
+                return None
+            self._take(stored, touched)
+        return {key: each.value for key, each in stored.items()}
+
+    def _take(self, stored: Mapping[Key, Stored], touched: Collection[Key]) -> None:
+        """Tell the leader what is new in everything; `touched`: what it wrote meanwhile."""
         cluster = self._leader.cluster
         for key, each in self._second_look.unread(stored, self._revisions, touched):
             if each is None:
@@ -291,7 +297,6 @@ class Writer:
             _log.warning("cluster %s: another has written %s", cluster, key)
             self._note(key, each.revision)
             self._leader.reloaded(key, each.value, each.damaged)
-        return {key: each.value for key, each in stored.items()}
 
     def _note(self, key: Key, revision: Revision | None) -> None:
         if revision is None:
