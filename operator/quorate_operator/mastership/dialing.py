@@ -52,12 +52,13 @@ class Dialing:
         for address in sorted({*self.peers} - wanted):
             node = self._reached.get(address, "")
             at = self._address(node)
-            if at in (None, address) and node in held:
+            is_replaced = at is None and self._is_taken(master, address)
+            if at in (None, address) and node in held and not is_replaced:
                 self._drain(master, node, at, now)
             else:
                 endpoint.undial(self.peers.pop(address))
                 self._reached.pop(address, None)
-                if at in (None, address) and node in master.agents:
+                if at in (None, address) and node in {*master.agents} - held:
                     self._release(master, node, now)
         for node in list(self.kept):
             if self._address(node) in wanted or node not in master.agents:
@@ -86,7 +87,7 @@ class Dialing:
                 self._release(master, node, now)
             return
         address = join_address(record.host, record.peer_port)
-        if address not in self.peers:
+        if address not in self.peers and not self._is_taken(master, address):
             self.peers[address] = endpoint.dial(record.host, record.peer_port, node)
             self._reached[address] = node
         if record.draining:
@@ -96,6 +97,15 @@ class Dialing:
         master.forget(node, now)
         self._drained.discard(node)
         _log.info("cluster %s: %s has no copies and is released", self._cluster, node)
+
+    def _is_taken(self, master: Master, address: str) -> bool:
+        """Return whether a linked agent is registered at the address.
+
+        It must not be dialed in the name of another one: it takes the newest link of a master for
+        the only one, and a link to the wrong agent is ended.
+        """
+        records = [master.registration(node) for node in self._links]
+        return address in {join_address(r.host, r.peer_port) for r in records if r is not None}
 
     def _is_linked(self, address: str) -> bool:
         """Return whether an agent is accepted at the address."""

@@ -21,7 +21,10 @@ class _World:
         zone = SimpleNamespace(names=lambda node: node == "agent-1")
         self.drained: list[tuple[str, bool]] = []
         self.master: Any = SimpleNamespace(
-            agents={"agent-1": agent}, zones={"uid": zone}, drain=self._drain
+            agents={"agent-1": agent},
+            zones={"uid": zone},
+            drain=self._drain,
+            registration=lambda node: record,
         )
         self.undialed: list[str] = []
         self.endpoint: Any = SimpleNamespace(dial=self._dial, undial=self._undial)
@@ -96,7 +99,8 @@ class _Absent:
         self.forgotten: list[str] = []
         self.drained: list[str] = []
         self.dialed: list[str] = []
-        self.endpoint: Any = SimpleNamespace(dial=self._dial, undial=lambda peer: None)
+        self.undialed: list[str] = []
+        self.endpoint: Any = SimpleNamespace(dial=self._dial, undial=self._undial)
         self.links: dict[str, Any] = {}
         self.dialing = Dialing("main", self.links)
         self.dialing.declare([NEW], self.endpoint)
@@ -113,6 +117,9 @@ class _Absent:
     def _dial(self, host: str, port: int, node: str | None = None) -> Any:
         self.dialed.append(f"{host}:{port}")
         return SimpleNamespace(address=(host, port), link=None, node=node)
+
+    def _undial(self, peer: Any) -> None:
+        self.undialed.append(f"{peer.address[0]}:{peer.address[1]}")
 
     def _forget(self, node: str, now: Now) -> str:
         self.forgotten.append(node)
@@ -179,3 +186,34 @@ def test_any_agent_may_answer_at_an_address_that_is_declared_again() -> None:
     world.dialing.declare([NEW, OLD], world.endpoint)
 
     assert world.dialing.peers[OLD].node is None
+
+
+def test_an_agent_is_not_dialed_where_another_one_is_registered_now() -> None:
+    """A link that is meant for the former agent would end the present one's link, at each try."""
+    world = _Absent(held=True)
+    world.dialing.declare(["db1:7100"], world.endpoint)
+    world.records["agent-9"] = NodeRecord("agent-9", "u", 1, "10.0.0.1", 7100, "10.0.0.1")
+
+    world.connect("agent-9", "db1:7100")
+    world.look()
+    world.look()
+
+    assert OLD not in world.dialed
+    assert world.forgotten == []
+
+
+def test_an_agent_is_dialed_no_more_when_another_one_is_registered_there() -> None:
+    world = _Absent(held=True)
+    world.connect("agent-1", NEW)
+    world.look()
+    assert world.dialed == [NEW, OLD]
+    world.dialing.declare([NEW, "db1:7100"], world.endpoint)
+    world.records["agent-9"] = NodeRecord("agent-9", "u", 1, "10.0.0.1", 7100, "10.0.0.1")
+
+    world.connect("agent-9", "db1:7100")
+    world.look()
+    world.look()
+
+    assert world.undialed == [OLD]
+    assert world.dialed == [NEW, OLD, "db1:7100"]
+    assert (world.forgotten, world.drained) == ([], [])
