@@ -33,7 +33,7 @@ from quorate_operator.declared.runs.last_exports import ExportTimes
 from quorate_operator.declared.runs.recoveries import LedZone
 from quorate_operator.declared.runs.runs import Runs
 from quorate_operator.declared.runs.validations import ZoneVerdict
-from quorate_operator.declared.unreadable_cluster import read_cluster, tell_unreadable
+from quorate_operator.declared.unreadable_cluster import Readings, tell_unreadable
 from quorate_operator.declared.watched_cluster import WatchedCluster, known_status
 from quorate_operator.kube.api import (
     ApiRefused,
@@ -105,6 +105,7 @@ class Controller:
         self._watches = watches
         self._led = LedClusters[WatchedCluster]()
         self._clusters: dict[str, Body] = {}
+        self._readings = Readings()
         self._zones: dict[str, DeclaredZone] = {}
         self._abouts: dict[str, About] = {}
         self._releasing: dict[str, asyncio.Event] = {}
@@ -228,6 +229,7 @@ class Controller:
         if (waiting := self._releasing.pop(uid, None)) is not None:
             waiting.set()
         self._rereads.forget(uid)
+        self._readings.forget(uid)
         known = self._clusters.get(name)
         if known is not None and _uid(known) == uid:
             del self._clusters[name]
@@ -450,9 +452,9 @@ class Controller:
                 released.set()
                 return
             self._queue.add_later(Key(Kind.CLUSTER, name), RELEASE_S)
-        led, (cluster, why) = self._led.get(name), read_cluster(body)
+        led, (cluster, why) = self._led.get(name), self._readings.read(body)
         if cluster is None:
-            await self._tell_unreadable(body, why, led)
+            await self._tell_cluster(body, why, led)
             return
         if led is None:
             told = known_status(body)
@@ -469,10 +471,7 @@ class Controller:
             await led.end_recovery()
             self._add_zones_of(name)  # kept data is found by name now, and other zones are new
         if led.is_seen:  # until then the previous status stays
-            try:
-                await led.tell(self._api, self._namespace, self._identity, self._abouts, body)
-            except OtherObject:
-                self._doubt(Key(Kind.CLUSTER, name))
+            await self._tell_cluster(body, why, led)
 
     def _lead(self, cluster: StorageCluster) -> WatchedCluster:
         name = cluster.metadata.name
@@ -513,13 +512,14 @@ class Controller:
         self._to_lead_again.add(name)
         self._queue.add(Key(Kind.CLUSTER, name))
 
-    async def _tell_unreadable(self, body: Body, why: str, led: WatchedCluster | None) -> None:
-        name = body["metadata"]["name"]
-        if led is not None and not led.is_seen:
-            return
-        api, namespace, identity = self._api, self._namespace, self._identity
+    async def _tell_cluster(self, body: Body, why: str, led: WatchedCluster | None) -> None:
+        """Write its status.  `why`: it cannot be read; `led`: None if it is not led."""
+        name, api, namespace = body["metadata"]["name"], self._api, self._namespace
         try:
-            told = await tell_unreadable(api, namespace, body, why, led, identity)
+            if led is not None and not why:
+                await led.tell(api, namespace, self._identity, self._abouts, body)
+                return
+            told = await tell_unreadable(api, namespace, body, why, led, self._identity)
         except OtherObject:
             self._doubt(Key(Kind.CLUSTER, name))
             return

@@ -1,8 +1,9 @@
 """A StorageCluster that cannot be read: the API server has another version's CRD.
 
-If it is led, it stays led as it was read last: taking its data out of service would help no user.
-Else it is not led until it can be read.  In both cases its status says so, and keeps what the next
-master needs: the term, the addresses, drains, and the names of kept zones.
+If this process could read it before, it stays led as it was read last, also by a master's
+successor: taking its data out of service would help no user.  Else it is not led until it can be
+read.  In both cases its status says so, and keeps what the next master needs: the term, the
+addresses, drains, and the names of kept zones.
 """
 
 from collections.abc import Mapping
@@ -26,6 +27,32 @@ def read_cluster(body: Body) -> tuple[StorageCluster | None, str]:
         return StorageCluster.parse_stored(body), ""
     except WireError as error:
         return None, str(error)
+
+
+class Readings:
+    """The StorageClusters of one namespace as they could be read last.
+
+    Kept beside the clusters that are led, because a master may end while its object is unreadable,
+    and is to have a successor.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[str, StorageCluster] = {}  # by uid
+
+    def read(self, body: Body) -> tuple[StorageCluster | None, str]:
+        """Return the StorageCluster; why it cannot be read now, empty if it can.
+
+        If it cannot, it is returned as it was read last: None if it never was.
+        """
+        uid = str(body["metadata"]["uid"])
+        cluster, why = read_cluster(body)
+        if cluster is not None:
+            self._last[uid] = cluster
+        return self._last.get(uid), why
+
+    def forget(self, uid: str) -> None:
+        """Forget a StorageCluster that is gone."""
+        self._last.pop(uid, None)
 
 
 async def tell_unreadable(

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from quorate_loopback.namespace import Namespace
+from quorate_loopback.runner_world import NAMES
 from quorate_loopback.waiting import until
 from quorate_operator import names
+from quorate_operator.declared import lead_again
 from quorate_operator.kube.api import path_of
 from quorate_owned.facts import MANAGED
 
@@ -95,6 +97,60 @@ async def test_one_that_is_led_stays_led_as_it_was_read_last(declared: Namespace
     declared.declare("StorageCluster", "main", external={"addresses": declared.addresses()})
 
     await until(lambda: ready(declared)["status"] == "True", "ready")
+
+
+async def test_one_whose_master_ends_by_a_defect_is_led_again_as_it_was_read_last(
+    declared: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lead_again, "FAILED_PAUSE_S", 0.05)
+    await lead(declared)
+    declared.declare("StorageCluster", "main", external=UNREADABLE)
+    await until(lambda: is_told(declared), "told")
+    first = declared.controller._led["main"].runner
+
+    first.fail(RuntimeError("planted"))
+
+    def is_followed() -> bool:
+        led = declared.controller._led.get("main")
+        return led is not None and led.runner is not first and led.is_seen
+
+    await until(is_followed, "led again")
+    assert is_told(declared)
+    declared.zone("second")
+    await declared.until_available("first", "second")
+    assert "the cluster is led as the object was read last" in ready(declared)["message"]
+
+
+async def test_agents_of_a_scale_up_that_is_under_way_are_dialed(declared: Namespace) -> None:
+    del declared.api.objects[MAIN]
+    declared.declare("StorageCluster", "main", managed=MANAGED)
+    declared.start()
+    led = declared.controller._led
+    await until(lambda: "main" in led and len(led["main"].addresses) == 3, "three agents")
+    declared.declare("StorageCluster", "main", managed={**MANAGED, "replicas": 4})
+    await declared.controller._reconcile_cluster("main")
+    assert len(led["main"].addresses) == 3, "its objects are not made yet"
+
+    managed = {**MANAGED, "replicas": "of a later version"}
+    declared.declare("StorageCluster", "main", managed=managed)
+
+    await until(lambda: len(led["main"].addresses) == 4, "four agents")
+    await until(lambda: is_told(declared), "told")
+
+
+async def test_a_recovery_ends_also_then(declared: Namespace) -> None:
+    away = declared.world.agents[NAMES[2]]
+    await away.die()
+    declared.start()
+    led = declared.controller._led
+    await until(lambda: "main" in led and led["main"].runner.is_recovering, "recovering")
+    declared.declare("StorageCluster", "main", external=UNREADABLE)
+    await until(lambda: is_told(declared), "told")
+
+    await declared.world.add_agent(NAMES[2], port=int(away.address.rpartition(":")[2]))
+
+    await until(lambda: not led["main"].runner.is_recovering, "its end")
+    assert is_told(declared)
 
 
 @pytest.mark.parametrize(("policy", "released"), [("Retain", False), ("Delete", True)])
