@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from quorate.protocol.messages.events import EventPage, ToldEvent
-from quorate.wire.zone import PHASE_UNKNOWN
+from quorate.protocol.status import PHASE_UNKNOWN
 from quorate_cli.commands.objects import ServerOption
 from quorate_cli.dev.commands import FolderOption, dev_cluster
 from quorate_cli.objects import resources

@@ -12,11 +12,17 @@ import msgspec
 
 from quorate.facts.addresses import join_address
 from quorate.facts.topology import NodeRecord
-from quorate.protocol.status import MigrationStatus, NodeStatus, TimerStatus, ZoneStatus
+from quorate.protocol.status import (
+    PHASE_UNKNOWN,
+    MigrationStatus,
+    NodeStatus,
+    TimerStatus,
+    ZoneStatus,
+)
 from quorate.wire.jobs.known_history import history_of
 from quorate.wire.schema.resource import Condition
 from quorate.wire.storage_cluster import StorageCluster
-from quorate.wire.zone import PHASE_UNKNOWN, Zone
+from quorate.wire.zone import Zone
 from quorate.wire.zone import ZoneStatus as Declared
 from quorate_cli.kubectl.objects import StoredRows
 from quorate_cli.objects.cluster_state import ClusterState, ZoneBackups

@@ -9,8 +9,9 @@ import msgspec
 import typer
 
 from quorate.protocol.messages.events import STATE, ToldEvent, ZoneState
+from quorate.protocol.status import PHASE_UNKNOWN
 from quorate.wire.schema.resource import API_VERSION
-from quorate.wire.zone import PHASE_UNKNOWN, Zone
+from quorate.wire.zone import Zone
 from quorate_cli.commands.events import print_line
 from quorate_cli.kubectl.declared_state import sentence
 from quorate_cli.kubectl.kube_api import Expired, KubeApi, Unreached, core_path

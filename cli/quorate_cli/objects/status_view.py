@@ -11,9 +11,14 @@ from rich.text import Text
 
 from quorate.facts.time import duration_text, wall_ms_of
 from quorate.planning.target.data_nodes import TimerKind
-from quorate.protocol.status import MigrationStatus, NodeStatus, TimerStatus, ZoneStatus
+from quorate.protocol.status import (
+    PHASE_UNKNOWN,
+    MigrationStatus,
+    NodeStatus,
+    TimerStatus,
+    ZoneStatus,
+)
 from quorate.wire.jobs.zone_history import ExportTold
-from quorate.wire.zone import PHASE_UNKNOWN
 from quorate_cli.objects.cluster_state import ClusterState, ZoneBackups
 from quorate_cli.terminal.figures import moment, size
 from quorate_cli.terminal.problem import Problem

@@ -6,6 +6,10 @@ from quorate.planning.queue.retries import StuckMigration
 from quorate.planning.steps.intent import Intent
 from quorate.planning.target.data_nodes import TimerKind
 
+PHASE_UNKNOWN = "Unknown"
+"""The phase of a zone whose cluster is not led: the condition `Available` says why.  Its partitions
+and migrations are not counted then, which is not the same as that there are none."""
+
 
 class NodeStatus(msgspec.Struct, frozen=True):
     """One agent.  `address` is where other processes dial it, HOST:PORT."""

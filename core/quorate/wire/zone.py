@@ -391,11 +391,6 @@ class ZoneComparison(Part):
     """The name of the object, which may be gone; empty: not known."""
 
 
-PHASE_UNKNOWN = "Unknown"
-"""The phase of a zone whose cluster is not led: the condition `Available` says why.  Its partitions
-and migrations are not counted then, which is not the same as that there are none."""
-
-
 class ZoneStatus(Part):
     """What the operator observes.  Ownership itself is in the PartitionTables, never here."""
 

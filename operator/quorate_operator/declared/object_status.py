@@ -13,7 +13,7 @@ import msgspec
 from quorate.facts.addresses import join_address
 from quorate.facts.zone import ConsistencyMode, StorageKind
 from quorate.planning.queue.retries import StuckMigration
-from quorate.protocol.status import ClusterStatus, TimerStatus
+from quorate.protocol.status import PHASE_UNKNOWN, ClusterStatus, TimerStatus
 from quorate.protocol.status import ZoneStatus as Observed
 from quorate.wire.restoring import RESTORING, Restoring
 from quorate.wire.schema.resource import Condition
@@ -24,7 +24,6 @@ from quorate.wire.storage_cluster import (
     StorageClusterStatus,
 )
 from quorate.wire.zone import (
-    PHASE_UNKNOWN,
     Zone,
     ZoneMigrations,
     ZonePartitions,
