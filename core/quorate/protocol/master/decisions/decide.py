@@ -105,10 +105,7 @@ def _row(zone: ZoneMaster, partition: int, version: int, dry_run: bool) -> Verdi
     if part is None and partition in zone.recovery.set_aside:
         return Verdict("its stored row is invalid: repair it, or have it rebuilt (`rebuild`)")
     if part is None:
-        return Verdict(
-            "it has no row: `quorate describe zone` says what it waits for; if no quorum is left,"
-            " have it rebuilt first (`rebuild`)"
-        )
+        return Verdict("it has no row: `quorate describe zone` says what it waits for")
     row = part.row
     if not version and not dry_run:
         return Verdict(
