@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.zone import ZoneRecord
-from quorate.planning.absence.lost_stores import lost_without
+from quorate.planning.absence.lost_stores import left_on, lost_without
 from quorate.wire.partition_table import PartitionTable, partition_row, zone_record
 from quorate.wire.storage_cluster import StorageCluster
 from quorate_cli.kubectl.kube_api import KubeApi, core_path, objects_path
@@ -25,10 +25,11 @@ class Freed(NamedTuple):
     namespace: str
     pod: dict[str, Any] | None
     claim: dict[str, Any] | None
+    warnings: tuple[str, ...] = ()
 
     def sentences(self) -> list[str]:
         """Return sentences that say what is freed and what becomes of it."""
-        said = []
+        said = list(self.warnings)
         if self.pod is not None:
             node = self.pod["spec"].get("nodeName")
             where = f" on node {node}" if node else " (on no node)"
@@ -45,13 +46,14 @@ class Freed(NamedTuple):
 
 def find_freed(api: KubeApi, cluster: StorageCluster, agent: str) -> Freed:
     """Return what would be freed; raise Problem with the reason if nothing may be."""
-    check_replaceable(api, cluster, agent)
+    warnings = check_replaceable(api, cluster, agent)
     namespace, name = cluster.metadata.namespace, f"{cluster.metadata.name}-{agent}"
     freed = Freed(
         agent,
         namespace,
         _find(api, core_path("pods", namespace, f"{name}-0")),
         _find(api, core_path("persistentvolumeclaims", namespace, name)),
+        warnings,
     )
     if freed.pod is not None and _is_ready(freed.pod):
         raise Problem(
@@ -68,8 +70,11 @@ def find_freed(api: KubeApi, cluster: StorageCluster, agent: str) -> Freed:
     return freed
 
 
-def check_replaceable(api: KubeApi, cluster: StorageCluster, agent: str) -> None:
-    """Raise Problem unless the agent is managed, has left, and nothing is lost with its store."""
+def check_replaceable(api: KubeApi, cluster: StorageCluster, agent: str) -> tuple[str, ...]:
+    """Raise Problem unless the agent is managed, has left, and no voter is lost with its store.
+
+    Return sentences on what resets left there.
+    """
     name, namespace = cluster.metadata.name, cluster.metadata.namespace
     if cluster.spec.managed is None:
         raise Problem(
@@ -89,6 +94,7 @@ def check_replaceable(api: KubeApi, cluster: StorageCluster, agent: str) -> None
             f"agent {agent} is online and needs no replacement; to move its copies away:"
             f" kubectl quorate drain {agent}"
         )
+    left: list[str] = []
     for rows in all_rows(api, namespace, name):
         zone = rows.record
         assert zone is not None
@@ -103,6 +109,8 @@ def check_replaceable(api: KubeApi, cluster: StorageCluster, agent: str) -> None
                 f"agent {agent}: acknowledged writes could be lost with its data: {lost}; bring"
                 f" back {agent} with its volume, or first the other agents that are offline"
             )
+        left.append(left_on(agent, zone.name, zone.persistent, rows.rows, nodes))
+    return tuple(filter(None, left))
 
 
 def all_rows(api: KubeApi, namespace: str, cluster: str) -> list[StoredRows]:

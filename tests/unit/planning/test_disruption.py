@@ -174,6 +174,7 @@ def test_a_copy_in_memory_that_a_reset_left_is_kept_until_it_is_let_go() -> None
         "agent b: a reset left it a copy of partition 0 of Zone sessions in memory"
     )
     assert now.of("c").may_restart
+    assert now.unavailable_max == 0, "nor is it evicted"
     assert on_disk.of("b").may_restart, "its disk stays"
     assert on_disk.protected == ("a", "b")
 

@@ -4,7 +4,7 @@ import msgspec
 
 from quorate.facts.partition_row import Link, Migration, MigrationKind, PartitionRow, Reset
 from quorate.facts.topology import Holder, NodeRecord, Voter
-from quorate.planning.absence.lost_stores import lost_without
+from quorate.planning.absence.lost_stores import left_on, lost_without
 
 
 def nodes(names: str, left: str = "", replaced: str = "") -> dict[str, NodeRecord]:
@@ -59,11 +59,18 @@ def test_a_copy_that_a_reset_left_may_have_writes_that_no_other_has() -> None:
     link = Link(5, (Voter("a", "first"), *others), 1)
     narrowed = msgspec.structs.replace(row("a"), version=6, reset=Reset(3, others, (link,)))
 
-    assert lost("b", narrowed, of=nodes("abc", left="b")) == (
-        "partition 0 of Zone sessions would lose the copy that a reset left on b, which may have"
-        " acknowledged writes that no other has"
+    def told(row: PartitionRow, of: dict[str, NodeRecord]) -> str:
+        return left_on("b", "sessions", True, [row], of)
+
+    assert lost("b", narrowed, of=nodes("abc", left="b")) == "", "it does not vote"
+    assert told(narrowed, nodes("abc", left="b")) == (
+        "a reset left copies of Zone sessions on b, of 1 partitions from 0 on: acknowledged writes"
+        " that only these have are lost with them"
     )
-    assert lost("b", narrowed, of=nodes("abc", replaced="b")) == "", "it is gone already"
+    assert told(narrowed, nodes("abc", replaced="b")) == "", "it is gone already"
+    had_all = Link(link.ended, link.voters, 0)
+    sure = msgspec.structs.replace(narrowed, reset=Reset(3, others, (had_all,)))
+    assert told(sure, nodes("abc", left="b")) == ""
 
 
 def test_a_partition_that_moves_is_judged_before_and_after() -> None:

@@ -5,7 +5,7 @@ such write if each possible majority contains one of them: of `n` voters with th
 least `n - m + 1` must be left. What a reset left is in no majority any more, but may have
 acknowledged writes, until the partition has all its copies again.
 
-Source: docs/protocol.md, section 5.
+Source: docs/protocol.md, sections 5 and 7.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -28,22 +28,16 @@ def lost_without(
     an agent that is registered as left counts as missing.
     """
 
-    def is_present(voter: Voter) -> bool:
-        record = nodes.get(voter.node)
-        return record is not None and record.zone_store(persistent) == voter.store
-
     def is_left(voter: Voter) -> bool:
-        is_here = voter.node != node and voter.node not in away and is_present(voter)
-        return is_here and nodes[voter.node].left_since_ms is None
+        is_here = voter.node != node and voter.node not in away
+        return (
+            is_here
+            and _is_present(voter, nodes, persistent)
+            and nodes[voter.node].left_since_ms is None
+        )
 
     found: list[str] = []
     for row in rows:
-        if any(voter.node == node and is_present(voter) for voter in row.left_by_reset):
-            found.append(
-                f"partition {row.partition} of Zone {zone} would lose the copy that a reset left on"
-                f" {node}, which may have acknowledged writes that no other has"
-            )
-            continue
         moving = (row.active.voters,) if row.active is not None else ()
         for voters in (*row.voter_sets, *moving):
             if node not in {voter.node for voter in voters}:
@@ -61,3 +55,38 @@ def lost_without(
     if not found:
         return ""
     return found[0] + (f"; and {len(found) - 1} more partitions" if len(found) > 1 else "")
+
+
+def left_on(
+    node: str,
+    zone: str,
+    persistent: bool,
+    rows: Sequence[PartitionRow],
+    nodes: Mapping[str, NodeRecord],
+) -> str:
+    """Return a sentence on copies that resets left in the present store of `node`, or "".
+
+    Only those that may have acknowledged writes which no voter has.
+    """
+    left = [
+        row.partition
+        for row in rows
+        if may_be_missed(row)
+        and any(v.node == node and _is_present(v, nodes, persistent) for v in row.left_by_reset)
+    ]
+    if not left:
+        return ""
+    return (
+        f"a reset left copies of Zone {zone} on {node}, of {len(left)} partitions from {left[0]}"
+        " on: acknowledged writes that only these have are lost with them"
+    )
+
+
+def may_be_missed(row: PartitionRow) -> bool:
+    """Return whether what resets left may have acknowledged writes that no voter has."""
+    return row.reset is not None and any(link.needed for link in row.reset.links)
+
+
+def _is_present(voter: Voter, nodes: Mapping[str, NodeRecord], persistent: bool) -> bool:
+    record = nodes.get(voter.node)
+    return record is not None and record.zone_store(persistent) == voter.store
