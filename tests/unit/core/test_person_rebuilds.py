@@ -319,23 +319,21 @@ def test_a_lost_row_is_rebuilt_without_a_decision() -> None:
     assert "it has no row, and gets one without a decision: " in answer.refusals[0]
 
 
-def of_no_quorum(zone: ZoneRecord = ZONE) -> LoneMaster:
-    """The next master finds no row of the zone; of three stores one is left, or none."""
-    world = LoneMaster(zone, rebuilds=True)
+def of_no_quorum(*left: str, nodes: tuple[str, ...] = ("a", "b", "c")) -> LoneMaster:
+    """The next master finds no row of the zone; only the stores of `left` are there still."""
+    world = LoneMaster(ZONE, rebuilds=True, nodes=nodes)
     world.wait(lambda: _is_placed(world))
     del world.stored[SHARD]
     world.follow()
-    world.same_processes = True
-    world.connect("a")
-    world.same_processes = False
-    for node in ("b", "c"):
-        world.connect(node, store=f"other-{node}")
+    for node in ("a", "b", "c"):
+        world.same_processes = node in left
+        world.connect(node, store="" if node in left else f"other-{node}")
     world.pass_time(5_000)
     return world
 
 
 def test_a_lost_row_without_a_quorum_is_rebuilt_and_then_reset_as_a_person_decides() -> None:
-    world = of_no_quorum()
+    world = of_no_quorum("a")
     assert "the stores of b, c are gone for good, which leaves no quorum: have them rebuilt" in (
         world.status(ZONE).ownership
     )
@@ -355,13 +353,47 @@ def test_a_lost_row_without_a_quorum_is_rebuilt_and_then_reset_as_a_person_decid
     assert not world.status(ZONE).rebuilding
 
 
+def test_a_lost_row_without_any_store_is_rebuilt_and_then_reopened() -> None:
+    world = of_no_quorum()
+    versions = dict.fromkeys(range(ZONE.partitions), 1)
+    assert rebuild(world, versions).refusals == ()
+    world.wait(lambda: world.status(ZONE).lost == ZONE.partitions)
+    world.pass_time(1_000)
+
+    rows = world.rows(ZONE).items()
+    asked = Recovery(RecoveryAction.REOPEN, {p: row.version for p, row in rows}, dry_run=False)
+    assert world.master.recover(ZONE.uid, asked, world.now).refusals == ()
+    world.write()
+
+    world.wait(lambda: world.status(ZONE).available == ZONE.partitions)
+
+
+def test_a_lost_row_is_not_rebuilt_while_an_agent_may_serve_by_a_newer_one() -> None:
+    world = of_no_quorum("a", nodes=("a", "b", "c", "d"))
+    short = [p for p in range(ZONE.partitions) if "start or remove d" in _judged(world, p)]
+    assert short
+
+    world.connect("d", store="other-d")
+    world.pass_time(3_000)
+
+    assert all("it is not served before it is reset" in _judged(world, p) for p in short)
+
+
+def _judged(world: LoneMaster, partition: int) -> str:
+    """Why the partition is not rebuilt, or what that would do."""
+    answer = rebuild(world, {partition: 0}, dry_run=True)
+    return "; ".join([*answer.refusals, *(each.sentence for each in answer.partitions)])
+
+
 def test_an_invalid_row_without_a_quorum_is_rebuilt_too() -> None:
     world = aside(agents=("a",))
     for node in ("b", "c"):
         world.connect(node, store=f"other-{node}")
     world.pass_time(5_000)
+    [would] = rebuild(world, {5: 0}, dry_run=True).partitions
+    assert "its invalid row is number" in rebuild(world, {5: 40}).refusals[0]
 
-    [told] = rebuild(world, {5: 40}).partitions
+    [told] = rebuild(world, {5: would.version}).partitions
 
     assert told.sentence.startswith("its invalid row is discarded (")
     assert "which leaves no quorum: it is not served before it is reset" in told.sentence

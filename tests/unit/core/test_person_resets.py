@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from quorate.facts.partition_row import PartitionRow
+from quorate.facts.partition_row import PartitionRow, committed_row
 from quorate.facts.zone import NEVER_MS, ConsistencyMode, ZoneRecord
-from quorate.protocol.messages.master import CopyReport, CopySummaries
+from quorate.protocol.messages.master import CopyReport, CopySummaries, Inventory
 from quorate.protocol.recovery import Recovery, RecoveryAction, RecoveryAnswer
 from quorate_lone_master.world import LoneMaster, placed_master
 
@@ -320,6 +320,31 @@ def test_a_new_master_narrows_what_was_moving_once_all_who_are_there_have_told(
     row = world.rows(zone)[moving.partition]
     assert (row.voter_nodes, row.active) == (("a",), None)
     assert {voter.node for voter in row.left_by_reset} == {"b", "c", "d"}
+
+
+def test_a_destination_that_is_complete_can_be_named_when_a_new_master_finds_no_quorum() -> None:
+    world = placed_master(STRONG)
+    world.fills = lambda zone, partition, node: False
+    world.connect("d")
+    world.wait(lambda: any(row.active for row in world.rows(STRONG).values()))
+    moving = next(row for row in world.rows(STRONG).values() if row.active is not None)
+    assert moving.active is not None
+    world.follow()
+    world.same_processes = True
+    world.connect("a", "d")
+    complete = CopyReport(
+        moving.partition, moving.version, committed_row(moving), moving.active.migration_id,
+        moving.term, 1, 1, False,
+    )  # fmt: skip
+    world.master.receive("d", Inventory(STRONG.uid, (complete,), last=False), world.now)
+    world.pass_time(world.settings.failure_detection_ms + 30_000)
+
+    said = refused(reset(world, moving.partition), moving.partition)
+    assert said.startswith("d has everything, and a migration was about to make it a voter")
+    assert reset(world, moving.partition, node="d").refusals == ()
+    row = world.rows(STRONG)[moving.partition]
+    assert (row.voter_nodes, row.active) == (("d",), None)
+    assert {voter.node for voter in row.left_by_reset} == {"a", "b", "c"}
 
 
 def test_the_summaries_are_what_a_copy_is_known_to_have() -> None:

@@ -267,6 +267,29 @@ def test_where_stores_are_gone_for_good_that_leave_no_quorum_nobody_is_waited_fo
     assert "gone for good" in found.why
 
 
+def test_who_is_waited_for_is_named_beside_stores_that_are_gone_for_good() -> None:
+    both = msgspec.structs.replace(ROW, voters=voters("abcd"), sets=(voters("abc"), voters("bcd")))
+
+    found = recovered_row(3, of(told("a", both)), voters("bc"), 1)
+
+    assert isinstance(found, Waiting)
+    assert (found.nodes, found.last) == (("d",), None)
+    assert found.why.endswith("leaves no quorum; first waiting for the reports of d")
+
+
+def test_a_row_of_which_every_store_is_gone_for_good_keeps_its_voters() -> None:
+    add = Migration("z/3/11", MigrationKind.COPY, None, holder("b"), ("a", "b"), voters("ab"))
+    alone = PartitionRow(3, 11, 7, holder("a"), ("a",), voters("a"), add)
+
+    found = recovered_row(3, of(told("c", alone)), voters("ab"), 1)
+
+    assert isinstance(found, Waiting)
+    assert found.last is not None
+    assert found.last.row == alone
+    assert set(found.last.next.voters) == set(voters("ab"))
+    assert found.last.next.term > RECOVERY_GAP
+
+
 def test_a_version_that_is_known_and_whose_row_nobody_has_is_waited_for() -> None:
     found = recovered_row(3, of(told("a", ROW), told("b", ROW), told("c", None, version=12)), (), 1)
 

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
+from quorate.facts.partition_row import committed_row
 from quorate.facts.zone import ConsistencyMode, StorageKind, ZoneRecord
 from quorate.protocol.messages.master import CopyReport, Inventory, ZoneReady
-from quorate.protocol.zone_master.decide_partition import committed_row
 from quorate.protocol.zone_master.recovery.recover_rows import RECOVERY_GAP
 from quorate_lone_master.world import LoneMaster, placed_master
 

@@ -556,7 +556,7 @@ def _resolve(part: PartitionState, nodes: Nodes) -> RowDecision:
     assert migration is not None
     if not _has_told(row, nodes):
         return NOTHING
-    if _is_prepared(row, nodes):
+    if is_prepared(row, nodes):
         noted = msgspec.structs.replace(part, resolved=True, prepared=True)
         found = Why(Cause.FOUND_PREPARED, (migration.migration_id,))
         return RowDecision(committed_row(row), found, part=noted)
@@ -572,7 +572,7 @@ def may_be_replaced(part: PartitionState, nodes: Nodes) -> bool:
     """
     if not part.unheard or part.row.active is None:
         return part.resolved and not part.prepared
-    return _has_told(part.row, nodes) and not _is_prepared(part.row, nodes)
+    return _has_told(part.row, nodes) and not is_prepared(part.row, nodes)
 
 
 def _has_told(row: PartitionRow, nodes: Nodes) -> bool:
@@ -584,7 +584,7 @@ def _has_told(row: PartitionRow, nodes: Nodes) -> bool:
     return all(nodes.reported(node) for node in (*asked, migration.source) if node is not None)
 
 
-def _is_prepared(row: PartitionRow, nodes: Nodes) -> bool:
+def is_prepared(row: PartitionRow, nodes: Nodes) -> bool:
     """Return whether the destination is there, and has stored the row after the migration."""
     migration = row.active
     assert migration is not None

@@ -46,6 +46,12 @@ def judge_rebuild(
         return Verdict(f"its row is not rebuilt yet: {later}")
     if isinstance(row, Waiting):
         assert row.last is not None
+        missing = zone.empty_start.not_heard()
+        if missing:
+            return Verdict(
+                "agents that may know a newer row of it, and serve it, have not told what they"
+                f" have: start or remove {', '.join(missing)}"
+            )
         sentence, row = _without_quorum(row.last.row, row.why), row.last.next
     else:
         sentence = _with_quorum(zone, row)
@@ -97,10 +103,10 @@ def seen_number(zone: ZoneMaster, partition: int) -> int:
     part, damaged = zone.parts.get(partition), zone.recovery.set_aside.get(partition)
     if part is not None:
         return part.row.version
-    if damaged is not None:
-        return seen_version(damaged)
     row = zone.recovery.replacement(partition)
-    return row.last.row.version if isinstance(row, Waiting) and row.last is not None else 0
+    last = row.last.row.version if isinstance(row, Waiting) and row.last is not None else 0
+    # Both together, so that who agreed to a row of a quorum has not agreed to one without.
+    return last if damaged is None else seen_version(damaged) + last
 
 
 def _with_quorum(zone: ZoneMaster, row: PartitionRow) -> str:
@@ -120,6 +126,6 @@ def _without_quorum(last: PartitionRow, why: str) -> str:
     return (
         f"the newest row of it that was told is number {last.version}, of"
         f" {', '.join(sorted(last.voter_nodes))}, and {why}: it is not served before it is reset to"
-        " a copy that is left, or reopened if there is none; later rows, and writes that only the"
-        " lost stores had, are lost"
+        " a copy that is left, or reopened if there is none; what only the lost stores had, or was"
+        " decided and written later, is lost"
     )

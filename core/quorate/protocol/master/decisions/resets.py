@@ -14,6 +14,7 @@ from quorate.protocol.recovery import Recovery
 from quorate.protocol.zone_master import ownership
 from quorate.protocol.zone_master.decide_partition import (
     PartitionState,
+    is_prepared,
     may_be_replaced,
     may_wait_for_left,
 )
@@ -49,7 +50,7 @@ class PersonReset:
                 f" {', '.join(row.voter_nodes)}), so it needs no reset: `quorate status` says what"
                 " it waits for"
             )
-        copies = [*row.voters, *row.left_by_reset]
+        copies = [*row.voters, *row.left_by_reset, *self._prepared(part)]
         there = [copy for copy in copies if nodes.voter_holder(copy) is not None]
         problem = self._wrong_node(copies) if self._to else _no_copy(row, there, nodes.is_lost(row))
         if problem:
@@ -74,7 +75,13 @@ class PersonReset:
             return "the operator has only begun to lead: try again in a few seconds"
         if zone.is_changing(row.partition):
             return IS_CHANGING
-        if not may_be_replaced(part, nodes):
+        prepared = [copy.node for copy in self._prepared(part)]
+        if prepared and self._to not in prepared:
+            return (
+                f"{prepared[0]} has everything, and a migration was about to make it a voter: reset"
+                " to that one, or stop it to reset to another"
+            )
+        if not prepared and not may_be_replaced(part, nodes):
             return "it is being found out whether its migration was committed: try again"
         known = {v.node for v in row.voters if zone.nodes.gone(v.node, v.store)}
         known |= voters_online(row, zone.nodes)
@@ -92,6 +99,16 @@ class PersonReset:
                 " (isolationTimeoutSeconds of the zone): try again then"
             )
         return ""
+
+    def _prepared(self, part: PartitionState) -> list[Voter]:
+        """Return the destination of a migration that a new master found, if it is complete.
+
+        Without a quorum of the voters nobody can tell whether the migration was committed.
+        """
+        destination = part.row.destination
+        if destination is None or not part.unheard or not is_prepared(part.row, self._zone.nodes):
+            return []
+        return [Voter(destination.node, destination.store)]
 
     def _wrong_node(self, copies: Sequence[Voter]) -> str:
         """Return why the copy of the named node cannot be the survivor, and what to name."""

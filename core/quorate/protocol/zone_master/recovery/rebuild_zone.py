@@ -173,8 +173,6 @@ class ZoneRebuild:
         if partition in self._zone.decided:
             return True
         row = self._replacement_of(damaged)
-        if isinstance(row, Waiting) and row.last is not None:
-            row = row.last.next  # the person knew that no quorum is left
         if isinstance(row, Waiting):
             del self._discarded[partition]
             return False

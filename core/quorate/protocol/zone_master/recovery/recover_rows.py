@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from quorate.facts.partition_row import PartitionRow, quorum, reset_without
+from quorate.facts.partition_row import PartitionRow, check_row, quorum, reset_without
 from quorate.facts.topology import Holder, Voter
 from quorate.protocol.messages.master import CopyReport
 from quorate.protocol.zone_master import ownership
@@ -103,16 +103,15 @@ def recovered_row(
             missing |= away
             if not away:
                 gone |= {voter.node for voter in lost}
-    if missing and not gone:
+    left = f"the stores of {', '.join(sorted(gone))} are gone for good, which leaves no quorum"
+    if missing:
         nodes = tuple(sorted(missing))
-        return Waiting(nodes, f"waiting for the reports of {', '.join(nodes)}")
+        first = f"{left}; first " if gone else ""
+        return Waiting(nodes, f"{first}waiting for the reports of {', '.join(nodes)}")
     version = max(_highest(newest, reports, below), (master_term - 1) * RECOVERY_GAP)
     voters = _all_together(newest, both, dead)
     row = _above(version + RECOVERY_GAP, newest, voters, both, told)
-    if gone:
-        why = f"the stores of {', '.join(sorted(gone))} are gone for good, which leaves no quorum"
-        return Waiting((), why, None if missing else LastKnown(newest, row))
-    return row
+    return Waiting((), left, LastKnown(newest, row)) if gone else row
 
 
 def _all_together(
@@ -125,7 +124,7 @@ def _all_together(
     """
     voters = tuple(dict.fromkeys(voter for each in (newest.voters, *both) for voter in each))
     left = tuple(voter for voter in voters if voter not in dead)
-    if not both or len(left) >= quorum(len(voters), len(voters) - len(left)):
+    if not both or not left or len(left) >= quorum(len(voters), len(voters) - len(left)):
         return voters
     return left
 
@@ -209,5 +208,7 @@ def _above(
         reset=reset_without(newest.reset, {voter.node for voter in voters}),
     )
     if not here:  # every store is gone for good, and the partition can only begin anew
-        return msgspec.structs.replace(before, term=version)
+        row = msgspec.structs.replace(before, term=version)
+        check_row(row)
+        return row
     return ownership.activated(before, min(here, key=rank).holder, left)
