@@ -66,8 +66,8 @@ class AgentStates:
         self._parts = parts
         self._fitting = fitting
         self._states: dict[str, AgentState] = {}
-        self.absent: frozenset[str] = frozenset()
-        """The agents that get no new copies, and will again without a person's decision."""
+        self.out_for_now: frozenset[str] = frozenset()
+        """The agents that targets do without until their state changes by itself."""
 
     def data_nodes(self, record: ZoneRecord, now: Now) -> list[DataNode]:
         """Return the agents that may hold copies; those that are waited for count as online.
@@ -92,8 +92,9 @@ class AgentStates:
                 state in _WAITED_FOR and bool(self._parts)
             )
             nodes.append(DataNode(name, agent.record.weight, agent.record.failure_domain, there))
-        absent = {*_WAITED_FOR, *_OUT_FOR_NOW}
-        self.absent = frozenset(name for name, state in self._states.items() if state in absent)
+        self.out_for_now = frozenset(
+            name for name, state in self._states.items() if state in _OUT_FOR_NOW
+        )
         if any(node.online for node in nodes):
             return nodes
         kept = {
@@ -127,10 +128,6 @@ class AgentStates:
     def of(self, node: str) -> AgentState | None:
         """Return the state of an agent at the last look; None if there was none of this name."""
         return self._states.get(node)
-
-    def is_out_for_now(self, node: str) -> bool:
-        """Return whether targets do without the agent until its state changes by itself."""
-        return self._states.get(node) in _OUT_FOR_NOW
 
     def gives_away(self, node: str) -> bool:
         """Return whether an agent is to have no copies, so that those it has move off it."""

@@ -302,8 +302,8 @@ class Rebalance:
     def _forget_failures(self, row: PartitionRow, step: PlannedMigration | None, uid: str) -> None:
         """Forget what failed on the way to something that is not wanted any more.
 
-        A node of the target that may not be primary for now is wanted. What failed on the way to an
-        absent node is remembered, so that it is not tried at once whenever the node is back.
+        A node of the target that may not be primary for now is wanted. What failed on the way to a
+        node that is out for now is remembered, so that it is not tried at once when it is back.
         """
         wanted = self._assigned(row)
         still: list[str | None] = [n for n in wanted if n not in row.replicas]
@@ -311,14 +311,14 @@ class Rebalance:
             still.append(wanted[0])
         if step is not None:
             still.append(step.destination)
-        self._retries.keep_only(uid, row.partition, {*still, *self.states.absent})
+        self._retries.keep_only(uid, row.partition, {*still, *self.states.out_for_now})
 
     def stuck(self, uid: str) -> tuple[StuckMigration, ...]:
         """Return the steps that fail again and again, without those to agents out for now."""
         return tuple(
             each
             for each in self._retries.stuck(uid)
-            if each.destination is None or not self.states.is_out_for_now(each.destination)
+            if each.destination not in self.states.out_for_now
         )
 
     def _is_planned(self, row: PartitionRow) -> bool:
