@@ -1,4 +1,6 @@
-"""Executes large commands one after the other, over all zones of an agent.
+"""Executes the large commands of a zone one after the other.
+
+Zones do not wait for each other: one may have a stalled disk, or lack a quorum.
 
 A command is large by its own bytes, or by what it writes: EXPIRE writes the whole value again.  An
 EXEC counts as what its commands may write.

@@ -141,9 +141,6 @@ class Agent(BaseHandler):
         self._memory = budget(settings.client_memory_share, *memory_limit())
         self._held = HeldAppends()
         self._paced = PacedQuestions(self._answer_tool, self._loop.call_later, clock.passed_s)
-        self._large = LargeCommands(
-            lambda: is_clear(bool(self._held), self.links.links, self.core.members)
-        )
         self.core: AgentCore
 
     # --- life ------------------------------------------------------------------------------------
@@ -563,7 +560,9 @@ class Agent(BaseHandler):
             send=lambda node, message: self._send([(node, message)]),
             clock=self._clock,
             memory=self._memory,
-            large=self._large,
+            large=LargeCommands(
+                lambda: is_clear(self._held.holds(record.uid), self.links.links, self.core.members)
+            ),
         )
         self._runtimes[record.uid] = ZoneRuntime(
             replicas, engine, endpoint, self._synced, self._turn, self._fail, self._threads

@@ -40,6 +40,7 @@ _OF_TRANSACTIONS = (b"multi", b"exec", b"discard", b"watch", b"unwatch")
 _OF_MANY_KEYS = (b"scan", b"keys", b"randomkey", b"dbsize")
 _OF_CONNECTIONS = ("connection", "pubsub")
 
+_WRITE_LITTLE = (b"getdel", b"getex")  # unless an option of GETEX says otherwise
 _NOT_QUEUED = (b"multi", b"exec", b"discard", b"watch", b"quit", b"reset")
 
 # The order in which Redis lists the categories of a command.
@@ -103,7 +104,8 @@ class Command:
         settle(self, "grows", "denyoom" in self.flags)
         settle(self, "joins", self.single_key and self.is_write)
         read_first = bool(self.key_flags) and not {"RO", "RW"}.isdisjoint(self.key_flags[0])
-        settle(self, "rewrites", self.is_write and read_first and self.puts_each is None)
+        is_other = self.puts_each is not None or self.name in _WRITE_LITTLE
+        settle(self, "rewrites", self.is_write and read_first and not is_other)
         queued = (Scope.KEYED, Scope.CONNECTION, Scope.SCAN)
         settle(self, "in_transactions", self.scope in queued and "pubsub" not in self.flags)
         settle(self, "ends_queueing", self.name in _NOT_QUEUED)

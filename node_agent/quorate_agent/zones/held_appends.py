@@ -29,10 +29,14 @@ class HeldAppends:
         """Return whether an Append may have to wait, or waits."""
         return bool(self.going_on or self._held)
 
+    def holds(self, zone: str) -> bool:
+        """Return whether an Append of the zone may have to wait, or waits."""
+        return zone in self.going_on or zone in self._held
+
     def hold(self, node: str, message: Append) -> Append | None:
         """Hold the parts of the message that must wait; return the rest, None if there is none."""
         zone = message.zone
-        if zone not in self.going_on and zone not in self._held:
+        if not self.holds(zone):
             return message
         held = self._held.setdefault(zone, [])
         if _is_long(message):

@@ -49,6 +49,19 @@ def test_the_second_is_executed_when_the_first_is_acknowledged() -> None:
     assert not agent.endpoint._large
 
 
+def test_what_only_reads_or_deletes_a_large_value_passes() -> None:
+    agent = _agent()
+    first, second = agent.writer(), agent.writer()
+    _send(agent, second, b"SET", b"b", LARGE)
+    agent.turn()
+    assert second.told() == [b"OK"]
+    _send(agent, first, b"SET", b"a", LARGE)
+
+    _send(agent, second, b"GETDEL", b"b")
+
+    assert agent.writer().ask(b"EXISTS", b"b") == [0]
+
+
 def test_what_its_connection_sends_behind_it_keeps_its_order() -> None:
     agent = _agent()
     first, second = agent.writer(), agent.writer()
@@ -368,38 +381,22 @@ def test_it_waits_for_other_agents_for_a_while() -> None:
     assert second.told() == [b"OK"]
 
 
-def test_commands_of_several_zones_follow_each_other() -> None:
-    large = LargeCommands()
-    one, other = _agent(large), _agent(large)
-    first, second = one.writer(), other.writer()
-    _send(one, first, b"SET", b"a", LARGE)
-    _send(other, second, b"SET", b"b", LARGE)
-    other.turn()
-    assert second.told() == []
-    assert other.writer().ask(b"EXISTS", b"c") == [0]  # others pass
-
-    one.turn()
-    other.turn()
-
-    assert (first.told(), second.told()) == ([b"OK"], [b"OK"])
-    assert not large
-
-
-def test_a_zone_waits_for_other_agents_since_another_zone_began() -> None:
-    large = LargeCommands(lambda: False)
-    one, other = _agent(large), _agent(large)
-    first, second = one.writer(), other.writer()
-    _send(one, first, b"SET", b"a", LARGE)
-    _send(other, second, b"SET", b"b", LARGE)
-    for agent in (one, other):
+def test_a_zone_waits_for_other_agents_and_no_other_zone_with_it() -> None:
+    waiting, other = _agent(LargeCommands(lambda: False)), _agent(LargeCommands())
+    first, second, beside = waiting.writer(), waiting.writer(), other.writer()
+    _send(waiting, first, b"SET", b"a", LARGE)
+    _send(waiting, second, b"SET", b"b", LARGE)
+    _send(other, beside, b"SET", b"b", LARGE)
+    for agent in (waiting, other):
         agent.turn()
-    assert (first.told(), second.told()) == ([b"OK"], [])
+        agent.turn()
+    assert (first.told(), second.told(), beside.told()) == ([b"OK"], [], [b"OK"])
 
-    other.clock.ahead_ms = PATIENCE_MS
-    other.turn()
+    waiting.clock.ahead_ms = PATIENCE_MS
+    waiting.turn()
 
     assert second.told() == [b"OK"]
-    assert not large
+    assert not waiting.endpoint._large
 
 
 def _reads_nothing(agent: Agent, client: KeptClient) -> Callable[[], None]:
