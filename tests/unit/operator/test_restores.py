@@ -18,7 +18,9 @@ from quorate_spark import __main__ as program
 
 Json = dict[str, Any]
 MAY_BEGIN = ExportResult(RunOutcome.COMPLETE, "0011aabb")
-COMPLETE = ExportResult(RunOutcome.COMPLETE, "0011aabb", 20, 300, "f" * 32)
+COMPLETE = ExportResult(
+    RunOutcome.COMPLETE, "0011aabb", 20, 300, "f" * 32, keys_kept=0, rows_expired=0
+)
 FAILED = ExportResult(RunOutcome.FAILED, reason="zone books is not empty")
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 NOTE = "quorate.io/restoring"
@@ -153,6 +155,23 @@ async def test_rows_that_the_zone_has_not_are_counted(led: Namespace) -> None:
         "the zone has 20 rows of backups:monday as exported, which were compared; 7 keys had"
         " another row, which stayed, and 2 rows had expired"
     )
+
+
+async def test_counts_that_a_pod_of_an_earlier_version_does_not_tell_are_not_0(
+    led: Namespace,
+) -> None:
+    declare(led, intoNonEmpty=True)
+    await until_job(led, "back-check")
+    end(led, "back-check", text(MAY_BEGIN))
+    await until_job(led, "back-restore")
+    earlier = msgspec.structs.replace(COMPLETE, keys_kept=None, rows_expired=None)
+    end(led, "back-restore", text(earlier))
+    told = await until_finished(led)
+
+    assert (told["outcome"], told["rows"]) == ("Complete", 20)
+    assert "keysKept" not in told and "rowsExpired" not in told
+    assert "all rows" not in told["message"]
+    assert "of an earlier version" in told["message"]
 
 
 async def test_both_pods_have_the_key_of_an_encrypted_export(led: Namespace) -> None:

@@ -38,7 +38,8 @@ class ExportResult(msgspec.Struct, frozen=True, omit_defaults=True):
     export, of which no digest is told: of few rows it would tell the content.  `base`: the id of
     the export from which rows were taken.  `partitions_from_base`, `partitions_read_whole`: None:
     there was none; `read_whole`: why partitions were, in words.  `keys_kept`, `rows_expired`: of an
-    import, keys that had another row, which stayed, and rows of the export that had expired.
+    import, keys that had another row, which stayed, and rows of the export that had expired; None:
+    the pod has not counted them.
     """
 
     outcome: RunOutcome
@@ -57,8 +58,8 @@ class ExportResult(msgspec.Struct, frozen=True, omit_defaults=True):
     partitions_from_base: int | None = None
     partitions_read_whole: int | None = None
     read_whole: str = ""
-    keys_kept: int = 0
-    rows_expired: int = 0
+    keys_kept: int | None = None
+    rows_expired: int | None = None
 
 
 def made_of_base(base: str, taken: int, whole: int, why: str) -> str:

@@ -32,10 +32,10 @@ class ZoneRestoreStatus(ExportRunStatus):
 
     keys_kept: Integer | None = None
     """Keys of the export that had another row in the zone, which stayed (intoNonEmpty).  Absent:
-    the outcome is not Complete."""
+    the outcome is not Complete, or the pod did not count them."""
     rows_expired: Integer | None = None
     """Rows of the export that had expired, and were left out.  Absent: the outcome is not
-    Complete."""
+    Complete, or the pod did not count them."""
 
 
 class ZoneRestore(Resource):

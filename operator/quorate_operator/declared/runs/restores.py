@@ -407,6 +407,12 @@ def _not_here(body: Body, status: ZoneRestoreStatus, reason: str) -> ZoneRestore
 
 def _sentence(place: str, result: ExportResult) -> str:
     """Return the result of an import with a good end, in words."""
+    if result.keys_kept is None or result.rows_expired is None:
+        return (
+            f"the zone has {result.rows} rows of {place} as exported, which were compared; its pod,"
+            " of an earlier version, did not tell how many keys had another row, which stayed, and"
+            " how many rows had expired"
+        )
     if not result.keys_kept and not result.rows_expired:
         return f"the zone has all rows of {place}: {result.rows} were compared"
     return (
