@@ -5,7 +5,7 @@ import pytest
 from quorate.protocol.messages.events import Event, Reason
 from quorate_loopback.namespace import Namespace
 from quorate_loopback.noted_events import note_events
-from quorate_operator.declared.runs.zone_events import KEPT_MAX, RunEvent, ZoneEvents
+from quorate_operator.declared.runs.zone_events import KEPT_MAX, ZONES_MAX, RunEvent, ZoneEvents
 
 
 @pytest.fixture
@@ -52,3 +52,41 @@ async def test_the_newest_ones_are_kept_and_told_in_their_order(
     events.tell("books", [failed("last")])
 
     assert [each.message for each in told] == [*map(str, range(2, KEPT_MAX + 2)), "last"]
+
+
+async def test_events_of_one_zone_drop_none_of_another(led: Namespace, told: list[Event]) -> None:
+    find, is_led = led.controller._led_zone, [False]
+    events = ZoneEvents(lambda zone: find(zone) if is_led[0] else "it is not led")
+    events.tell("books", [failed("of the zone")])
+    for index in range(KEPT_MAX + 2):
+        events.tell("songs", [failed(str(index))])
+    is_led[0] = True
+    events.tell_kept("books")
+
+    assert [each.message for each in told] == ["of the zone"]
+
+
+async def test_the_newest_of_a_series_is_kept(led: Namespace, told: list[Event]) -> None:
+    find, is_led = led.controller._led_zone, [False]
+    events = ZoneEvents(lambda zone: find(zone) if is_led[0] else "it is not led")
+    for message in ("first", "other", "second"):
+        series = "" if message == "other" else "times"
+        events.tell("books", [failed(message)._replace(series=series)])
+    is_led[0] = True
+    events.tell_kept("books")
+
+    assert [each.message for each in told] == ["other", "second"]
+
+
+async def test_the_zone_that_was_told_longest_ago_is_dropped(
+    led: Namespace, told: list[Event]
+) -> None:
+    find, is_led = led.controller._led_zone, [False]
+    events = ZoneEvents(lambda zone: find(zone) if is_led[0] else "it is not led")
+    for zone in ("songs", "books", *map(str, range(ZONES_MAX - 1))):
+        events.tell(zone, [failed(zone)])
+    is_led[0] = True
+    events.tell_kept("books")
+
+    assert [each.message for each in told] == ["books"]
+    assert "songs" not in events._kept

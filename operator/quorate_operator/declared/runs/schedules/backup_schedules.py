@@ -215,7 +215,8 @@ class BackupSchedules(Schedules[ScheduledZoneBackupStatus]):
 
     def _skipped(self, schedule: ScheduledZoneBackup, message: str) -> None:
         about = f"{schedule.kind_name()} {schedule.metadata.name}: {message}"
-        skipped = RunEvent(Reason.BACKUP_SKIPPED, "Warning", about)
+        series = f"times of {schedule.metadata.uid}"
+        skipped = RunEvent(Reason.BACKUP_SKIPPED, "Warning", about, series)
         self._events.tell(schedule.spec.template.spec.zone_ref.name, [skipped])
 
 
