@@ -16,10 +16,9 @@ from quorate_operator.jobs.job import Copies, Work, zone_arguments
 
 RESTORE = Work("restore", names.LABEL_RESTORE)
 CHECK = RESTORE._replace(suffix="check")
-SECOND_CHECK = RESTORE._replace(suffix="second-check")
-"""Looks again where the first check was not judged in time: the operator may not delete its Job.
-The name ends as that of a first one, so that operators of earlier versions take it for a check."""
 CONTINUES = "--continue"
+CHECKS_MAX = 20
+"""Jobs of one ZoneRestore that look, one after the other."""
 
 
 def check_work(restore: ZoneRestore, copies: Copies, begun: Restoring | None) -> Work:
@@ -29,6 +28,17 @@ def check_work(restore: ZoneRestore, copies: Copies, begun: Restoring | None) ->
     known = (f"--export-id={begun.export_id}",) if begun.export_id else ()
     more = ("--check", CONTINUES, *known)
     return _work(CHECK, restore, copies, _into_non_empty(restore, begun), *more)
+
+
+def later_checks(restore: ZoneRestore, job: str) -> list[str]:
+    """Return the ends of the names of the Jobs that may look after this one, the next one first.
+
+    An operator may not delete a Job, so each has a name of its own.  It ends as that of the first,
+    so that operators of earlier versions take it for a check.
+    """
+    ends = [CHECK.suffix, *(f"{number}-{CHECK.suffix}" for number in range(2, CHECKS_MAX + 1))]
+    made = job.removeprefix(f"{restore.metadata.name}-")
+    return ends[ends.index(made) + 1 :] if made in ends else ends[1:]
 
 
 def import_work(restore: ZoneRestore, copies: Copies, mine: Restoring) -> Work:

@@ -12,6 +12,7 @@ from quorate_loopback.namespace import Namespace
 from quorate_loopback.waiting import until
 from quorate_operator.declared.kinds import Kind
 from quorate_operator.declared.runs import job_runs
+from quorate_operator.jobs import restore_job
 from quorate_operator.kube.api import ApiRefused
 from quorate_operator.process.clock import rfc3339
 from quorate_spark import __main__ as program
@@ -49,6 +50,11 @@ async def until_job(led: Namespace, job: str, name: str = "back") -> list[str]:
     await until_so(led, lambda: status(led, name).get("job") == job, job)
     [container] = led.api.objects[f"{JOBS}/{job}"]["spec"]["template"]["spec"]["containers"]
     return list(container["args"])
+
+
+def running(led: Namespace, path: str) -> bool:
+    """Return whether the object at this path runs."""
+    return bool(led.api.objects[path].get("status", {}).get("phase") == "Running")
 
 
 async def until_finished(led: Namespace, name: str = "back") -> Json:
@@ -254,12 +260,12 @@ async def test_a_check_of_long_ago_does_not_begin_an_import(led: Namespace, ago_
     declare(led)
     await until_job(led, "back-check")
     end(led, "back-check", text(MAY_BEGIN), ago_s=ago_s)
-    look = await until_job(led, "back-second-check")
+    look = await until_job(led, "back-2-check")
     options = program._parser().parse_args(look)
     assert (options.check, options.continues) == (True, False)
     assert note(led) == ""
     await led.restart()
-    end(led, "back-second-check", text(FAILED))
+    end(led, "back-2-check", text(FAILED))
     told = await until_finished(led)
 
     assert told["message"] == f"nothing is imported from backups:monday: {FAILED.reason}"
@@ -267,23 +273,60 @@ async def test_a_check_of_long_ago_does_not_begin_an_import(led: Namespace, ago_
     assert f"{JOBS}/back-restore" not in led.api.objects
 
 
-@pytest.mark.parametrize(("ago_s", "imports"), [(0, True), (90, False)])
-async def test_a_second_check_begins_it_or_is_the_last(
-    led: Namespace, ago_s: float, imports: bool
+async def test_a_second_check_begins_it(led: Namespace) -> None:
+    declare(led)
+    await until_job(led, "back-check")
+    end(led, "back-check", text(MAY_BEGIN), ago_s=90)
+    await until_job(led, "back-2-check")
+    end(led, "back-2-check", text(MAY_BEGIN))
+
+    await until_job(led, "back-restore")
+
+
+async def test_a_second_check_that_waited_for_a_backup_is_followed_by_a_third(
+    led: Namespace,
 ) -> None:
     declare(led)
     await until_job(led, "back-check")
     end(led, "back-check", text(MAY_BEGIN), ago_s=90)
-    await until_job(led, "back-second-check")
-    end(led, "back-second-check", text(MAY_BEGIN), ago_s=ago_s)
-    if imports:
-        await until_job(led, "back-restore")
-        return
+    await until_job(led, "back-2-check")
+    destination = {"persistentVolumeClaim": {"claimName": "backups", "path": "tuesday"}}
+    led.declare("ZoneBackup", "night", zoneRef={"name": "books"}, destination=destination)
+    at = led.path("ZoneBackup", "night")
+    await until_so(led, lambda: running(led, at), "the backup runs")
+    end(led, "back-2-check", text(MAY_BEGIN), ago_s=90)
+    await until_message(led, "ZoneBackup night of the same zone is waited for")
+    assert f"{JOBS}/back-3-check" not in led.api.objects
+
+    led.api.put(at, {**led.api.objects[at], "status": {"phase": "Finished"}})
+    await until_job(led, "back-3-check")
+    end(led, "back-3-check", text(MAY_BEGIN))
+    await until_job(led, "back-restore")
+
+
+async def test_checks_that_are_read_late_end_it_after_many(
+    led: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restore_job, "CHECKS_MAX", 3)
+    declare(led)
+    for job in ("back-check", "back-2-check", "back-3-check"):
+        await until_job(led, job)
+        end(led, job, text(MAY_BEGIN), ago_s=90)
     told = await until_finished(led)
 
     assert told["outcome"] == "Failed"
-    assert "its second check, too, was read late" in told["message"]
+    assert "its last check, too, was read late" in told["message"]
     assert note(led) == ""
+
+
+async def test_a_job_of_another_object_is_passed_over(led: Namespace) -> None:
+    """The second check of `back` has the name of the first one of `back-2`."""
+    put_job(led, "back-2-check", "uid-of-back-2")
+    declare(led)
+    await until_job(led, "back-check")
+    end(led, "back-check", text(MAY_BEGIN), ago_s=90)
+
+    await until_job(led, "back-3-check")
 
 
 async def test_a_second_check_that_is_refused_ends_it(led: Namespace) -> None:

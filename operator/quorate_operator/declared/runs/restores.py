@@ -1,7 +1,7 @@
 """The ZoneRestores of one namespace: how each is run, in two Jobs, and its result in a sentence.
 
     Waiting --no other run writes, no ZoneBackup runs, check made--> Running
-    Running --check is old, nothing is noted--> a second check made; Finished: Failed if it was one
+    Running --check is old, nothing is noted--> another check made; Finished: Failed after many
             --it may begin, no ZoneBackup runs--> noted at the Zone, and in the zone's record
             --still no ZoneBackup runs--> import made
             --one does--> the note is taken back
@@ -46,9 +46,9 @@ from quorate_operator.jobs.restore_job import (
     CHECK,
     CONTINUES,
     RESTORE,
-    SECOND_CHECK,
     check_work,
     import_work,
+    later_checks,
     note_of,
     run_word,
 )
@@ -239,11 +239,10 @@ class Restores(JobRuns[ZoneRestoreStatus]):
     ) -> ZoneRestoreStatus:
         """Return the status after a check that was read late: the zone may have got keys since."""
         restore = ZoneRestore.parse_stored(body)
-        again = check_work(restore, copies, None)._replace(suffix=SECOND_CHECK.suffix)
-        name = again.job_name(restore.metadata.name)
-        if status.job == name:
+        again = await self._next_check(restore, status, copies)
+        if again is None:
             why = (
-                f"its second check, too, was read late: it ended at {ended_at(job)}, by the"
+                f"its last check, too, was read late: it ended at {ended_at(job)}, by the"
                 f" operator's clock it is {rfc3339()} now, and the zone may have got keys since:"
                 " create another ZoneRestore, or set the clocks if they differ"
             )
@@ -257,7 +256,23 @@ class Restores(JobRuns[ZoneRestoreStatus]):
         if isinstance(made, str):
             return _waiting(status, made)
         message = "its check is old, so another pod looks at the export and the zone"
+        name = again.job_name(restore.metadata.name)
         return status.model_copy(update={"job": name, "percent": None, "message": message})
+
+    async def _next_check(
+        self, restore: ZoneRestore, status: ZoneRestoreStatus, copies: Copies
+    ) -> Work | None:
+        """Return the work of the next pod that looks; None: there were too many.
+
+        A Job of another object may have the name of the next one: it is passed over.
+        """
+        work = check_work(restore, copies, None)
+        for suffix in later_checks(restore, status.job):
+            again = work._replace(suffix=suffix)
+            job = await find(self._api, f"{self._jobs()}/{again.job_name(restore.metadata.name)}")
+            if job is None or is_owned(job, restore.metadata.uid):
+                return again
+        return None
 
     async def _has_import(self, body: Body) -> bool:
         """Return whether the Job that imports was made."""
