@@ -61,9 +61,9 @@ from quorate_spark.exports.import_zone import (
     import_zone,
 )
 from quorate_spark.exports.manifest import (
-    MANIFEST,
     Manifest,
     cipher_of,
+    manifest_of_run,
     open_manifest,
     read_manifest,
 )
@@ -245,7 +245,8 @@ def run(options: argparse.Namespace) -> int:
     except QuorateError as error:
         is_known = not isinstance(error, TargetUnreadable)
         outcome = RunOutcome.FAILED if is_known else RunOutcome.UNKNOWN
-        _tell_result(options, ExportResult(outcome, reason=str(error)))
+        absent = is_known and _is_absent(options)
+        _tell_result(options, ExportResult(outcome, reason=str(error), absent=absent))
         print(_failed(options, str(error)), file=sys.stderr)
         return 2
 
@@ -297,7 +298,7 @@ def _export(options: argparse.Namespace, bar: _Bar) -> int:
         spec = msgspec.json.decode(options.zone_spec, type=dict)
     except msgspec.MsgspecError as error:
         raise TargetRefused(f"--zone-spec is no JSON object: {error}") from error
-    if options.run and (there := _there(target, options.run)) is not None:
+    if options.run and (there := manifest_of_run(target, options.run)) is not None:
         manifest = there  # another process has exported it, and may not have read it back
         if (there.series, there.zone.uid) != (options.series, options.zone_uid):
             raise TargetRefused(
@@ -343,12 +344,13 @@ def _key(options: argparse.Namespace) -> ExportKey | None:
     return read_key(options.encryption_key_file, getattr(options, "encrypted", False))
 
 
-def _there(target: Target, run: str) -> Manifest | None:
-    """Return the export of this name, as it is told without a key; None: there is none."""
-    if target.read(MANIFEST) is None:
-        return None
-    manifest = read_manifest(target)
-    return manifest if manifest.run == run else None
+def _is_absent(options: argparse.Namespace) -> bool:
+    """Return whether the target has surely no export of this run."""
+    run = getattr(options, "run", "")
+    try:
+        return bool(run) and manifest_of_run(Target(options.target), run) is None
+    except QuorateError:
+        return False
 
 
 def _verify(

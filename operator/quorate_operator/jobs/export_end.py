@@ -31,15 +31,17 @@ def export_result(
 def backup_result(job: Json, pods: Sequence[Json], not_started: str = "") -> ExportResult:
     """Return the result of a ZoneBackup's Job that has ended.
 
-    That there is no good export is only known if the last pod has told so: one that is gone, with
-    its node or evicted, may have exported.
+    That there is no good export is only known if the last pod has found none of its run: one that
+    is gone, with its node or evicted, may have exported.  The Job does not count each of those.
     """
     result = export_result(job, pods, BACKUP.component, not_started)
     ended = len(told(pods, BACKUP.component, decode_export_result))
     failed = int((job.get("status") or {}).get("failed") or 0)
-    if result.outcome is not RunOutcome.FAILED or result.damaged or failed <= ended:
+    if result.outcome is not RunOutcome.FAILED or result.damaged:
         return result
-    reason = f"a pod is gone that has told nothing; another one said: {result.reason}"
+    if result.absent and failed <= ended:  # else one that is gone may have been the last
+        return result
+    reason = f"another pod may have made one; one said: {result.reason}"
     return msgspec.structs.replace(result, outcome=RunOutcome.UNKNOWN, reason=reason)
 
 

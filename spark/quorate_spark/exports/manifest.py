@@ -230,6 +230,17 @@ def read_manifest(target: Target) -> Manifest:
     return manifest
 
 
+def manifest_of_run(target: Target, run: str) -> Manifest | None:
+    """Return the manifest of the export of this name, as it is told without a key.
+
+    None: there is none.  Raises as `read_manifest`.
+    """
+    if target.read(MANIFEST) is None:
+        return None
+    manifest = read_manifest(target)
+    return manifest if manifest.run == run else None
+
+
 def open_manifest(target: Target, told: Manifest, key: ExportKey | None) -> Manifest:
     """Return the whole manifest; `told`: as it was read.
 

@@ -175,7 +175,8 @@ async def test_counts_that_a_pod_of_an_earlier_version_does_not_tell_are_not_0(
     told = await until_finished(led)
 
     assert (told["outcome"], told["rows"]) == ("Complete", 20)
-    assert "keysKept" not in told and "rowsExpired" not in told
+    assert "keysKept" not in told
+    assert "rowsExpired" not in told
     assert "all rows" not in told["message"]
     assert "of an earlier version" in told["message"]
 

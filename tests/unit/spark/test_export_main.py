@@ -212,6 +212,28 @@ def test_a_run_that_has_exported_only_reads_it_back(zone: LoggedZone, tmp_path: 
     assert "not as it was exported" in told_by(message).reason
 
 
+def test_a_run_that_fails_tells_whether_its_place_has_its_export(
+    zone: LoggedZone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message, target = tmp_path / "message", tmp_path / "monday"
+    options = ("--run=uid-1", "--verify", f"--termination-message={message}")
+
+    def no_agent(*given: object) -> Any:
+        raise Unreadable("no agent answers")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(export_commands, "export_zone", no_agent)
+        assert run("export", zone, target, *options) == 2
+        assert (told_by(message).outcome, told_by(message).absent) == (RunOutcome.FAILED, True)
+    assert run("export", zone, target, "--run=uid-1") == 0
+    monkeypatch.setattr(export_commands, "verify", no_agent)
+    assert run("export", zone, target, *options) == 2
+    assert (told_by(message).outcome, told_by(message).absent) == (RunOutcome.FAILED, False)
+    other = ("--run=uid-2", "--verify", f"--termination-message={message}")
+    assert run("export", zone, target, *other) == 2
+    assert told_by(message).absent, "that is the export of another run"
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

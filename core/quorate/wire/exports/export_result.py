@@ -39,7 +39,8 @@ class ExportResult(msgspec.Struct, frozen=True, omit_defaults=True):
     the export from which rows were taken.  `partitions_from_base`, `partitions_read_whole`: None:
     there was none; `read_whole`: why partitions were, in words.  `keys_kept`, `rows_expired`: of an
     import, keys that had another row, which stayed, and rows of the export that had expired; None:
-    the pod has not counted them.
+    the pod has not counted them.  `absent`: of a run that makes an export and has failed, its place
+    had no export of this run then, which another of its pods may have made.
     """
 
     outcome: RunOutcome
@@ -60,6 +61,7 @@ class ExportResult(msgspec.Struct, frozen=True, omit_defaults=True):
     read_whole: str = ""
     keys_kept: int | None = None
     rows_expired: int | None = None
+    absent: bool = False
 
 
 def made_of_base(base: str, taken: int, whole: int, why: str) -> str:
