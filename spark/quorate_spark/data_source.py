@@ -50,7 +50,7 @@ from quorate_spark.reading.read_copies import read_copies
 from quorate_spark.row_columns import RowColumns
 from quorate_spark.sources.columns import batch_of_rows, columns_of, has_problem_rows
 from quorate_spark.sources.narrowing import Ranges, wanted_of
-from quorate_spark.sources.needed_copies import check_needed
+from quorate_spark.sources.needed_copies import read_needed
 from quorate_spark.sources.options import Options, choice, source_of
 from quorate_spark.sources.row_writer import RowSink, RowWriter, StreamRowWriter
 from quorate_spark.sources.update_stream import UpdateReader
@@ -121,9 +121,10 @@ class CopyReader(DataSourceReader):
 
         Raises Unreadable if a copy that is needed is missing.
         """
-        reading = read_copies(self._zone, self._agents, self._cluster, self._settings)
-        wanted, count = self._wanted, reading.partitions
-        check_needed(reading, self._zone, wanted)
+        place = self._zone, self._agents, self._cluster, self._settings
+        wanted = self._wanted
+        reading = read_needed(lambda: read_copies(*place), self._zone, wanted)
+        count = reading.partitions
         return [
             CopyPartition(copy, ranges, wanted.slots_left(copy, count))
             for copies in reading.owned.values()

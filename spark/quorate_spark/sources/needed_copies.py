@@ -4,17 +4,40 @@ Spark reads the copies that it is told.  If one is missing in a reading, its row
 in a query, without an error.  So a query fails if
 
 - no agent owns a copy of a partition that is needed, or
-- a replica index that is needed has no owner, or several.  Agents are asked in turn: while
-  ownership changes, one may tell what was before, and the next what is after.
+- a replica index that is needed has no owner, or several.
 
-Where a query says nothing of replica indices, index 0 is needed: by it a query gets each row once.
+Agents are asked in turn: while ownership changes, one may tell what was before, and the next what
+is after.  So they are asked a few times before a query fails.
+
+Where a query says nothing of replica indices, only index 0 is needed: by it a query gets each row
+once.
 """
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from quorate_spark.copies import CopySeen, Reading, absence, told_absent
 from quorate_spark.reading.agent_link import Unreadable
 from quorate_spark.sources.narrowing import Wanted
+
+READINGS_MAX = 3
+PAUSE_S = 0.5
+"""Seconds between two readings."""
+
+
+def read_needed(read: Callable[[], Reading], zone: str, wanted: Wanted) -> Reading:
+    """Return a reading with each copy that is needed.  Raises Unreadable if the last has not."""
+    reading = read()
+    for _ in range(READINGS_MAX - 1):
+        try:
+            check_needed(reading, zone, wanted)
+        except Unreadable:
+            time.sleep(PAUSE_S)
+            reading = read()
+        else:
+            return reading
+    check_needed(reading, zone, wanted)
+    return reading
 
 
 def check_needed(reading: Reading, zone: str, wanted: Wanted) -> None:
@@ -41,10 +64,11 @@ def _check_owners(
 ) -> None:
     """Raise Unreadable unless each replica index that is needed has one owner.
 
-    Indices above the highest one that is owned are not needed: a zone has so many replicas or more.
+    Of the indices that a query names, those above the highest one that is owned are not needed: a
+    zone has so many replicas or more.
     """
     owned = [copy.state.replica_index for copy in copies]
-    needed = {0, *owned} if wanted is None else wanted.intersection(range(max(owned) + 1))
+    needed = {0} if wanted is None else wanted.intersection(range(max(owned) + 1))
     for index in sorted(needed):
         if owned.count(index) != 1:
             owners = ", ".join(f"{each.node}: {at}" for each, at in zip(copies, owned, strict=True))

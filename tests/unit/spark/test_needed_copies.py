@@ -8,6 +8,7 @@ from pyspark.sql.datasource import EqualTo, Filter, In
 from quorate.facts.keyspace import key_partition
 from quorate_spark.data_source import CopyReader, FilteredCopyReader
 from quorate_spark.reading.agent_link import Unreadable
+from quorate_spark.sources import needed_copies
 from quorate_spark_fixtures.scripted_zone import ScriptedZone, listening
 
 PARTITIONS = 4
@@ -15,7 +16,8 @@ PRIMARIES = EqualTo(("replica_index",), 0)
 
 
 @pytest.fixture
-def zone() -> Iterator[ScriptedZone]:
+def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedZone]:
+    monkeypatch.setattr(needed_copies, "PAUSE_S", 0)
     zone = ScriptedZone(replicas=2, partitions=PARTITIONS)
     for agent in zone.agents:
         agent.partitions = PARTITIONS
@@ -98,3 +100,34 @@ def test_an_index_that_is_not_needed_may_have_no_owner(zone: ScriptedZone) -> No
     assert planned(zone, EqualTo(("replica_index",), 2)) == [(2, "agent-1")]
     with pytest.raises(Unreadable, match="partition 2: replica index 1 has no owner"):
         planned(zone, EqualTo(("replica_index",), 1))
+
+
+def test_an_index_that_is_not_needed_may_have_two_owners() -> None:
+    """One was asked before the owner of index 1 went, the other after."""
+    zone = ScriptedZone(replicas=3, partitions=1)
+    for agent in zone.agents:
+        agent.partitions = 1
+    zone.copy(2, 0).replica_index = 1
+
+    with listening(zone):
+        assert planned(zone, PRIMARIES) == [(0, "agent-0")]
+        assert planned(zone) == [(0, "agent-0"), (0, "agent-1"), (0, "agent-2")]
+        with pytest.raises(Unreadable, match="replica index 1 has 2 owners"):
+            planned(zone, EqualTo(("replica_index",), 1))
+
+
+def test_agents_are_asked_again_while_ownership_changes(
+    zone: ScriptedZone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zone.copy(0, 2).replica_index = 1
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == needed_copies.READINGS_MAX - 1:
+            zone.copy(1, 2).replica_index = 0
+
+    monkeypatch.setattr(needed_copies.time, "sleep", pause)
+
+    assert (2, "agent-1") in planned(zone, PRIMARIES)
+    assert len(pauses) == needed_copies.READINGS_MAX - 1
