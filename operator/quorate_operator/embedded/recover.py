@@ -58,7 +58,7 @@ async def recover(
         highest = max(known.values())
         made = folder / MADE
         shutil.rmtree(made, ignore_errors=True)  # left by an interrupted command
-        others = await other_clusters(folder, cluster, made / "old")
+        others = await _others(folder, cluster, made)
         await _make(made, cluster, addresses, highest + RECOVERY_TERMS, others)
         aside = set_aside(folder)
         put_in_place(made, folder)
@@ -73,6 +73,17 @@ async def recover(
     if silent:
         said.append(f"no answer from {', '.join(silent)}: its data counts when it is back")
     return said
+
+
+async def _others(folder: Path, cluster: str, made: Path) -> OtherClusters:
+    try:
+        return await other_clusters(folder, cluster, made / "old")
+    except OSError as error:
+        shutil.rmtree(made, ignore_errors=True)
+        raise NotRecovered(
+            f"the old file, of which other clusters are to be kept, cannot be copied: {error}; "
+            "nothing was changed"
+        ) from error
 
 
 def _lacking(folder: Path, secrets: Path, clusters: Collection[str]) -> list[str]:

@@ -3,6 +3,7 @@
 The old file may be damaged in any way, and is kept as evidence.  So a copy of it is read.
 """
 
+import errno
 import shutil
 import sqlite3
 from contextlib import suppress
@@ -47,13 +48,18 @@ class OtherClusters(NamedTuple):
 
 
 async def other_clusters(folder: Path, cluster: str, scratch: Path) -> OtherClusters:
-    """Return what the folder's file holds of other clusters than `cluster`; nothing if it cannot be
-    read.  `scratch`: a folder for the copy, which does not exist yet."""
+    """Return what the folder's file holds of other clusters than `cluster`; nothing if it is
+    damaged.  `scratch`: a folder for the copy, which does not exist yet.
+
+    Raises OSError if the file cannot be copied for another reason, such as lack of room.
+    """
     try:
         _copy(folder, scratch)
         store = EmbeddedStore.open(scratch)
-    except (OSError, StoreRefused):
+    except (OSError, StoreRefused) as error:
         shutil.rmtree(scratch, ignore_errors=True)  # the new file may need the room
+        if isinstance(error, OSError) and error.errno != errno.EIO:
+            raise
         return OtherClusters()
     try:
         return await store.run(lambda at: _read(at, cluster))

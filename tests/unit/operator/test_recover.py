@@ -4,6 +4,7 @@ import errno
 import shutil
 import sqlite3
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -153,20 +154,11 @@ async def test_two_clusters_of_a_lost_file_are_recovered_one_after_the_other(
     assert (folder / "set-aside-1" / DATABASE).read_bytes().startswith(b"damaged")
 
 
-@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
-async def test_a_file_that_cannot_be_copied_does_not_hold_up_the_recovery(
-    folder: Path,
-    agent: ScriptedAgent,
-    secrets: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    number: int,
+async def test_a_bad_sector_of_the_old_file_does_not_hold_up_the_recovery(
+    folder: Path, agent: ScriptedAgent, secrets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await _declare(folder, "main", "other")
     left: list[list[Path]] = []
-
-    def fails(source: Path, target: Path) -> None:
-        target.write_bytes(source.read_bytes()[:100])
-        raise OSError(number, "of the disk")
 
     def marked(at: sqlite3.Connection, cluster: str, master_term: int) -> None:
         left.append([*(folder / recover.MADE / "old").glob("*")])
@@ -174,13 +166,39 @@ async def test_a_file_that_cannot_be_copied_does_not_hold_up_the_recovery(
 
     mark = recover.mark_recovering
     monkeypatch.setattr(recover, "mark_recovering", marked)
-    monkeypatch.setattr(shutil, "copyfile", fails)
+    monkeypatch.setattr(shutil, "copyfile", partial(_begin_a_copy, errno.EIO))
     said = await recover.recover(folder, "main", [agent.address], KEYS, secrets)
 
     assert left == [[]], "the room is needed"
     assert [each for each in said if "does not have the clusters other" in each]
     assert await _held(folder) == ({"main"}, set())
     assert await _next_term(folder) == 7 + RECOVERY_TERMS + 1
+
+
+def _begin_a_copy(number: int, source: Path, target: Path) -> None:
+    """Copy a part of a file; then fail with this error of the operating system."""
+    target.write_bytes(source.read_bytes()[:100])
+    raise OSError(number, "of the disk")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES])
+async def test_nothing_is_changed_if_a_sound_file_cannot_be_copied(
+    folder: Path,
+    agent: ScriptedAgent,
+    secrets: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+) -> None:
+    await _declare(folder, "main", "other")
+    before = await _held(folder)
+
+    monkeypatch.setattr(shutil, "copyfile", partial(_begin_a_copy, number))
+    with pytest.raises(recover.NotRecovered, match="of the disk; nothing was changed"):
+        await recover.recover(folder, "main", [agent.address], KEYS, secrets)
+
+    assert not (folder / recover.MADE).exists(), "the room is needed"
+    assert not (folder / "set-aside-1").exists()
+    assert await _held(folder) == before
 
 
 async def test_what_fails_before_the_mark_is_made_leaves_the_old_metastore_in_its_place(
