@@ -42,13 +42,20 @@ class Readings:
     def read(self, body: Body) -> tuple[StorageCluster | None, str]:
         """Return the StorageCluster; why it cannot be read now, empty if it can.
 
-        If it cannot, it is returned as it was read last: None if it never was.
+        If it cannot, it is returned as it was read last, with its present annotations: None if it
+        never was.
         """
         uid = str(body["metadata"]["uid"])
         cluster, why = read_cluster(body)
         if cluster is not None:
             self._last[uid] = cluster
-        return self._last.get(uid), why
+            return cluster, why
+        last = self._last.get(uid)
+        if last is None:
+            return None, why
+        annotations = body["metadata"].get("annotations") or {}
+        metadata = last.metadata.model_copy(update={"annotations": annotations})
+        return last.model_copy(update={"metadata": metadata}), why
 
     def forget(self, uid: str) -> None:
         """Forget a StorageCluster that is gone."""

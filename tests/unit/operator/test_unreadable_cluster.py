@@ -99,6 +99,24 @@ async def test_one_that_is_led_stays_led_as_it_was_read_last(declared: Namespace
     await until(lambda: ready(declared)["status"] == "True", "ready")
 
 
+async def test_one_that_is_led_can_be_paused_and_resumed(declared: Namespace) -> None:
+    await lead(declared)
+    declared.declare("StorageCluster", "main", external=UNREADABLE)
+    await until(lambda: is_told(declared), "told")
+    paused = {names.ANNOTATION_PAUSED: "true"}
+
+    declared.declare("StorageCluster", "main", paused, external=UNREADABLE)
+
+    await until(lambda: "Paused" in declared.conditions("main", "StorageCluster"), "paused")
+    assert declared.controller._led["main"].pause
+
+    declared.declare("StorageCluster", "main", external=UNREADABLE)
+
+    await until(lambda: "Paused" not in declared.conditions("main", "StorageCluster"), "resumed")
+    assert not declared.controller._led["main"].pause
+    assert is_told(declared)
+
+
 async def test_one_whose_master_ends_by_a_defect_is_led_again_as_it_was_read_last(
     declared: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
