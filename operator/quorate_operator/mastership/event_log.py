@@ -142,6 +142,11 @@ class EventCounts:
         for uid in ended:
             self._metrics.forget_zone(self._namespace, self.names.pop(uid, uid), uid)
 
+    def end(self) -> None:
+        """Note that the zones are not led any more.  Their counts stay."""
+        for uid, name in self.names.items():
+            self._metrics.leave_zone(self._namespace, name, uid)
+
 
 def states(zones: Sequence[ZoneStatus], sequence: int, wall_ms: int) -> list[ToldEvent]:
     """Return an event for each zone with its state, which includes everything up to `sequence`."""

@@ -457,6 +457,7 @@ class Runner:
         self._stopped = True
         self.problem = why
         self.events.close()
+        self._counts.end()
         self._registrations.end(f"no longer led here, {why}")
         if self._timer is not None:
             self._timer.cancel()

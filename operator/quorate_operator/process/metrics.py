@@ -182,13 +182,17 @@ class Metrics:
         for loss in (Reason.DATA_LOSS_ACCEPTED, Reason.PARTITION_LOST, Reason.STARTED_EMPTY):
             self.events.labels(namespace, zone, loss)
 
-    def forget_zone(self, namespace: str, zone: str, uid: str) -> None:
-        """Forget the counts of events of a zone that is gone, if no other one has its name."""
-        left = self._led.get((namespace, zone), set()) - {uid}
+    def leave_zone(self, namespace: str, zone: str, uid: str) -> None:
+        """Note that a zone is not led any more.  Its counts stay, as it may be led again."""
+        left = self._led.pop((namespace, zone), set()) - {uid}
         if left:
             self._led[namespace, zone] = left
+
+    def forget_zone(self, namespace: str, zone: str, uid: str) -> None:
+        """Forget the counts of events of a zone that is gone, if no other one has its name."""
+        self.leave_zone(namespace, zone, uid)
+        if (namespace, zone) in self._led:
             return
-        self._led.pop((namespace, zone), None)
         for reason in Reason:
             with suppress(KeyError):
                 self.events.remove(namespace, zone, reason)

@@ -116,6 +116,37 @@ def test_the_counts_of_a_name_stay_while_a_zone_of_another_cluster_has_it() -> N
     assert _events(metrics, ZONE.name) == {}
 
 
+async def test_the_counts_of_a_name_go_with_its_last_zone_that_is_led(world: World) -> None:
+    """A cluster that was deleted, and whose data is kept, had a zone of that name, too."""
+    metrics = Metrics()
+    other = EventCounts("", "other", metrics)
+    other.lead([msgspec.structs.replace(ZONE, uid="uid-2")])
+    runner = await world.lead(metrics=metrics)
+    await until(lambda: is_available(runner), "available")
+
+    await runner.stop()
+    assert _events(metrics, ZONE.name)[Reason.ZONE_CREATED] == 1
+
+    other.count([Event("uid-2", None, Reason.ZONE_DELETED, "deleted")], 1)
+    assert _events(metrics, ZONE.name) == {}
+
+
+async def test_the_counts_of_a_name_stay_while_the_next_master_leads_a_zone_of_it(
+    world: World,
+) -> None:
+    metrics = Metrics()
+    other = EventCounts("", "other", metrics)
+    other.lead([msgspec.structs.replace(ZONE, uid="uid-2")])
+    first = await world.lead(metrics=metrics)
+    await until(lambda: is_available(first), "available")
+    await first.stop()
+    second = await world.lead(metrics=metrics)
+    await until(lambda: second.is_leading, "leads")
+
+    other.count([Event("uid-2", None, Reason.ZONE_DELETED, "deleted")], 1)
+    assert _events(metrics, ZONE.name)[Reason.ZONE_CREATED] == 1
+
+
 class Unreachable(MemoryMetastore):
     """Once it is `away`, no write is answered and every reading is refused."""
 
