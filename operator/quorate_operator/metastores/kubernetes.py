@@ -148,11 +148,14 @@ class KubernetesMetastore:
         """See Metastore."""
         loaded: dict[Key, Stored] = {}
         misnamed: list[tuple[Key, Stored, str]] = []
+        remembered: set[Key] = {*self._damaged, *self._later.keys()}
+        gone = {self._place(key)[1]: key for key in remembered}  # unless they are listed
         try:
             for plural in (StorageNode.plural, PartitionTable.plural):
                 path = path_of(self._namespace, plural)
                 async for item in self._api.list(path, self._selector):
                     name, found = str(item["metadata"]["name"]), self._decode(item, plural)
+                    gone.pop(name, None)
                     if found is None:
                         continue
                     if name == self._place(found[0])[1]:
@@ -167,6 +170,9 @@ class KubernetesMetastore:
                 await self._api.delete(path_of(self._namespace, self._place(key)[0], name))
         except (ApiRefused, ApiUnclear, MandateLost) as error:
             raise MetastoreUnavailable(str(error)) from error
+        for name, key in gone.items():
+            if key not in loaded:
+                self._forget(key, name)
         return loaded
 
     async def _named_anew(self, key: Key, stored: Stored) -> Stored:

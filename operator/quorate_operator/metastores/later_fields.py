@@ -39,6 +39,10 @@ class LaterFields:
             found.setdefault(_identity(record), []).append(UnknownField(path, field.value))
         self._by_key[key] = found
 
+    def keys(self) -> frozenset[Key]:
+        """Return the keys of the objects that have such fields."""
+        return frozenset(self._by_key)
+
     def forget(self, key: Key) -> None:
         """Forget the fields of an object that is deleted."""
         self._by_key.pop(key, None)

@@ -1,5 +1,6 @@
 """An operator of before writes what a later one stored: its fields stay with the same records."""
 
+from collections.abc import AsyncIterator
 from copy import deepcopy
 from typing import Any, cast
 
@@ -46,6 +47,10 @@ class OneObject:
         if not self.kept:
             raise ApiRefused(404, "NotFound", path)
         return deepcopy(self.kept)
+
+    async def list(self, path: str, selector: str) -> AsyncIterator[dict[str, Any]]:
+        if self.kept and path.endswith("/partitiontables"):
+            yield deepcopy(self.kept)
 
 
 class World:
@@ -122,8 +127,9 @@ async def test_nothing_is_remembered_of_a_deleted_zone(world: World) -> None:
     assert metastore._later._by_key == {}
 
 
+@pytest.mark.parametrize("is_listed", [False, True])
 async def test_nothing_is_remembered_of_an_object_that_is_gone_when_it_is_read(
-    world: World,
+    world: World, is_listed: bool
 ) -> None:
     """The answer to a DELETE was lost, or another process has deleted it."""
     await world.metastore.write(SHARD, ROWS, None)
@@ -133,12 +139,30 @@ async def test_nothing_is_remembered_of_an_object_that_is_gone_when_it_is_read(
     assert await world.metastore.read(SHARD) is not None
     world.api.kept = {}
 
-    assert await world.metastore.read(SHARD) is None
+    if is_listed:
+        assert await world.metastore.load() == {}
+    else:
+        assert await world.metastore.read(SHARD) is None
     await world.metastore.write(SHARD, (ROWS[0],), None)
 
     spec = world.api.kept["spec"]
     assert "later" not in spec
     assert [row["partition"] for row in spec["rows"]] == [0]
+
+
+async def test_what_is_there_is_remembered_when_all_is_read_again(world: World) -> None:
+    await world.metastore.write(SHARD, ROWS, None)
+    spec = world.api.kept["spec"]
+    spec["later"] = "of the table"
+    spec["rows"][1]["replicas"] = ["agent-1", "agent-1"]
+
+    await world.metastore.load()
+    stored = (await world.metastore.load())[SHARD]
+    await world.metastore.write(SHARD, (ROWS[0],), stored.revision)
+
+    spec = world.api.kept["spec"]
+    assert spec["later"] == "of the table"
+    assert [row["partition"] for row in spec["rows"]] == [0, 1]
 
 
 async def test_the_rows_of_a_zone_keep_its_name_while_its_head_is_gone(world: World) -> None:
