@@ -1,5 +1,6 @@
 """A read in a batch fails if a copy that it needs is missing, and reads what it needs without."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -127,7 +128,7 @@ def test_agents_are_asked_again_while_ownership_changes(
         if len(pauses) == needed_copies.READINGS_MAX - 1:
             zone.copy(1, 2).replica_index = 0
 
-    monkeypatch.setattr(needed_copies.time, "sleep", pause)
+    monkeypatch.setattr(time, "sleep", pause)
 
     assert (2, "agent-1") in planned(zone, PRIMARIES)
     assert len(pauses) == needed_copies.READINGS_MAX - 1
