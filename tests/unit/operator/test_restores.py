@@ -1,128 +1,44 @@
 """ZoneRestores: a Job that looks, a note at the Zone, a Job that imports; all is in memory."""
 
-import time
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 
-from quorate.wire.exports.export_result import ExportResult, RunOutcome, encode_export_result
 from quorate_loopback.namespace import Namespace
+from quorate_loopback.restores import (
+    COMPLETE,
+    COMPONENT,
+    FAILED,
+    JOBS,
+    MAY_BEGIN,
+    NOTE,
+    Json,
+    declare,
+    end,
+    note,
+    put_job,
+    show,
+    status,
+    text,
+    until_finished,
+    until_import,
+    until_job,
+    until_message,
+    until_so,
+)
 from quorate_loopback.waiting import until
 from quorate_operator.declared.kinds import Kind
 from quorate_operator.declared.runs import job_runs
-from quorate_operator.jobs import restore_job
 from quorate_operator.kube.api import ApiRefused
-from quorate_operator.process.clock import rfc3339
 from quorate_spark import __main__ as program
 
-Json = dict[str, Any]
-MAY_BEGIN = ExportResult(RunOutcome.COMPLETE, "0011aabb")
-COMPLETE = ExportResult(
-    RunOutcome.COMPLETE, "0011aabb", 20, 300, "f" * 32, keys_kept=0, rows_expired=0
-)
-FAILED = ExportResult(RunOutcome.FAILED, reason="zone books is not empty")
-JOBS = "/apis/batch/v1/namespaces/default/jobs"
-NOTE = "quorate.io/restoring"
-COMPONENT = "app.kubernetes.io/component"
 
-
-@pytest.fixture
-def led(led: Namespace, monkeypatch: pytest.MonkeyPatch) -> Namespace:
+@pytest.fixture(autouse=True)
+def shown(led: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
     """Zone `books` is served, and its object is seen as stored; refusals are soon tried again."""
     monkeypatch.setattr(job_runs, "REFUSED_S", 0.02)
     show(led)
-    return led
-
-
-def declare(led: Namespace, name: str = "back", path: str = "monday", **spec: Any) -> None:
-    source = {"persistentVolumeClaim": {"claimName": "backups", "path": path}}
-    led.declare("ZoneRestore", name, zoneRef={"name": "books"}, source=source, **spec)
-
-
-def status(led: Namespace, name: str = "back") -> Json:
-    return dict(led.api.objects[led.path("ZoneRestore", name)].get("status", {}))
-
-
-async def until_job(led: Namespace, job: str, name: str = "back") -> list[str]:
-    """Wait until it runs by this Job; return the arguments of its pod."""
-    await until_so(led, lambda: status(led, name).get("job") == job, job)
-    [container] = led.api.objects[f"{JOBS}/{job}"]["spec"]["template"]["spec"]["containers"]
-    return list(container["args"])
-
-
-def running(led: Namespace, path: str) -> bool:
-    """Return whether the object at this path runs."""
-    return bool(led.api.objects[path].get("status", {}).get("phase") == "Running")
-
-
-async def until_finished(led: Namespace, name: str = "back") -> Json:
-    await until_so(
-        led, lambda: status(led, name).get("phase") in ("Finished", "Refused"), "its end"
-    )
-    return status(led, name)
-
-
-def show(led: Namespace) -> None:
-    """Show the Zone if it is there, as the watch does."""
-    body = led.api.objects.get(led.path("Zone", "books"))
-    if body is not None:
-        led.show(body)
-
-
-async def until_so(led: Namespace, is_so: Callable[[], bool], what: str) -> None:
-    """Wait until it is so; the watch shows the Zone whenever its status is written."""
-
-    def shown() -> bool:
-        show(led)
-        return is_so()
-
-    await until(shown, what)
-
-
-def note(led: Namespace) -> str:
-    metadata = led.api.objects[led.path("Zone", "books")]["metadata"]
-    return str(metadata.get("annotations", {}).get(NOTE, ""))
-
-
-def end(
-    led: Namespace,
-    job: str,
-    *messages: str,
-    reason: str = "",
-    watched: bool = True,
-    ago_s: float = 0,
-) -> None:
-    """Play the kubelet and the Job's controller: pods that told this, then the end of the Job.
-
-    `watched`: the watch of Zones has shown all changes.  `ago_s`: the Job has ended then.
-    """
-    if watched:
-        show(led)
-    made, uid = led.api.objects[f"{JOBS}/{job}"], f"uid-of-{job}"
-    for index, message in enumerate(messages):
-        metadata = {
-            "name": f"{job}-{index}",
-            "labels": made["spec"]["template"]["metadata"]["labels"],
-            "ownerReferences": [{"kind": "Job", "uid": uid, "name": job}],
-        }
-        ended = {"finishedAt": f"2026-01-01T00:00:0{index}Z", "exitCode": 1, "message": message}
-        containers = [{"name": "restore", "state": {"terminated": ended}}]
-        path = f"/api/v1/namespaces/default/pods/{job}-{index}"
-        led.api.put(
-            path,
-            {"metadata": metadata, "status": {"phase": "Failed", "containerStatuses": containers}},
-        )
-    metadata = {**made["metadata"], "uid": uid}
-    at = rfc3339(int((time.time() - ago_s) * 1000))
-    failed = {"type": "Failed", "status": "True", "reason": reason, "lastTransitionTime": at}
-    status = {"conditions": [failed]}
-    led.api.put(f"{JOBS}/{job}", {**made, "metadata": metadata, "status": status})
-
-
-def text(result: ExportResult) -> str:
-    return encode_export_result(result).decode()
 
 
 async def test_it_looks_notes_the_import_and_imports(led: Namespace) -> None:
@@ -255,103 +171,6 @@ async def test_a_part_is_never_available_and_another_one_goes_on(
     assert note(led) == ""
 
 
-@pytest.mark.parametrize("ago_s", [90, -90])
-async def test_a_check_of_long_ago_does_not_begin_an_import(led: Namespace, ago_s: float) -> None:
-    """Clients may have used the zone since; or the clocks differ."""
-    declare(led)
-    await until_job(led, "back-check")
-    end(led, "back-check", text(MAY_BEGIN), ago_s=ago_s)
-    look = await until_job(led, "back-2-check")
-    options = program._parser().parse_args(look)
-    assert (options.check, options.continues) == (True, False)
-    assert note(led) == ""
-    await led.restart()
-    end(led, "back-2-check", text(FAILED))
-    told = await until_finished(led)
-
-    assert told["message"] == f"nothing is imported from backups:monday: {FAILED.reason}"
-    assert note(led) == ""
-    assert f"{JOBS}/back-restore" not in led.api.objects
-
-
-async def test_a_second_check_begins_it(led: Namespace) -> None:
-    declare(led)
-    await until_job(led, "back-check")
-    end(led, "back-check", text(MAY_BEGIN), ago_s=90)
-    await until_job(led, "back-2-check")
-    end(led, "back-2-check", text(MAY_BEGIN))
-
-    await until_job(led, "back-restore")
-
-
-async def test_a_second_check_that_waited_for_a_backup_is_followed_by_a_third(
-    led: Namespace,
-) -> None:
-    declare(led)
-    await until_job(led, "back-check")
-    end(led, "back-check", text(MAY_BEGIN), ago_s=90)
-    await until_job(led, "back-2-check")
-    destination = {"persistentVolumeClaim": {"claimName": "backups", "path": "tuesday"}}
-    led.declare("ZoneBackup", "night", zoneRef={"name": "books"}, destination=destination)
-    at = led.path("ZoneBackup", "night")
-    await until_so(led, lambda: running(led, at), "the backup runs")
-    end(led, "back-2-check", text(MAY_BEGIN), ago_s=90)
-    await until_message(led, "ZoneBackup night of the same zone is waited for")
-    assert f"{JOBS}/back-3-check" not in led.api.objects
-
-    led.api.put(at, {**led.api.objects[at], "status": {"phase": "Finished"}})
-    await until_job(led, "back-3-check")
-    end(led, "back-3-check", text(MAY_BEGIN))
-    await until_job(led, "back-restore")
-
-
-async def test_checks_that_are_read_late_end_it_after_many(
-    led: Namespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(restore_job, "CHECKS_MAX", 3)
-    declare(led)
-    for job in ("back-check", "back-2-check", "back-3-check"):
-        await until_job(led, job)
-        end(led, job, text(MAY_BEGIN), ago_s=90)
-    told = await until_finished(led)
-
-    assert told["outcome"] == "Failed"
-    assert "its last check, too, was read late" in told["message"]
-    assert note(led) == ""
-
-
-async def test_a_job_of_another_object_is_passed_over(led: Namespace) -> None:
-    """The second check of `back` has the name of the first one of `back-2`."""
-    put_job(led, "back-2-check", "uid-of-back-2")
-    declare(led)
-    await until_job(led, "back-check")
-    end(led, "back-check", text(MAY_BEGIN), ago_s=90)
-
-    await until_job(led, "back-3-check")
-
-
-async def test_a_second_check_that_is_refused_ends_it(led: Namespace) -> None:
-    declare(led)
-    await until_job(led, "back-check")
-    led.api.refuse = lambda method, path: 422 if (method, path) == ("POST", JOBS) else 0
-    end(led, "back-check", text(MAY_BEGIN), ago_s=90)
-
-    assert "nothing is imported" in (await until_finished(led))["message"]
-
-
-@pytest.mark.parametrize("has_begun", [True, False])
-async def test_a_check_that_is_not_about_an_empty_zone_has_no_age(
-    led: Namespace, has_begun: bool
-) -> None:
-    led.zone("books", {NOTE: "backups:monday#0011aabb.x"} if has_begun else None)
-    show(led)
-    declare(led, intoNonEmpty=not has_begun)
-    await until_job(led, "back-check")
-    end(led, "back-check", text(MAY_BEGIN), ago_s=3600)
-
-    await until_job(led, "back-restore")
-
-
 async def test_an_import_of_another_place_is_not_mixed_with_it(led: Namespace) -> None:
     led.zone("books", {NOTE: "/backups/sunday#44556677.x"})
     show(led)
@@ -389,17 +208,6 @@ async def test_a_zone_that_has_become_whole_meanwhile_is_left_alone(led: Namespa
     assert note(led) == ""
 
 
-async def until_message(led: Namespace, said: str, name: str = "back") -> None:
-    await until_so(led, lambda: said in status(led, name).get("message", ""), said)
-
-
-async def until_import(led: Namespace, name: str = "back") -> None:
-    """Run its check: its second Job is made."""
-    await until_job(led, f"{name}-check", name)
-    end(led, f"{name}-check", text(MAY_BEGIN))
-    await until_job(led, f"{name}-restore", name)
-
-
 async def test_a_second_one_of_a_zone_waits_for_the_first(led: Namespace) -> None:
     """Its check would be from before the import of the first."""
     declare(led)
@@ -426,13 +234,6 @@ async def test_a_pod_of_a_deleted_one_is_waited_for(led: Namespace) -> None:
 
     led.api.put(path, {**pod, "status": {"phase": "Failed"}})
     await until_job(led, "back-check")
-
-
-def put_job(led: Namespace, name: str, owner: str) -> None:
-    """Put a Job of another operator, or of another object."""
-    owners = [{"kind": "ZoneRestore", "uid": owner, "name": "back"}]
-    metadata = {"name": name, "uid": "uid-of-a-job", "ownerReferences": owners}
-    led.api.put(f"{JOBS}/{name}", {"metadata": metadata})
 
 
 async def test_its_own_pod_is_not_waited_for(led: Namespace) -> None:
