@@ -7,7 +7,7 @@ The rules, for every partition in which an agent votes with its registered store
 2. the partition is served, and the agent is not the destination of a migration;
 3. the agent that was restarted before holds everything again, and no partition lacks a voter that
    it could have;
-4. the agent has no copy in memory that a reset left and that may be the only one with some writes.
+4. the agent has no copy in memory that a reset left: it may be the only one with some writes.
 
 Whether a voter holds everything is read from the row: `replicas` names the voters that own, and a
 voter that was away is named again only when it has caught up. Restarting an agent of a zone without
@@ -22,7 +22,6 @@ import msgspec
 
 from quorate.facts.partition_row import PartitionRow, majority
 from quorate.facts.topology import NodeRecord, Voter
-from quorate.planning.absence.lost_stores import may_be_missed
 
 
 class AgentNow(msgspec.Struct, frozen=True):
@@ -210,7 +209,7 @@ class _Findings:
         for copy in row.left_by_reset:
             if not self._is_dead(copy, zone.persistent):
                 self._name(copy.node, zone.name)
-                if not zone.persistent and may_be_missed(row):
+                if not zone.persistent:
                     self._block(copy.node, f"a reset left it a copy of {where} in memory")
                     self._note_spare(0)
                     self._note_need(zone, is_served, (), ())

@@ -64,27 +64,18 @@ def left_on(
     rows: Sequence[PartitionRow],
     nodes: Mapping[str, NodeRecord],
 ) -> str:
-    """Return a sentence on copies that resets left in the present store of `node`, or "".
-
-    Only those that may have acknowledged writes which no voter has.
-    """
+    """Return a sentence on copies that resets left in the present store of `node`, or ""."""
     left = [
         row.partition
         for row in rows
-        if may_be_missed(row)
-        and any(v.node == node and _is_present(v, nodes, persistent) for v in row.left_by_reset)
+        if any(v.node == node and _is_present(v, nodes, persistent) for v in row.left_by_reset)
     ]
     if not left:
         return ""
     return (
         f"a reset left copies of Zone {zone} on {node}, of {len(left)} partitions from {left[0]}"
-        " on: acknowledged writes that only these have are lost with them"
+        " on: acknowledged writes that only these have, if there are any, are lost with them"
     )
-
-
-def may_be_missed(row: PartitionRow) -> bool:
-    """Return whether what resets left may have acknowledged writes that no voter has."""
-    return row.reset is not None and any(link.needed for link in row.reset.links)
 
 
 def _is_present(voter: Voter, nodes: Mapping[str, NodeRecord], persistent: bool) -> bool:
