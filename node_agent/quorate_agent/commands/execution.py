@@ -257,7 +257,7 @@ class CommandExecution:
             if (
                 (large.running or large.waiting)
                 and may_wait
-                and command.rewrites
+                and command.may_rewrite(len(args))
                 and not large.admits(client, args, self._stored_bytes(now, args[1]), now)
             ):
                 commands.append(args)  # before a long value is unpacked and made anew in vain

@@ -40,7 +40,6 @@ _OF_TRANSACTIONS = (b"multi", b"exec", b"discard", b"watch", b"unwatch")
 _OF_MANY_KEYS = (b"scan", b"keys", b"randomkey", b"dbsize")
 _OF_CONNECTIONS = ("connection", "pubsub")
 
-_WRITE_LITTLE = (b"getdel", b"getex")  # unless an option of GETEX says otherwise
 _NOT_QUEUED = (b"multi", b"exec", b"discard", b"watch", b"quit", b"reset")
 
 # The order in which Redis lists the categories of a command.
@@ -104,7 +103,7 @@ class Command:
         settle(self, "grows", "denyoom" in self.flags)
         settle(self, "joins", self.single_key and self.is_write)
         read_first = bool(self.key_flags) and not {"RO", "RW"}.isdisjoint(self.key_flags[0])
-        is_other = self.puts_each is not None or self.name in _WRITE_LITTLE
+        is_other = self.puts_each is not None or self.name == b"getdel"
         settle(self, "rewrites", self.is_write and read_first and not is_other)
         queued = (Scope.KEYED, Scope.CONNECTION, Scope.SCAN)
         settle(self, "in_transactions", self.scope in queued and "pubsub" not in self.flags)
@@ -121,6 +120,10 @@ class Command:
         if self.name in _OF_MANY_KEYS:
             return KEYSPACE
         return CONNECTION if self.group in _OF_CONNECTIONS else SERVER
+
+    def may_rewrite(self, words: int) -> bool:
+        """Return whether with so many words it may write the value of its first key again."""
+        return self.rewrites and (words > 2 or self.name != b"getex")
 
     def takes(self, words: int) -> bool:
         """Return whether the command may have so many words, its name included."""

@@ -65,7 +65,7 @@ class Transaction:
         for command, words in self.commands:
             if command.is_write:
                 words_bytes += sum(map(len, words))
-                if command.rewrites:
+                if command.may_rewrite(len(words)):
                     rewritten.update(command.keys(words)[:1])
         return words_bytes + sum(map(stored_bytes, rewritten))
 

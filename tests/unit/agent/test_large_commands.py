@@ -49,7 +49,8 @@ def test_the_second_is_executed_when_the_first_is_acknowledged() -> None:
     assert not agent.endpoint._large
 
 
-def test_what_only_reads_or_deletes_a_large_value_passes() -> None:
+@pytest.mark.parametrize("words", [(b"GETDEL", b"b"), (b"GETEX", b"b")])
+def test_what_only_reads_or_deletes_a_large_value_passes(words: tuple[bytes, ...]) -> None:
     agent = _agent()
     first, second = agent.writer(), agent.writer()
     _send(agent, second, b"SET", b"b", LARGE)
@@ -57,7 +58,7 @@ def test_what_only_reads_or_deletes_a_large_value_passes() -> None:
     assert second.told() == [b"OK"]
     _send(agent, first, b"SET", b"a", LARGE)
 
-    _send(agent, second, b"GETDEL", b"b")
+    _send(agent, second, *words)
     agent.synced()
 
     assert (first.told(), second.told()) == ([b"OK"], [LARGE])
