@@ -36,7 +36,7 @@ def later_checks(restore: ZoneRestore, job: str) -> list[str]:
     An operator may not delete a Job, so each has a name of its own.  It ends as that of the first,
     so that operators of earlier versions take it for a check.
     """
-    ends = [CHECK.suffix, *(f"{number}-{CHECK.suffix}" for number in range(2, CHECKS_MAX + 1))]
+    ends = [CHECK.suffix, *(f"look{each}-{CHECK.suffix}" for each in range(2, CHECKS_MAX + 1))]
     made = job.removeprefix(f"{restore.metadata.name}-")
     return ends[ends.index(made) + 1 :] if made in ends else ends[1:]
 

@@ -38,12 +38,12 @@ async def test_a_check_of_long_ago_does_not_begin_an_import(led: Namespace, ago_
     declare(led)
     await until_job(led, "back-check")
     end(led, "back-check", text(MAY_BEGIN), ago_s=ago_s)
-    look = await until_job(led, "back-2-check")
+    look = await until_job(led, "back-look2-check")
     options = program._parser().parse_args(look)
     assert (options.check, options.continues) == (True, False)
     assert note(led) == ""
     await led.restart()
-    end(led, "back-2-check", text(FAILED))
+    end(led, "back-look2-check", text(FAILED))
     told = await until_finished(led)
 
     assert told["message"] == f"nothing is imported from backups:monday: {FAILED.reason}"
@@ -55,8 +55,8 @@ async def test_a_second_check_begins_it(led: Namespace) -> None:
     declare(led)
     await until_job(led, "back-check")
     end(led, "back-check", text(MAY_BEGIN), ago_s=90)
-    await until_job(led, "back-2-check")
-    end(led, "back-2-check", text(MAY_BEGIN))
+    await until_job(led, "back-look2-check")
+    end(led, "back-look2-check", text(MAY_BEGIN))
 
     await until_job(led, "back-restore")
 
@@ -67,18 +67,18 @@ async def test_a_second_check_that_waited_for_a_backup_is_followed_by_a_third(
     declare(led)
     await until_job(led, "back-check")
     end(led, "back-check", text(MAY_BEGIN), ago_s=90)
-    await until_job(led, "back-2-check")
+    await until_job(led, "back-look2-check")
     destination = {"persistentVolumeClaim": {"claimName": "backups", "path": "tuesday"}}
     led.declare("ZoneBackup", "night", zoneRef={"name": "books"}, destination=destination)
     at = led.path("ZoneBackup", "night")
     await until_so(led, lambda: running(led, at), "the backup runs")
-    end(led, "back-2-check", text(MAY_BEGIN), ago_s=90)
+    end(led, "back-look2-check", text(MAY_BEGIN), ago_s=90)
     await until_message(led, "ZoneBackup night of the same zone is waited for")
-    assert f"{JOBS}/back-3-check" not in led.api.objects
+    assert f"{JOBS}/back-look3-check" not in led.api.objects
 
     led.api.put(at, {**led.api.objects[at], "status": {"phase": "Finished"}})
-    await until_job(led, "back-3-check")
-    end(led, "back-3-check", text(MAY_BEGIN))
+    await until_job(led, "back-look3-check")
+    end(led, "back-look3-check", text(MAY_BEGIN))
     await until_job(led, "back-restore")
 
 
@@ -87,7 +87,7 @@ async def test_checks_that_are_read_late_end_it_after_many(
 ) -> None:
     monkeypatch.setattr(restore_job, "CHECKS_MAX", 3)
     declare(led)
-    for job in ("back-check", "back-2-check", "back-3-check"):
+    for job in ("back-check", "back-look2-check", "back-look3-check"):
         await until_job(led, job)
         end(led, job, text(MAY_BEGIN), ago_s=90)
     told = await until_finished(led)
@@ -99,12 +99,12 @@ async def test_checks_that_are_read_late_end_it_after_many(
 
 async def test_a_job_of_another_object_is_passed_over(led: Namespace) -> None:
     """The second check of `back` has the name of the first one of `back-2`."""
-    put_job(led, "back-2-check", "uid-of-back-2")
+    put_job(led, "back-look2-check", "uid-of-back-2")
     declare(led)
     await until_job(led, "back-check")
     end(led, "back-check", text(MAY_BEGIN), ago_s=90)
 
-    await until_job(led, "back-3-check")
+    await until_job(led, "back-look3-check")
 
 
 async def test_a_second_check_that_is_refused_ends_it(led: Namespace) -> None:
