@@ -380,7 +380,7 @@ def test_a_lost_row_is_not_rebuilt_while_an_agent_may_serve_by_a_newer_one() -> 
 
 
 def _judged(world: LoneMaster, partition: int) -> str:
-    """Why the partition is not rebuilt, or what that would do."""
+    """The reason why the partition is not rebuilt, or what that would do."""
     answer = rebuild(world, {partition: 0}, dry_run=True)
     return "; ".join([*answer.refusals, *(each.sentence for each in answer.partitions)])
 
@@ -398,6 +398,19 @@ def test_an_invalid_row_without_a_quorum_is_rebuilt_too() -> None:
     assert told.sentence.startswith("its invalid row is discarded (")
     assert "which leaves no quorum: it is not served before it is reset" in told.sentence
     world.wait(lambda: stored(world)[5].version > 40)
+
+
+def test_a_write_of_a_row_without_a_quorum_is_made_again() -> None:
+    world = aside(agents=("a",))
+    for node in ("b", "c"):
+        world.connect(node, store=f"other-{node}")
+    world.pass_time(5_000)
+    [would] = rebuild(world, {5: 0}, dry_run=True).partitions
+
+    written_over(world, damaged(), would.version)
+
+    world.wait(lambda: stored(world).get(5) is not None)
+    assert len(world.said(Reason.ROW_SET_ASIDE)) == 1
 
 
 def test_with_primary_sync_it_says_what_may_be_lost() -> None:

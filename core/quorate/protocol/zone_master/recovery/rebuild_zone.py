@@ -64,6 +64,8 @@ class ZoneRebuild:
         self._below: dict[int, int] = {}
         self._discarded: dict[int, tuple[DamagedRow, PartitionRow]] = {}
         """Invalid rows that are stored until the rows that replace them are written."""
+        self._without_quorum: set[int] = set()
+        """Those of them for which a person agreed to a row of which no quorum is left."""
         self._asked_ms: dict[str, int] = {}
 
     @property
@@ -173,6 +175,8 @@ class ZoneRebuild:
         if partition in self._zone.decided:
             return True
         row = self._replacement_of(damaged)
+        if isinstance(row, Waiting) and row.last is not None and partition in self._without_quorum:
+            row = row.last.next
         if isinstance(row, Waiting):
             del self._discarded[partition]
             return False
@@ -204,8 +208,12 @@ class ZoneRebuild:
         """Set the rows aside that these replace no more: these are about to be written."""
         for row in rows:
             damaged = self.set_aside.pop(row.partition, None)
-            if damaged is not None:
-                self._discarded[row.partition] = (damaged, row)
+            if damaged is None:
+                continue
+            self._discarded[row.partition] = (damaged, row)
+            self._without_quorum.discard(row.partition)
+            if isinstance(self._replacement_of(damaged), Waiting):
+                self._without_quorum.add(row.partition)
 
     def note_stored(self, stored: Iterable[PartitionRow]) -> None:
         """Note that these rows are stored: the invalid rows that they replaced are gone."""
