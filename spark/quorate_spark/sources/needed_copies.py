@@ -9,8 +9,8 @@ in a query, without an error.  So a query fails if
 Agents are asked in turn: while ownership changes, one may tell what was before, and the next what
 is after.  So they are asked a few times before a query fails.
 
-Where a query says nothing of replica indices, only index 0 is needed: by it a query gets each row
-once.
+Where a query says nothing of replica indices, it fails for index 0 only: by it a query gets each
+row once.  A backup that is away keeps none from being read.
 """
 
 import time
@@ -30,7 +30,7 @@ def read_needed(read: Callable[[], Reading], zone: str, wanted: Wanted) -> Readi
     reading = read()
     for _ in range(READINGS_MAX - 1):
         try:
-            check_needed(reading, zone, wanted)
+            check_needed(reading, zone, wanted, backups=True)
         except Unreadable:
             time.sleep(PAUSE_S)
             reading = read()
@@ -40,8 +40,10 @@ def read_needed(read: Callable[[], Reading], zone: str, wanted: Wanted) -> Readi
     return reading
 
 
-def check_needed(reading: Reading, zone: str, wanted: Wanted) -> None:
+def check_needed(reading: Reading, zone: str, wanted: Wanted, backups: bool = False) -> None:
     """Raise Unreadable unless the reading has each copy that is needed.
+
+    `backups`: nor may any other index have several owners.
 
     A query that names nodes needs the copies that these own, and they are in any reading.
     """
@@ -56,11 +58,11 @@ def check_needed(reading: Reading, zone: str, wanted: Wanted) -> None:
         raise Unreadable(problem)
     for partition, copies in reading.owned.items():
         if needed is None or partition in needed:
-            _check_owners(partition, copies, wanted.replica_indexes)
+            _check_owners(partition, copies, wanted.replica_indexes, backups)
 
 
 def _check_owners(
-    partition: int, copies: Sequence[CopySeen], wanted: frozenset[int] | None
+    partition: int, copies: Sequence[CopySeen], wanted: frozenset[int] | None, backups: bool
 ) -> None:
     """Raise Unreadable unless each replica index that is needed has one owner.
 
@@ -69,6 +71,8 @@ def _check_owners(
     """
     owned = [copy.state.replica_index for copy in copies]
     needed = {0} if wanted is None else wanted.intersection(range(max(owned) + 1))
+    if backups and wanted is None:
+        needed = {0, *owned}
     for index in sorted(needed):
         if owned.count(index) != 1:
             owners = ", ".join(f"{each.node}: {at}" for each, at in zip(copies, owned, strict=True))

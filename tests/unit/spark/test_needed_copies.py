@@ -132,3 +132,21 @@ def test_agents_are_asked_again_while_ownership_changes(
 
     assert (2, "agent-1") in planned(zone, PRIMARIES)
     assert len(pauses) == needed_copies.READINGS_MAX - 1
+
+
+def test_a_backup_with_two_owners_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    zone = ScriptedZone(replicas=3, partitions=1)
+    for agent in zone.agents:
+        agent.partitions = 1
+    zone.copy(2, 0).replica_index = 1
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        zone.copy(2, 0).replica_index = 2
+
+    monkeypatch.setattr(time, "sleep", pause)
+
+    with listening(zone):
+        assert len(planned(zone)) == 3
+    assert len(pauses) == 1
