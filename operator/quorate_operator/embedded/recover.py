@@ -21,7 +21,7 @@ from quorate.wire.schema.resource import API_VERSION
 from quorate.wire.storage_cluster import StorageCluster, external
 from quorate_link import BaseHandler, Endpoint, Link, RoleKeys
 from quorate_operator.embedded.objects import ObjectStore
-from quorate_operator.metastores.backups import put_in_place, set_aside
+from quorate_operator.metastores.backups import DATABASE, put_in_place, set_aside
 from quorate_operator.metastores.other_clusters import OtherClusters, other_clusters
 from quorate_operator.metastores.sqlite import mark_recovering
 from quorate_operator.metastores.sqlite_file import EmbeddedStore, lock_folder
@@ -82,7 +82,8 @@ async def _others(folder: Path, cluster: str, made: Path) -> OtherClusters:
         shutil.rmtree(made, ignore_errors=True)
         raise NotRecovered(
             f"the old file, of which other clusters are to be kept, cannot be copied: {error}; "
-            "nothing was changed"
+            "nothing was changed. Make room or mend this; or, if no other cluster is in it, move "
+            f"{folder / DATABASE} away and run the command again"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""What a file holds of other clusters than the one that is recovered: it goes into the new file.
+"""Rows of other clusters than the one that is recovered: they go into the new file.
 
 The old file may be damaged in any way, and is kept as evidence.  So a copy of it is read.
 """
@@ -22,8 +22,8 @@ class _ClusterRef(msgspec.Struct):
     name: str
 
 
-class _Spec(msgspec.Struct):
-    clusterRef: _ClusterRef | None = None  # noqa: N815
+class _Spec(msgspec.Struct, rename="camel"):
+    cluster_ref: _ClusterRef | None = None
 
 
 class _Declared(msgspec.Struct):
@@ -93,5 +93,5 @@ def _read(at: sqlite3.Connection, cluster: str) -> OtherClusters:
 
 def _owner(name: str, manifest: bytes) -> str:
     """Return the name of the cluster to which an object belongs; a StorageCluster is its own."""
-    ref = msgspec.json.decode(manifest, type=_Declared).spec.clusterRef
+    ref = msgspec.json.decode(manifest, type=_Declared).spec.cluster_ref
     return ref.name if ref is not None else name
