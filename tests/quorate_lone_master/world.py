@@ -7,7 +7,7 @@ with every migration to it unless that is held back, and stores what it is sent.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from quorate.facts.partition_row import PartitionRow
+from quorate.facts.partition_row import PartitionRow, committed_row
 from quorate.facts.time import Now
 from quorate.facts.topology import STORAGE_PROFILES
 from quorate.facts.zone import ZoneRecord
@@ -44,6 +44,15 @@ def placed_master(*zones: ZoneRecord, **options: Any) -> "LoneMaster":
     world = LoneMaster(*zones, **options)
     world.pass_time(world.settings.failure_detection_ms)
     return world
+
+
+def moving_master(zone: ZoneRecord) -> tuple["LoneMaster", PartitionRow]:
+    """A placed master to which `d` came, and one of the rows that move to it without getting on."""
+    world = placed_master(zone)
+    world.fills = lambda zone, partition, node: False
+    world.connect("d")
+    world.wait(lambda: any(row.active for row in world.rows(zone).values()))
+    return world, next(row for row in world.rows(zone).values() if row.active is not None)
 
 
 class LoneMaster:
@@ -190,6 +199,17 @@ class LoneMaster:
             )
             self.master.receive(node, Inventory(uid, told, last=False), self.now)
         self.master.receive(node, Inventory("", (), kept=self.keeps(node)), self.now)
+
+    def tell_prepared(self, zone: ZoneRecord, row: PartitionRow) -> None:
+        """The destination of the row's migration tells that it has stored the row after it."""
+        assert row.active is not None
+        assert row.destination is not None
+        told = CopyReport(
+            row.partition, row.version, committed_row(row), row.active.migration_id,
+            row.term, 1, 1, False,
+        )  # fmt: skip
+        inventory = Inventory(zone.uid, (told,), last=False)
+        self.master.receive(row.destination.node, inventory, self.now)
 
     def kill(self, *nodes: str) -> None:
         for node in nodes:

@@ -1,4 +1,4 @@
-"""What tests of ZoneRestores do again and again: declare, play the pods, wait for what follows."""
+"""Steps that tests of ZoneRestores share: declare, play the pods, wait for the next Job."""
 
 import time
 from collections.abc import Callable

@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from quorate.facts.partition_row import PartitionRow, committed_row
+from quorate.facts.partition_row import PartitionRow
 from quorate.facts.zone import NEVER_MS, ConsistencyMode, ZoneRecord
-from quorate.protocol.messages.master import CopyReport, CopySummaries, Inventory
+from quorate.protocol.messages.master import CopyReport, CopySummaries
 from quorate.protocol.recovery import Recovery, RecoveryAction, RecoveryAnswer
-from quorate_lone_master.world import LoneMaster, placed_master
+from quorate_lone_master.world import LoneMaster, moving_master, placed_master
 
 STRONG = ZoneRecord("uid-1", "books", 4, 3)
 HIGH = msgspec.structs.replace(STRONG, mode=ConsistencyMode.HIGH_AVAILABILITY, reset_ms=NEVER_MS)
@@ -302,12 +302,7 @@ def test_a_new_master_narrows_what_was_moving_once_all_who_are_there_have_told(
     mode: ConsistencyMode,
 ) -> None:
     zone = msgspec.structs.replace(STRONG, mode=mode, reset_ms=5_000)
-    world = placed_master(zone)
-    world.fills = lambda zone, partition, node: False
-    world.connect("d")
-    world.wait(lambda: any(row.active for row in world.rows(zone).values()))
-    moving = next(row for row in world.rows(zone).values() if row.active is not None)
-    assert moving.destination is not None
+    world, moving = moving_master(zone)
     world.follow()
     world.same_processes = True
 
@@ -323,20 +318,11 @@ def test_a_new_master_narrows_what_was_moving_once_all_who_are_there_have_told(
 
 
 def test_a_destination_that_is_complete_can_be_named_when_a_new_master_finds_no_quorum() -> None:
-    world = placed_master(STRONG)
-    world.fills = lambda zone, partition, node: False
-    world.connect("d")
-    world.wait(lambda: any(row.active for row in world.rows(STRONG).values()))
-    moving = next(row for row in world.rows(STRONG).values() if row.active is not None)
-    assert moving.active is not None
+    world, moving = moving_master(STRONG)
     world.follow()
     world.same_processes = True
     world.connect("a", "d")
-    complete = CopyReport(
-        moving.partition, moving.version, committed_row(moving), moving.active.migration_id,
-        moving.term, 1, 1, False,
-    )  # fmt: skip
-    world.master.receive("d", Inventory(STRONG.uid, (complete,), last=False), world.now)
+    world.tell_prepared(STRONG, moving)
     world.pass_time(world.settings.failure_detection_ms + 30_000)
 
     said = refused(reset(world, moving.partition), moving.partition)

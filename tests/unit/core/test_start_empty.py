@@ -3,11 +3,10 @@
 import msgspec
 import pytest
 
-from quorate.facts.partition_row import committed_row
 from quorate.facts.zone import ConsistencyMode, StorageKind, ZoneRecord
 from quorate.protocol.messages.master import CopyReport, Inventory, ZoneReady
 from quorate.protocol.zone_master.recovery.recover_rows import RECOVERY_GAP
-from quorate_lone_master.world import LoneMaster, placed_master
+from quorate_lone_master.world import LoneMaster, moving_master, placed_master
 
 CACHE = ZoneRecord("uid-1", "cache", 4, 3, storage=StorageKind.IN_MEMORY, start_empty=True)
 
@@ -123,10 +122,7 @@ def test_a_new_master_starts_them_empty_as_well() -> None:
 
 
 def test_a_new_master_starts_those_empty_that_were_moving() -> None:
-    world = placed_master(CACHE)
-    world.fills = lambda zone, partition, node: False
-    world.connect("d")
-    world.wait(lambda: any(row.active for row in world.rows(CACHE).values()))
+    world, _ = moving_master(CACHE)
     world.follow()
     world.connect("a", "b", "c", "d")
 
@@ -136,22 +132,12 @@ def test_a_new_master_starts_those_empty_that_were_moving() -> None:
 
 
 def test_a_destination_that_has_everything_is_no_loss_for_a_new_master() -> None:
-    world = placed_master(CACHE)
-    world.fills = lambda zone, partition, node: False
-    world.connect("d")
-    world.wait(lambda: any(row.active for row in world.rows(CACHE).values()))
-    moving = next(row for row in world.rows(CACHE).values() if row.active is not None)
-    migration = moving.active
-    assert migration is not None
+    world, moving = moving_master(CACHE)
     world.follow()
     world.connect("a", "b", "c")
     world.same_processes = True
     world.connect("d")
-    prepared = CopyReport(
-        moving.partition, moving.version, committed_row(moving), migration.migration_id,
-        moving.term, 1, 1, False,
-    )  # fmt: skip
-    world.master.receive("d", Inventory(CACHE.uid, (prepared,), last=False), world.now)
+    world.tell_prepared(CACHE, moving)
     world.pass_time(30_000)
 
     assert world.rows(CACHE)[moving.partition] == moving

@@ -39,7 +39,7 @@ def _events(metrics: Metrics, zone: str) -> dict[str, float]:
 
 
 def _gauges(runner: Runner) -> dict[str, float]:
-    """What a scrape is told of the cluster."""
+    """The figures of the cluster in a scrape."""
     metadata = {"name": "main", "uid": "uid-of-main", "generation": 1}
     made = {"apiVersion": API_VERSION, "kind": "StorageCluster", "metadata": metadata}
     cluster = StorageCluster.parse({**made, "spec": {"addresses": ["127.0.0.1:1"]}})

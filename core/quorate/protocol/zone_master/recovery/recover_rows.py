@@ -59,7 +59,7 @@ class LastKnown(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """Why there is no row yet, and the agents whose report can help. `nodes` may be empty.
+    """The reason why there is no row yet, and the agents whose report can help, if any.
 
     `last`: only a person can help, because no quorum is left.
     """
