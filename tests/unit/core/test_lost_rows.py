@@ -111,6 +111,20 @@ def test_a_rebuilt_row_that_is_lost_again_waits_for_no_store_of_its_sets_that_is
     assert world.rows(zone)[0].sets == sets
 
 
+def test_an_agent_that_may_have_the_last_copies_is_neither_drained_nor_removed() -> None:
+    world = _placed(ZONE)
+    _follow(world, FIRST, SECOND)
+    world.connect("a")
+    world.pass_time(5_000)
+
+    for refused in (world.master.drain("a", True, world.now), world.master.forget("a", world.now)):
+        assert refused.startswith("node a: rows of zone books are not known, and it may have the")
+    assert world.master.zones[ZONE.uid].names("a")
+    world.connect("b", "c")
+    world.wait(lambda: len(world.rows(ZONE)) == 128)
+    assert "needs 3 agents" in world.master.drain("a", True, world.now)
+
+
 def test_while_one_zone_waits_the_other_goes_on() -> None:
     world = _placed(ZONE, OTHER)
     world.knows = lambda node, uid: uid == OTHER.uid  # of the first zone nobody can tell anything

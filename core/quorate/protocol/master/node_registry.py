@@ -225,6 +225,8 @@ class NodeRegistry:
         if agent is None or agent.newest is None:
             known = ", ".join(sorted(n for n, a in self._agents.items() if a.newest is not None))
             return f"node {node} is not registered: registered nodes are {known or 'none'}"
+        if draining and (unknown := self._why_unknown(node)):
+            return unknown
         if draining:
             others = [
                 n for n, a in self._agents.items() if a.online and not a.drain_wanted and n != node
@@ -242,6 +244,16 @@ class NodeRegistry:
         agent.drain_wanted = draining
         self._write_wishes(node, agent, agent.newest)
         return ""
+
+    def _why_unknown(self, node: str) -> str:
+        """Return that nobody knows whether copies of `node` are needed, if so; else ""."""
+        zones = [z.record.name for z in self._zones.values() if z.may_hold(node)]
+        if not zones:
+            return ""
+        return (
+            f"node {node}: rows of zone {', '.join(zones)} are not known, and it may have the last"
+            " copies of them: wait until they are rebuilt; the zone says which agents that needs"
+        )
 
     def _fits(self, node: str, zone: ZoneMaster) -> bool:
         record = self._agents[node].record
@@ -267,6 +279,9 @@ class NodeRegistry:
         agent = self._agents.get(node)
         if agent is None:
             return ""
+        unknown = self._why_unknown(node)
+        if unknown:
+            return unknown
         held = [z.record.name for z in self._zones.values() if z.names(node)]
         if held:
             return f"node {node}: still holds copies of zone {', '.join(held)}"

@@ -77,6 +77,12 @@ class Zone:
             self.record = record
             self._cluster.write_zone(record)
 
+    def may_hold(self, node: str) -> bool:
+        """Return whether `node` has told of data of the zone while rows are not known."""
+        record, agent = self.record, self._cluster.agents.get(node)
+        lacks_rows = record.placed and not record.deleting and len(self.parts) < record.partitions
+        return lacks_rows and agent is not None and record.uid in agent.kept
+
     def is_data_node(self, node: str) -> bool:
         """Return whether `node` may hold copies, as far as the zone's timers decide it."""
         known = self.record.data_nodes

@@ -114,7 +114,8 @@ class ZoneMaster(Zone):
         """Return whether `node` has copies that are needed."""
         # What a reset left there does not keep an agent that is gone from being removed.
         is_there = self.nodes.holder(node) is not None
-        return self.parts.names(node) or (is_there and self.parts.leave(node))
+        is_left = is_there and self.parts.leave(node)
+        return self.parts.names(node) or is_left or self.may_hold(node)
 
     def topology_changed(self) -> None:
         """Look at every partition again: an agent joined, left or is leaving."""
