@@ -92,10 +92,14 @@ class NodeCluster:
             assert not told, told
             return {"items": self.plane.objects.items(kind, namespace, selector, fields)}
         (name,) = names
-        found = self.plane.objects.get(kind, name, namespace)
+        found = self.found(kind, name, namespace)
         if found is None:
             raise RuntimeError(f"{kind} {name} not found")
         return found
+
+    def found(self, kind: str, name: str, namespace: str = "") -> Json | None:
+        """One object; nothing where there is none, which a deletion may make of it at any time."""
+        return self.plane.objects.get(kind, name, namespace)
 
     def items(self, *what: str) -> list[Json]:
         """The same of a list."""

@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from quorate_nodes.cluster import Json
-from quorate_nodes.release.installed import CLUSTER, Installed
+from quorate_nodes.release.installed import CLUSTER, NAMESPACE, Installed
 
 
 def claim_of(installed: Installed, agent: str) -> Json:
     """The agent's claim; empty while there is none."""
-    name = f"{CLUSTER}-{agent}"
-    found = installed.kubectl("get", "pvc", name, "--ignore-not-found", "--output=name")
-    return installed.get("pvc", name) if found else {}
+    return installed.nodes.found("pvc", f"{CLUSTER}-{agent}", NAMESPACE) or {}
 
 
 def volume_of(installed: Installed, agent: str) -> str:
