@@ -10,7 +10,7 @@ from rocksdict import WriteBatch
 
 from quorate.facts.keyspace import key_partition
 from quorate_agent.storage.database import Database
-from quorate_nodes.release.installed import CLUSTER, Installed
+from quorate_nodes.release.installed import CLUSTER, NAMESPACE, Installed
 from quorate_nodes.volumes import volume_of
 
 _ROWS = b"r"
@@ -59,8 +59,8 @@ def stopped(installed: Installed, agent: str) -> Iterator[None]:
         installed.kubectl("delete", "pod", name, "--timeout=90s")
 
         def waits() -> bool:
-            found = installed.kubectl("get", "pod", name, "--ignore-not-found", "--output=name")
-            return bool(found) and "nodeName" not in installed.get("pod", name)["spec"]
+            found = installed.nodes.found("pod", name, NAMESPACE)
+            return found is not None and "nodeName" not in found["spec"]
 
         installed.wait(waits, f"{name} without a node")
         yield
