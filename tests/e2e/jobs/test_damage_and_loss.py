@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from pyarrow.fs import S3FileSystem
 
 from quorate.facts.keyspace import key_partition
 from quorate_cluster.digests import are_equal
@@ -25,6 +24,7 @@ from quorate_network_policies.in_pods import Connection, PodConnections
 from quorate_network_policies.judged import Judged
 from quorate_nodes.cluster import Json
 from quorate_nodes.enforced import policies_enforced
+from quorate_nodes.release.bucket import SECRET, bucket
 from quorate_nodes.release.damage import damage_row, data_of, stopped
 from quorate_nodes.release.digests import digests
 from quorate_nodes.release.installed import CLUSTER, NAMESPACE, OPERATORS, ZONE, Installed
@@ -32,7 +32,6 @@ from quorate_nodes.release.jobs import Jobs
 from quorate_operator.jobs.job import PROGRESS_PORT
 from quorate_operator.owned.agent_names import PEER_PORT
 from quorate_operator.owned.agent_pod import ADMIN_PORT
-from quorate_s3.server import s3_server
 
 pytestmark = [
     pytest.mark.e2e,
@@ -47,10 +46,10 @@ PARTITIONS, OTHER_PARTITIONS = 16, 32
 KEYS = [f"book-{number}" for number in range(400)]
 DAMAGED = KEYS[7]
 AGENT = "agent-2"
-SECRET = "never-to-be-told"
 MACHINE = "this machine"
 """Clients, Prometheus and the bucket are there."""
 HEALTH_PORT = 8080
+KINDS = "scheduleddatavalidations,datavalidations,zonebackups,zonerestores,zonerecoveries"
 SEEN_BY_USERS = "events,jobs,pods,zonebackups,zonerestores,datavalidations"
 FIRING = 'ALERTS{alertname="QuorateCopiesDiffer",alertstate="firing"}'
 
@@ -77,7 +76,8 @@ def test_damage_is_found_and_repaired_and_a_deleted_zone_comes_back(
         ExitStack() as enforcing,
         first_day.zone_made(BOOKS, {**SPEC, "partitions": PARTITIONS}),
         Pulses(first_day, ZONE, keys_max=4) as library,
-        _bucket(first_day, monkeypatch) as place,
+        jobs.deleted_in_the_end(KINDS),
+        bucket(first_day, "books/monday", monkeypatch) as place,
         PodConnections(first_day.nodes.network.name) as connections,
     ):
         enforcing.enter_context(policies_enforced(first_day.nodes))
@@ -287,29 +287,3 @@ def _labels(pod: Json) -> dict[str, str]:
     if agent := told.get("quorate.io/agent"):
         labels |= {"cluster": told["quorate.io/cluster"], "agent": agent}
     return labels
-
-
-@contextmanager
-def _bucket(installed: Installed, monkeypatch: pytest.MonkeyPatch) -> Iterator[Json]:
-    """The place of an export in a bucket that pods reach, with a Secret of its credentials."""
-    with s3_server(installed.nodes.network.machine) as endpoint, monkeypatch.context() as patched:
-        patched.setenv("AWS_ACCESS_KEY_ID", "someone")
-        patched.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-        store = {"endpoint_override": endpoint, "scheme": "http"}
-        S3FileSystem(**store, allow_bucket_creation=True).create_dir("backups")
-        keys = ("AWS_ACCESS_KEY_ID=someone", f"AWS_SECRET_ACCESS_KEY={SECRET}")
-        literals = (f"--from-literal={each}" for each in keys)
-        installed.kubectl("create", "secret", "generic", "keys-of-s3", *literals)
-        try:
-            yield {
-                "s3": {
-                    "url": "s3://backups/books/monday",
-                    "region": "us-east-1",
-                    "endpoint": f"http://{endpoint}",
-                    "credentialsSecretRef": {"name": "keys-of-s3"},
-                }
-            }
-        finally:
-            installed.kubectl("delete", "secret", "keys-of-s3")
-            kinds = "scheduleddatavalidations,datavalidations,zonebackups,zonerestores"
-            installed.kubectl("delete", f"{kinds},zonerecoveries", "--all")

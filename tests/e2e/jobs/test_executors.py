@@ -1,9 +1,11 @@
 """Runs whose rows are read by executors: pods that Spark makes, without a token, and deletes."""
 
 import json
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from secrets import token_bytes
 
 import pytest
 import yaml
@@ -11,6 +13,7 @@ import yaml
 from quorate_cluster.fixtures import Measured
 from quorate_control_plane.audit import Right, granted_rights, used_rights
 from quorate_nodes.cluster import Json
+from quorate_nodes.release.bucket import SECRET, bucket
 from quorate_nodes.release.installed import CLUSTER, NAMESPACE, ROOT, Installed
 from quorate_nodes.release.jobs import Jobs
 from quorate_nodes.volumes import claimed
@@ -30,6 +33,10 @@ SLOWLY = {"maxMiBPerSecondPerAgent": 1}
 CLAIM = "backups"
 SHARED = {"executors": 2, "executorCpu": "100m", "executorMemory": "1Gi"}
 EXECUTORS = "--selector=app.kubernetes.io/component=executor"
+EXPORT_KEY = "key-of-exports"
+"""The Secret of that key."""
+BOUGHT = [f"bought-{number}" for number in range(40)]
+SEEN_BY_USERS = "events,jobs,pods,scheduledzonebackups,zonebackups,zonerestores"
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:quorate-driver"
 
 
@@ -69,6 +76,64 @@ def test_executors_read_rows_and_write_exports(first_day: Installed, jobs: Jobs)
     unnamed = {each for each in used_rights(audit.events(ACCOUNT)) if not each.name}
     # A single pod is deleted by Spark only if it has ended by itself.
     assert unnamed | {Right("delete", "", "pods")} == granted_rights(role["rules"])
+
+
+@pytest.mark.needs("s3-server")
+def test_executors_write_encrypted_exports_into_a_bucket_from_a_base(
+    first_day: Installed, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = b64encode(token_bytes(32)).decode()
+    with (
+        _with_executors(first_day, jobs),
+        jobs.deleted_in_the_end("scheduledzonebackups,zonerestores"),
+        bucket(first_day, "shelves", monkeypatch) as place,
+        _secret(first_day, EXPORT_KEY, key),
+    ):
+        client = first_day.client(ZONE)
+        for each in KEYS:
+            client.set(each, f"text of {each}")
+        encrypted = {"encryptionKeySecretRef": {"name": EXPORT_KEY}}
+        run = {"zoneRef": {"name": ZONE}, **jobs.place, **SHARED, **encrypted, "destination": place}
+        jobs.declare(
+            "ScheduledZoneBackup",
+            "often",
+            schedule="* * * * *",
+            incremental=True,
+            template={"spec": run},
+        )
+        first = _next_export(jobs, "")
+        assert (first["outcome"], first["rows"]) == ("Complete", len(KEYS)), first
+        assert first["encryptionKeyId"], first
+        for each in BOUGHT:
+            client.set(each, f"text of {each}")
+        second = _next_export(jobs, first["job"])
+        first_day.kubectl(
+            "patch",
+            "scheduledzonebackup",
+            "often",
+            "--type=merge",
+            '--patch={"spec":{"suspend":true}}',
+        )
+        assert (second["outcome"], second["rows"]) == ("Complete", len(KEYS + BOUGHT)), second
+        assert second["base"] == first["exportId"], second
+        assert second["partitionsFromBase"] == SPEC["partitions"], second
+
+        first_day.kubectl("delete", "zone", ZONE, "--timeout=120s")
+        jobs.declare("Zone", ZONE, **SPEC, replicas=3)
+        first_day.wait(lambda: first_day.zone_is(ZONE, "FullyReplicated"), "an empty zone")
+        url, _, _ = second["place"].partition("?")  # what follows is in fields
+        newest = {"s3": {**place["s3"], "url": url}}
+        jobs.declare(
+            "ZoneRestore", "back", zoneRef={"name": ZONE}, **jobs.place, **encrypted, source=newest
+        )
+        restored = jobs.wait_end("zonerestore", "back")
+        assert (restored["outcome"], restored["rows"]) == ("Complete", second["rows"]), restored
+        first_day.wait(lambda: first_day.zone_is(ZONE, "Available"), "the whole zone")
+        client = first_day.client(ZONE)
+        told = [client.get(each) for each in KEYS + BOUGHT]
+        assert told == [f"text of {each}".encode() for each in KEYS + BOUGHT]
+        seen = first_day.kubectl("get", SEEN_BY_USERS, "--output=json")
+        assert not [each for each in (key, SECRET) if each in seen]
 
 
 def test_figures_of_runs_without_executors_with_one_and_with_two(
@@ -116,6 +181,28 @@ def _with_executors(installed: Installed, jobs: Jobs) -> Iterator[None]:
         installed.zone_made(ZONE, SPEC),
     ):
         yield
+
+
+@contextmanager
+def _secret(installed: Installed, name: str, key: str) -> Iterator[None]:
+    """The key of exports, as the manual makes its Secret."""
+    installed.kubectl("create", "secret", "generic", name, f"--from-literal=key={key}")
+    try:
+        yield
+    finally:
+        installed.kubectl("delete", "secret", name)
+
+
+def _next_export(jobs: Jobs, former_job: str) -> Json:
+    """The status of the schedule's next run, once it has ended."""
+    kind, name = "scheduledzonebackup", "often"
+
+    def run() -> str:
+        told = str(jobs.installed.get(kind, name).get("status", {}).get("lastRun", ""))
+        return told if told and f"{told}-backup" != former_job else ""
+
+    jobs.installed.wait(run, "a run of the schedule", 100)
+    return jobs.wait_end("zonebackup", run())
 
 
 def _whole(status: Json) -> str:
