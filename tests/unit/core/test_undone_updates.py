@@ -10,7 +10,7 @@ from quorate.facts.zone import StorageKind, ZoneRecord
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies import supply
 from quorate.protocol.copies.copy import Copy
-from quorate.protocol.copies.fill import Fill
+from quorate.protocol.copies.fill import Fill, FullReason
 from quorate.protocol.copies.gathering import TouchedKeys
 from quorate.protocol.copies.leases import Leases
 from quorate.protocol.copies.supply import (
@@ -94,6 +94,21 @@ def test_the_rows_come_in_answers_of_limited_size(keys: int, value: bytes) -> No
     assert asked[0] == "FetchKeys"
     assert exchange.fill.copy.adopted
     assert exchange.fill.copy.space.digest() == present.space.digest()
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_it_forgets_what_a_majority_had_of_the_history_that_is_undone(is_full: bool) -> None:
+    """After a reset: readers of the log would take updates as final that can still be undone."""
+    present = _present(6, b"present")
+    exchange = _filling(10, present)
+    cut_off = exchange.fill.copy
+    cut_off.majority = cut_off.lwm
+    if is_full:
+        exchange.fill._go_full(FullReason.DIVERGENT)
+    exchange.run()
+    exchange.fill.finish()
+
+    assert cut_off.majority <= present.majority < COMMON + 10
 
 
 def test_two_of_the_largest_rows_fit_into_no_frame_together() -> None:

@@ -89,6 +89,9 @@ def refused(zone: ZoneCopies, node: str, answer: Unavailable) -> None:
 
 def step(zone: ZoneCopies, fill: Fill) -> None:
     """Adopt if nothing is missing, else ask for the next piece."""
+    if fill.catch_up():
+        zone.touch(fill.copy)  # the next tick goes on
+        return
     if fill.is_complete():
         was_adopted = fill.copy.adopted
         if fill.aside is not None:

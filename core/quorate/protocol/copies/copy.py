@@ -517,6 +517,8 @@ class Copy(UpdateCounter):
         self._drop_divergent(lineage, prefix)
         self.lineage, self.last_term = lineage, lineage.last_term
         self.is_alive = True
+        if full is not None or prefix < self.lwm:  # a majority's word may be of what is undone
+            self.majority = min(self.majority, prefix)
         self.lwm = prefix
         self.durable_lwm = min(self.durable_lwm, prefix)
         self.answered = 0  # above what a quorum holds, it may be undone

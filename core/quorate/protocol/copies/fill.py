@@ -14,12 +14,13 @@ import enum
 from collections.abc import Sequence
 
 from quorate.facts.lineage import Lineage
-from quorate.protocol.copies.copy import Copy
+from quorate.protocol.copies.copy import Copy, decode_update
 from quorate.protocol.copies.gathering import TouchedKeys
 from quorate.protocol.copies.record import KeptRows
 from quorate.protocol.copies.supply import TOO_MUCH, keys_to_ask
 from quorate.protocol.messages.master import TransferProgress
 from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.replication import Update
 from quorate.protocol.messages.transfer import (
     FetchKeys,
     FetchSnapshot,
@@ -32,6 +33,8 @@ from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Row, Space
 
 RANGES_PER_ASK = 200
+CATCH_UP_CHUNKS = 4
+"""So many pieces' bytes of updates behind a snapshot are applied to its rows in one turn."""
 PATIENCE_MS_MAX = 8_000
 """The longest wait for an answer.  If the supplier is gone, the term ends anyway."""
 
@@ -62,6 +65,7 @@ class Fill:
         "_asked_ms",
         "_asked_ranges",
         "_at",
+        "_behind_bytes",
         "_chunk_floor",
         "_floor_min",
         "_full_done",
@@ -125,6 +129,7 @@ class Fill:
         self._chunk_floor = 0
         self._floor_min = -1
         self._full_done = False
+        self._behind_bytes = 1 << 62
         self._touched = TouchedKeys()
         self.undo: set[bytes] = set()
         self.undo_rows: dict[bytes, Row | None] = {}
@@ -215,6 +220,7 @@ class Fill:
         self._space = copy.storage.space(copy.partition, self.generation)
         self._after = None
         self._full_done = False
+        self._behind_bytes = 1 << 62
         self._chunk_floor = -1
         self._need = self._need_first
         self.bytes_done = 0
@@ -266,16 +272,42 @@ class Fill:
             return False
         return not (self.undo - self.undo_rows.keys()) and not self.missing()
 
+    def catch_up(self) -> bool:
+        """Apply some of the updates that came during the copying to the snapshot's rows.
+
+        Return whether to go on with it before anything else: what is left would be too much for
+        the turn that adopts.  It is left to that turn all the same if it does not become less.
+        """
+        if self._space is None or not self._full_done:
+            return False
+        copy, first = self.copy, self._chunk_floor + 1
+        bytes_max = CATCH_UP_CHUNKS * self._settings.transfer_chunk_bytes
+        behind = copy.storage.log_bytes(copy.partition, first)
+        if not bytes_max < behind < self._behind_bytes:
+            return False
+        for counter, term, raw in copy.storage.log_read(copy.partition, first, 1 << 62, bytes_max):
+            if self._lineage_now.is_divergent(term, counter):
+                continue
+            update = decode_update(raw)
+            if counter != self._chunk_floor + 1 or not _put_newer(self._space, update):
+                break
+            self._chunk_floor, self._behind_bytes = counter, behind
+        return self._chunk_floor >= first
+
+    @property
+    def _lineage_now(self) -> Lineage:
+        """The history to adopt; in a refill the copy's own, which may be folded meanwhile."""
+        return self.copy.lineage if self.is_refill else self.lineage
+
     def finish(self) -> None:
         """Adopt the term, in the turn's batch; does nothing if only a gap was closed."""
         if not self.is_full and self.copy.last_term == self.term:
             return
         full = (self.generation, self._chunk_floor) if self.is_full else None
         self._space = None
-        lineage = self.copy.lineage if self.is_refill else self.lineage  # its own, folded since
         agreed = self._agreed()
         aside = self.aside if self.copy.lwm > agreed else None
-        self.copy.adopt(lineage, agreed, self.undo_rows, full, aside)
+        self.copy.adopt(self._lineage_now, agreed, self.undo_rows, full, aside)
 
     def ask(self, zone: str, now_ms: int) -> list[tuple[str, Message]]:
         """Return the next request to send; none while an answer is awaited."""
@@ -374,3 +406,15 @@ class Fill:
             self.full_reason,
             done,
         )
+
+
+def _put_newer(space: Space, update: Update) -> bool:
+    """Write the rows of an update where there are none of later ones; False: it is a FLUSHALL."""
+    operations = [(key, *rest) for key, *rest in update.operations if key is not None]
+    if len(operations) < len(update.operations):
+        return False
+    for key, value, expires_at in operations:
+        present = space.get(key)
+        if present is None or present.counter < update.counter:
+            space.put(key, Row(update.counter, update.term, expires_at, value))
+    return True
