@@ -6,7 +6,8 @@ them.  It asks the API server whether it may, and works without them if not.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from quorate.facts.topology import PodFacts
@@ -35,11 +36,20 @@ class KubeNode(NamedTuple):
 
 
 class KubeNodes:
-    """All nodes as they are now; none if unreadable.  `on_change`: called if one changes."""
+    """The nodes that agents' pods are on, as they are now; none if unreadable.
+
+    Other nodes are not read: a large cluster has many, and each tells its state every few minutes.
+    `on_change`: called if a node changes.
+    """
 
     def __init__(self, api: KubeApi, on_change: Callable[[], None]) -> None:
         self._api = api
         self._on_change = on_change
+        self._on: dict[str, frozenset[str]] = {}
+        """Cluster -> the nodes of its pods."""
+        self._is_readable = False
+        self._reading = asyncio.Lock()
+        """One node is read at a time, so that an earlier answer never replaces a later one."""
         self.known: dict[str, KubeNode] = {}
 
     async def follow(self) -> None:
@@ -47,16 +57,46 @@ class KubeNodes:
         while True:
             pause_s = ANEW_S
             try:
-                if await self._may_read():
-                    await self._watch()
+                self._is_readable = await self._may_read()
+                if self._is_readable:
+                    pause_s = 0.0  # then the right may be gone
+                    await self._watch_for(ASK_AGAIN_S)
                 else:
                     pause_s = ASK_AGAIN_S
                     self._replace({})
             except (ApiRefused, ApiUnclear, MandateLost) as error:
+                pause_s = ANEW_S
                 _log.warning("nodes cannot be read: %s; retrying in %g s", error, pause_s)
             except Exception:  # a defect here must not end the mastership
+                pause_s = ANEW_S
                 _log.exception("the watch of nodes has failed")
             await asyncio.sleep(pause_s)
+
+    async def of_pods(self, cluster: str, pods: Iterable[Json | None]) -> Mapping[str, KubeNode]:
+        """Return the known nodes by name; those of a cluster's pods are read if they are new."""
+        names = {str(pod["spec"].get("nodeName", "")) for pod in pods if pod is not None} - {""}
+        new = names - self._all_on()
+        self._on[cluster] = frozenset(names)
+        self._prune()
+        for name in sorted(new) if self._is_readable else ():
+            try:
+                await self._read(name, tell=False)
+            except (ApiRefused, ApiUnclear) as error:
+                _log.warning("node %s cannot be read: %s", name, error)
+        return self.known
+
+    def forget(self, cluster: str) -> None:
+        """The cluster is not looked after any more: neither are its nodes."""
+        self._on.pop(cluster, None)
+        self._prune()
+
+    def _all_on(self) -> set[str]:
+        return {name for names in self._on.values() for name in names}
+
+    def _prune(self) -> None:
+        """Nodes that are not followed would be out of date when a pod is on them again."""
+        on = self._all_on()
+        self.known = {name: node for name, node in self.known.items() if name in on}
 
     async def _may_read(self) -> bool:
         for verb in VERBS:
@@ -71,6 +111,11 @@ class KubeNodes:
                 return False
         return True
 
+    async def _watch_for(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._watch()
+
     async def _watch(self) -> None:
         seen: dict[str, str | None] = {}
         async for _, revisions, are_all in watch_revisions(self._api, [NODES], ""):
@@ -79,14 +124,19 @@ class KubeNodes:
             changed = [name for name, revision in revisions.items() if seen.get(name) != revision]
             seen = {**({} if are_all else seen), **revisions}
             for name in changed:
-                await self._read(name, revisions[name])
+                if name in self._all_on():
+                    await self._read(name)
 
-    async def _read(self, name: str, revision: str | None) -> None:
-        found = await find(self._api, f"{NODES}/{name}") if revision is not None else None
-        known = {each: node for each, node in self.known.items() if each != name}
-        if found is not None:
-            known[name] = kube_node(found)
-        self._replace(known)
+    async def _read(self, name: str, *, tell: bool = True) -> None:
+        async with self._reading:
+            found = await find(self._api, f"{NODES}/{name}")
+            known = {each: node for each, node in self.known.items() if each != name}
+            if found is not None:
+                known[name] = kube_node(found)
+            if tell:
+                self._replace(known)
+            else:
+                self.known = known
 
     def _replace(self, known: dict[str, KubeNode]) -> None:
         before, self.known = self.known, known

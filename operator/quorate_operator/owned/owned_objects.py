@@ -219,6 +219,7 @@ class OwnedObjects:
         if seen is not None and seen.following is not None:
             seen.following.cancel()
             self._look_at_unnamed()
+        self._nodes.forget(name)
         self._queue.forget(name)
 
     # --- what makes a cluster be looked at -------------------------------------------------------
@@ -319,7 +320,7 @@ class OwnedObjects:
             agent: there["Pod"].get(pod_name(name, agent)) for agent in sets
         }
         registered = {node.name for node in seen.runner.status().nodes}
-        nodes = self._nodes.known
+        nodes = await self._nodes.of_pods(name, pods.values())
         domains = failure_domains(managed.failure_domain_label, pods, nodes)
         of_pods = pod_facts(pods, nodes, _by_agent(claims))
         seen.runner.take_node_facts(

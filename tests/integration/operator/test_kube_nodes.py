@@ -9,6 +9,7 @@ from quorate_control_plane.control_plane import ControlPlane
 from quorate_loopback.waiting import closed, until
 from quorate_operator.kube.access import find_access
 from quorate_operator.kube.api import KubeApi
+from quorate_operator.owned import kube_nodes
 from quorate_operator.owned.kube_nodes import KubeNode, KubeNodes
 
 pytestmark = pytest.mark.integration
@@ -32,6 +33,7 @@ async def test_a_cordoned_node_is_seen_at_once(control_plane: ControlPlane, name
     following = asyncio.create_task(nodes.follow())
     try:
         await kubectl(control_plane, "create", "--filename=-", stdin=json.dumps(node))
+        await nodes.of_pods("main", [{"spec": {"nodeName": name}}])
         await until(lambda: name in nodes.known, "seen")
         assert not nodes.known[name].cordoned
         assert nodes.known[name].labels["rack"] == "7"
@@ -48,6 +50,33 @@ async def test_a_cordoned_node_is_seen_at_once(control_plane: ControlPlane, name
         await closed(api)
         await kubectl(control_plane, "delete", "node", name, "--ignore-not-found")
         await kubectl(control_plane, "delete", "clusterrole,clusterrolebinding", user)
+
+
+async def test_a_right_that_is_taken_away_is_noticed(
+    control_plane: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kube_nodes, "ASK_AGAIN_S", 0.5)
+    user = name = f"former-reader-of-{namespace}"
+    rights = ("--verb=get,list,watch", "--resource=nodes")
+    await kubectl(control_plane, "create", "clusterrole", user, *rights)
+    bound = (f"--clusterrole={user}", f"--user={user}")
+    await kubectl(control_plane, "create", "clusterrolebinding", user, *bound)
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+    api = KubeApi(find_access(control_plane.kubeconfig_for(user)), None)
+    nodes = KubeNodes(api, lambda: None)
+    following = asyncio.create_task(nodes.follow())
+    try:
+        await kubectl(control_plane, "create", "--filename=-", stdin=json.dumps(node))
+        await nodes.of_pods("main", [{"spec": {"nodeName": name}}])
+        await until(lambda: name in nodes.known, "seen")
+
+        await kubectl(control_plane, "delete", "clusterrolebinding", user)
+        await until(lambda: not nodes.known, "not known any more")
+    finally:
+        following.cancel()
+        await closed(api)
+        await kubectl(control_plane, "delete", "node", name, "--ignore-not-found")
+        await kubectl(control_plane, "delete", "clusterrole", user)
 
 
 async def test_without_the_right_nodes_are_not_asked_for(

@@ -233,6 +233,32 @@ async def test_labels_of_pods_and_nodes_are_attributes_of_agents(
     await managed.until(lambda: attributes("agent-2").get("disk") == "hdd", "its new value")
 
 
+async def test_only_nodes_with_pods_of_agents_are_read(
+    undeclared: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large cluster has many others, and each tells its state every few minutes."""
+    monkeypatch.setattr(kube_nodes, "watch_revisions", _watch_nodes)
+    managed = undeclared
+    managed.api.reads_nodes = True
+    mine, other = "node-of-main-agent-2-0", "node-of-somebody"
+    for name in (mine, other):
+        managed.api.put(f"{kube_nodes.NODES}/{name}", {"metadata": {"name": name}, "spec": {}})
+    managed.declare(replicas=2)
+    await managed.until(lambda: len(managed.registered) == 2, "two agents")
+
+    def asked() -> set[str]:
+        return {at for _, at in managed.api.requests if at.startswith(f"{kube_nodes.NODES}/")}
+
+    await managed.until(lambda: f"{kube_nodes.NODES}/{mine}" in asked(), "the pod's node is read")
+    managed.api.put(f"{kube_nodes.NODES}/{other}", {"metadata": {"name": other}, "spec": {}})
+    again = {"metadata": {"name": mine}, "spec": {"unschedulable": True}}
+    managed.api.put(f"{kube_nodes.NODES}/{mine}", again)
+    known = managed.owned._nodes
+    await managed.until(lambda: mine in known.known and known.known[mine].cordoned, "cordoned")
+    assert f"{kube_nodes.NODES}/{other}" not in asked()
+    assert other not in known.known
+
+
 async def test_the_end_of_a_container_gives_up_what_its_process_had_in_memory(
     managed: Managed,
 ) -> None:
