@@ -446,6 +446,7 @@ class Controller:
         if body["metadata"].get("deletionTimestamp") is not None:
             released = self._releasing.get(_uid(body))
             if released is None or released.is_set():
+                self._owned.let_go(name)
                 return
             has_zones = any(zone.cluster == name for zone in self._zones.values())
             if await self._release.may_cluster_go(body, has_zones):

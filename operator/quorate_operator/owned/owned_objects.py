@@ -66,6 +66,8 @@ ANEW_S = 60.0
 """Seconds until a cluster without a seen change is looked at again."""
 OBJECTS = "its objects"
 """The part of a cluster that a worker takes care of."""
+ORPHAN = "orphan"
+"""The API server's finalizer of what was deleted with --cascade=orphan: its objects stay."""
 NO_EVICTION_TOLD_S = 20.0
 """Seconds without an allowed eviction until an Event tells it: a restart takes less."""
 
@@ -161,6 +163,8 @@ class OwnedObjects:
         self._on_change = on_change
         self._on_failed = on_failed
         self._seen: dict[str, _Seen] = {}
+        self._orphaning: set[str] = set()
+        """Uids of StorageClusters that are deleted so that their objects stay."""
         self._queue = KeyedQueue[str](lambda: random.uniform(0.8, 1.2))
         self._nodes = KubeNodes(api, self._look_at_all)
         self._tasks: list[asyncio.Task[None]] = []
@@ -181,7 +185,9 @@ class OwnedObjects:
 
         Return what is known of them: None before the first look, and if agents are external.
         """
-        if cluster.spec.managed is None:
+        if ORPHAN in cluster.metadata.finalizers:
+            self._orphaning.add(cluster.metadata.uid)
+        if cluster.spec.managed is None or cluster.metadata.uid in self._orphaning:
             self._drop(cluster.metadata.name)
             return None
         if not self._tasks:
@@ -199,6 +205,13 @@ class OwnedObjects:
             self._queue.add(name)
         seen.cluster, seen.pause = cluster, pause
         return seen.view
+
+    def let_go(self, name: str) -> None:
+        """Stop the care of a StorageCluster that is being deleted: Kubernetes has its objects now.
+
+        Objects that were applied once more would have an owner that is gone, and be deleted.
+        """
+        self._drop(name)
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

@@ -282,6 +282,17 @@ async def test_a_claim_belongs_to_nobody_while_its_cluster_is_there(
     assert "ownerReferences" not in declared.api.objects[CLAIM]["metadata"]
 
 
+async def test_objects_of_a_cluster_that_is_being_deleted_are_not_made_again(
+    declared: Namespace,
+) -> None:
+    """Once nothing holds it: Kubernetes deletes or frees them one by one, and the owner last."""
+    await _manage(declared, "Retain")
+    assert declared.controller._owned._seen
+    declared.show(declared.deleting("main", "StorageCluster"))
+
+    await until(lambda: not declared.controller._owned._seen, "an end of their care")
+
+
 async def test_claims_go_with_the_cluster_when_its_data_goes(declared: Namespace) -> None:
     await _manage(declared, "Delete")
     await declared.delete("main", "StorageCluster")

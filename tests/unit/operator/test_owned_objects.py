@@ -1,6 +1,7 @@
 """Managed agents beside a master that has their rows: made, replaced one by one, fewer, none."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, cast
 
@@ -231,6 +232,28 @@ async def test_labels_of_pods_and_nodes_are_attributes_of_agents(
     managed.api.put(node, {**managed.api.objects[node], "metadata": labels})
 
     await managed.until(lambda: attributes("agent-2").get("disk") == "hdd", "its new value")
+
+
+async def test_objects_that_are_to_outlive_their_storage_cluster_are_let_go(
+    managed: Managed,
+) -> None:
+    """`kubectl delete --cascade=orphan`: an owner that they got back would take them with it."""
+    await managed.until(managed.is_ready, "ready")
+    declared = managed.cluster.metadata
+    for finalizers in (["quorate.io/x", "orphan"], ["quorate.io/x"]):
+        metadata = declared.model_copy(update={"finalizers": finalizers})
+        managed.cluster = managed.cluster.model_copy(update={"metadata": metadata})
+        assert managed.see() is None
+    at = "/apis/apps/v1/namespaces/shop/statefulsets/main-agent-2"
+    freed = managed.api.objects[at]["metadata"] | {"ownerReferences": []}
+    managed.api.put(at, {**managed.api.objects[at], "metadata": freed})
+    writes = len(managed.api.requests)
+
+    deadline = time.monotonic() + 1
+    await managed.until(lambda: time.monotonic() > deadline, "a while later")
+
+    assert managed.api.requests[writes:] == []
+    assert not managed.api.objects[at]["metadata"]["ownerReferences"]
 
 
 async def test_only_nodes_with_pods_of_agents_are_read(
