@@ -346,6 +346,16 @@ def _refused_by_system(path: Path) -> Iterator[None]:
         ) from error
 
 
+def listed_zones(path: Path) -> list[Path]:
+    """Return the folders of the zones that the folder `path` lists, as far as they are there.
+
+    FolderRefused: its identity cannot be read.
+    """
+    identity = read_identity(path)
+    zones = identity.zones if identity is not None else ()
+    return [each for uid in zones if (each := path / _ZONES / _safe(uid)).is_dir()]
+
+
 def set_folder_aside(path: Path, *, cluster: str, node: str, reason: str) -> Path:
     """Set aside the folder of agent `node`, which no process uses and which may be unreadable.
 

@@ -153,7 +153,7 @@ def _put_back(settings: AgentSettings, number: int) -> None:
             cluster=settings.cluster,
             node=settings.name,
             number=number,
-            incarnation=last_start(settings.data / f"set-aside-{number}" / "zones"),
+            incarnation=last_start(settings.data / f"set-aside-{number}"),
         )
     except (FolderRefused, DatabaseRefused, StorageBroken) as refused:
         _end(EXIT_REFUSED, str(refused))

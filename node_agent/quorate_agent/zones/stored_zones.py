@@ -19,7 +19,7 @@ from pathlib import Path
 
 from quorate.facts.errors import QuorateError
 from quorate.protocol.storage import Storage, StorageFull, ZoneRefused
-from quorate_agent.folder.data_folder import DataFolder
+from quorate_agent.folder.data_folder import DataFolder, listed_zones
 from quorate_agent.folder.identity import Synced
 from quorate_agent.machine.descriptors import Descriptors
 from quorate_agent.storage import DatabaseRefused
@@ -99,13 +99,15 @@ def _system_errors_named(path: Path) -> Iterator[None]:
         ) from error
 
 
-def last_start(zones: Path) -> int:
-    """Return the last start of an agent that opened a database below `zones`; 0 if none did.
+def last_start(folder: Path) -> int:
+    """Return the last start of an agent that opened a zone of a set-aside folder; 0 if none did.
 
-    DatabaseRefused, StorageBroken: one cannot be read.
+    Zones that its folder.json does not list were being removed, and do not count.
+
+    DatabaseRefused, StorageBroken, FolderRefused: a file cannot be read.
     """
     starts = [0]
-    for path in sorted(zones.iterdir()) if zones.exists() else []:
+    for path in listed_zones(folder):
         with _system_errors_named(path):
             storage = RocksStorage(path)
         try:

@@ -430,8 +430,26 @@ def test_a_file_that_the_system_refuses_is_named_and_nothing_stays_open(agent: O
         opening.open(ZoneRecord("z2", "books", 4, 1), None)
     folder.close()
     with pytest.raises(DatabaseRefused, match=refused):
-        last_start(agent.path / "zones")
+        last_start(agent.path)
     RocksStorage(agent.path / "zones/z1").close()
+
+
+def test_a_zone_that_was_half_removed_does_not_count_when_a_folder_is_put_back(
+    agent: OneAgent,
+) -> None:
+    agent.write_synced("z1", b"key-1")
+    agent.write_synced("z2", b"key-2")
+    agent.stop()
+    folder = DataFolder.open(agent.path, cluster="demo", node="agent-1", cluster_id="id")
+    folder.forget_zone("z2")
+    (agent.path / "zones/z2/rocksdb/CURRENT").write_text("half of it is gone")
+    aside = folder.set_aside("for a test")
+    folder.close()
+
+    assert last_start(aside) == 1
+
+    shutil.rmtree(aside / "zones/z1")
+    assert last_start(aside) == 0, "the next start names what is missing"
 
 
 def test_zones_without_descriptors_stay_closed_and_are_checked_when_they_are_opened(
