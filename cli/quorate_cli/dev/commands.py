@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +21,7 @@ from quorate_cli.dev.monitoring import scrape_configuration
 from quorate_cli.dev.process_states import process_states
 from quorate_cli.dev.recover import recover_metastore
 from quorate_cli.objects.serving import how_to_connect
+from quorate_cli.objects.status_view import unrecorded_sentence
 from quorate_cli.processes.cluster_folder import DEFAULT_FOLDER, OPERATOR, ClusterFolder
 from quorate_cli.terminal.options import JsonOption
 from quorate_cli.terminal.problem import Problem
@@ -289,3 +290,6 @@ def _print_states(cluster: DevCluster, to: Console) -> None:
     for agent in cluster.folder.read().agents:
         for kept in cluster.folder.set_aside(agent.name):
             to.print(Text(kept, "yellow"), soft_wrap=True)
+    with suppress(Problem):  # the operator does not run, which is told above
+        if said := unrecorded_sentence(cluster.state().nodes):
+            to.print(Text(said, "yellow"), soft_wrap=True)

@@ -293,23 +293,16 @@ class DevCluster:
         """Return whether the agent is registered.
 
         Raises Problem if it may have data that nobody would move away: the operator's database was
-        lost, or is older than the agent or a zone.
+        lost, or is older than the agent or a zone, or the agent was away when a zone was deleted.
         """
         state = self.state()
         kept = {each.name for each in self.folder.data(name).glob("zones/*")}
         if unknown := kept - {zone.uid for zone in state.zones}:
-            about = (
-                f"{name} has data of zones that the operator does not know"
-                f" ({', '.join(sorted(unknown))})"
-            )
-            if self.folder.process(name) is None:
-                raise Problem(
-                    f"{about}: start it with `quorate dev start {name}`: it deletes what was"
-                    " deleted meanwhile; then remove it"
-                )
             raise Problem(
-                f"{about}, and may be the only one: if the operator's"
-                " database was lost, or an older copy put back, run `quorate dev recover` first"
+                f"{name} has data of zones that the operator does not know"
+                f" ({', '.join(sorted(unknown))}), and may be the only one: `quorate dev recover`"
+                " declares them again; delete those that are not needed, by"
+                f" `quorate delete zone NAME`, then remove {name}"
             )
         if state.node(name) is not None:
             return True

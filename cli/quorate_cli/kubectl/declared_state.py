@@ -53,6 +53,7 @@ TOLD_WHEN_TRUE = (
     "Rebalancing",
     "OwnershipDamaged",
     "TooFewDataNodes",
+    "ZonesUnrecorded",
 )
 TOLD_OF_BOTH = ("Paused", "Blocked")
 TOLD_WHEN_FALSE = ("Accepted", "AgentsUpdated", "AgentsDrained")
@@ -113,6 +114,8 @@ def state_json(found: Iterable[Found], not_running: Mapping[str, str]) -> str:
         for zone in made["zones"]:
             for field in UNKNOWN:
                 del zone[field]
+        for node in made["nodes"]:
+            del node["unrecorded"]  # the condition ZonesUnrecorded tells it in words
         clusters.append(made)
     whole = {"clusters": clusters, "not_running": dict(not_running)}
     return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode()

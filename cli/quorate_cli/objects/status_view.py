@@ -17,6 +17,7 @@ from quorate.protocol.status import (
     NodeStatus,
     TimerStatus,
     ZoneStatus,
+    unrecorded_zones,
 )
 from quorate.wire.jobs.zone_history import ExportTold
 from quorate_cli.objects.cluster_state import ClusterState, ZoneBackups
@@ -238,12 +239,26 @@ def _aside_sentence(zone: ZoneStatus) -> str:
     )
 
 
+def unrecorded_sentence(nodes: Sequence[NodeStatus]) -> str:
+    """Return which data has no record, and the way out; empty if there is none."""
+    zones = unrecorded_zones(nodes)
+    if not zones:
+        return ""
+    return (
+        f"agents have data of zones without a record: {zones}: `quorate dev recover` (elsewhere"
+        " `quorate-operator recover`) declares them again; then delete those that are not needed,"
+        " by `quorate delete zone NAME`"
+    )
+
+
 def _sentences(state: ClusterState) -> list[RenderableType]:
     """Return what is waited for, if not all is as declared."""
     lines: list[RenderableType] = []
     if state.problem:
         lines.append(Text(f"cluster {state.cluster} is not led: {state.problem}", BAD))
     lines += [Text(f"cluster {state.cluster}: {note}", BUSY) for note in state.notes]
+    if said := unrecorded_sentence(state.nodes):
+        lines.append(Text(f"cluster {state.cluster}: {said}", BUSY))
     for backups in state.backups:
         if said := backups_sentence(backups, time.time_ns() // 1_000_000):
             is_missing = backups.last_backup is None and backups.scheduled

@@ -1,5 +1,7 @@
 """The status of a cluster, as `quorate status`, conditions and metrics show it."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 from quorate.planning.queue.retries import StuckMigration
@@ -9,6 +11,8 @@ from quorate.planning.target.data_nodes import TimerKind
 PHASE_UNKNOWN = "Unknown"
 """The phase of a zone whose cluster is not led: the condition `Available` says why.  Its partitions
 and migrations are not counted then, which is not the same as that there are none."""
+
+_UNRECORDED_SHOWN = 5
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
@@ -32,6 +36,8 @@ class NodeStatus(msgspec.Struct, frozen=True):
     """Names and values by which filters of zones choose it."""
     storage_profiles: tuple[str, ...] = ()
     """The kinds of storage that it offers."""
+    unrecorded: tuple[str, ...] = ()
+    """Ids of zones of which it has data and the metastore holds no record."""
 
 
 class MigrationStatus(msgspec.Struct, frozen=True):
@@ -142,3 +148,14 @@ class ClusterStatus(msgspec.Struct, frozen=True):
     master_term: int
     nodes: tuple[NodeStatus, ...]
     zones: tuple[ZoneStatus, ...]
+
+
+def unrecorded_zones(nodes: Iterable[NodeStatus]) -> str:
+    """Return the zones without a record of which agents have data, and these agents; "": none."""
+    agents: dict[str, list[str]] = {}
+    for node in nodes:
+        for uid in node.unrecorded:
+            agents.setdefault(uid, []).append(node.name)
+    told = [f"{uid} ({', '.join(agents[uid])})" for uid in sorted(agents)]
+    more = len(told) - _UNRECORDED_SHOWN
+    return ", ".join(told[:_UNRECORDED_SHOWN]) + (f", and {more} more" if more > 0 else "")

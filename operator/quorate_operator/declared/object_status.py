@@ -13,7 +13,7 @@ import msgspec
 from quorate.facts.addresses import join_address
 from quorate.facts.zone import ConsistencyMode, StorageKind
 from quorate.planning.queue.retries import StuckMigration
-from quorate.protocol.status import PHASE_UNKNOWN, ClusterStatus, TimerStatus
+from quorate.protocol.status import PHASE_UNKNOWN, ClusterStatus, TimerStatus, unrecorded_zones
 from quorate.protocol.status import ZoneStatus as Observed
 from quorate.wire.restoring import RESTORING, Restoring
 from quorate.wire.schema.resource import Condition
@@ -293,6 +293,7 @@ def cluster_status(
         _blocked(blocked),
         *agent_conditions(cluster, managed, kept),
         *_drained(cluster, drains),
+        *_unrecorded(cluster, unrecorded_zones(observed.nodes)),
     ]
     return StorageClusterStatus(
         observed_generation=generation,
@@ -334,6 +335,19 @@ def _drained(cluster: StorageCluster, drains: DrainView) -> list[Fact]:
         unknown = ", ".join(drains.unknown)
         return [(name, True, "Drained", f"no copies are left; not registered: {unknown}")]
     return [(name, True, "Drained", "no copies are left on the agents of spec.drainAgents")]
+
+
+def _unrecorded(cluster: StorageCluster, zones: str) -> list[Fact]:
+    """Make the condition that agents have data of `zones`, of which there is no record."""
+    if not zones:
+        return []
+    way_out = (
+        f"`kubectl annotate masterterm {cluster.metadata.name} {names.ANNOTATION_RECOVERING}=true`,"
+        " then restart the operator: status.retainedZones names them, and a Zone of such a name has"
+        " that data; deleted with deletionPolicy: Delete, it erases it"
+    )
+    why = f"agents have data of zones without a record: {zones}: {way_out}"
+    return [(names.CONDITION_ZONES_UNRECORDED, True, "DataFound", why)]
 
 
 def _paused(pause: str) -> list[Fact]:

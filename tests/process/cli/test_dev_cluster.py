@@ -519,9 +519,12 @@ def test_an_agent_with_data_that_the_operator_does_not_know_is_not_removed(
     said = " ".join(quorate("dev", "remove", "agent-2", code=1).split())
     assert "agent-2 has data of zones that the operator does not know" in said
     assert "`quorate dev recover`" in said
+    for words in (["status"], ["dev", "status"]):
+        assert "agents have data of zones without a record" in " ".join(quorate(*words).split())
 
     quorate("dev", "recover")
     _check_all_is_there(cluster)
+    assert "without a record" not in quorate("status")
 
 
 def test_an_agent_that_is_away_and_not_registered_is_not_removed_with_its_data(

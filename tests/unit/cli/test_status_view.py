@@ -3,6 +3,7 @@
 from io import StringIO
 from typing import Any
 
+import msgspec
 import pytest
 from rich.console import Console, RenderableType
 
@@ -47,6 +48,19 @@ def test_an_agent_without_room_is_shown_with_its_folder() -> None:
     text = _text(StatusView().render([_state(zone)]))
 
     assert "zone books: agent agent-1 is full: /data/agent-1: 7 bytes left" in text
+
+
+def test_data_of_a_zone_without_a_record_is_named_with_the_way_out() -> None:
+    nodes = (msgspec.structs.replace(_node("agent-2"), unrecorded=("uid-7",)),)
+    state = ClusterState("main", "here/1", "", 3, nodes, (_zone(),))
+
+    said = " ".join(_text(StatusView().render([state])).split())
+
+    assert (
+        "cluster main: agents have data of zones without a record: uid-7 (agent-2): "
+        "`quorate dev recover`"
+    ) in said
+    assert "without a record" not in _text(StatusView().render([_state(_zone())]))
 
 
 def test_rows_that_are_set_aside_are_counted_with_the_command_that_lists_them() -> None:

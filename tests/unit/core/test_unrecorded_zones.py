@@ -10,6 +10,7 @@ from quorate.protocol.master.older_metastore import NOTED_MAX
 from quorate.protocol.messages.master import Inventory, RowsStored
 from quorate.protocol.metastore import Key, NodeKey, Value, ZoneKey
 from quorate.protocol.settings import DEFAULTS
+from quorate.protocol.status import NodeStatus, unrecorded_zones
 from quorate_lone_master.world import LoneMaster
 
 BOOKS = ZoneRecord("uid-books", "books", 1, 1)
@@ -95,6 +96,51 @@ def _older(world: World) -> dict[Key, Value]:
     older = dict(world.stored)
     world.declare_later()
     return older
+
+
+def shown(world: World) -> dict[str, tuple[str, ...]]:
+    """The zones without a record that the status shows, by agent."""
+    nodes = world.master.status().nodes
+    return {node.name: node.unrecorded for node in nodes if node.unrecorded}
+
+
+# --- the status names such data ------------------------------------------------------------------
+
+
+def test_data_without_a_record_is_shown_with_its_agent() -> None:
+    world = World("a", "b")
+    world.data["c"] = {BOOKS.uid, "uid-before", "uid-first"}
+    world.connect("c")
+
+    assert shown(world) == {"c": ("uid-before", "uid-first")}
+    assert unrecorded_zones(world.master.status().nodes) == "uid-before (c), uid-first (c)"
+
+    world.restart()
+
+    assert shown(world) == {"c": ("uid-before", "uid-first")}
+
+
+def test_a_zone_that_every_agent_has_removed_is_not_shown() -> None:
+    world = World("a", "b", "c")
+    world.declare_later()
+    world.delete_later("a", "b")
+    assert shown(world) == {}, "its record waits for the last agent"
+
+    world.removed("c")
+
+    assert LATER.uid not in world.master.zones
+    assert shown(world) == {}
+
+
+def test_only_a_few_zones_without_a_record_are_named() -> None:
+    node = NodeStatus("a", "s", 1, True, "Online", "h:1", "", 0, 0)
+    many = msgspec.structs.replace(node, unrecorded=tuple(f"uid-{n}" for n in range(7)))
+    other = msgspec.structs.replace(node, name="b", unrecorded=("uid-0",))
+
+    assert unrecorded_zones([node]) == ""
+    assert unrecorded_zones([many, other]) == (
+        "uid-0 (a, b), uid-1 (a), uid-2 (a), uid-3 (a), uid-4 (a), and 2 more"
+    )
 
 
 # --- the metastore is older ----------------------------------------------------------------------

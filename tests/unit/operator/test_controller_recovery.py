@@ -240,6 +240,45 @@ async def test_the_data_that_a_person_chose_goes_with_the_zone_and_no_other(
     assert not kept.deleting
 
 
+async def test_data_of_a_zone_without_a_record_is_named_and_a_recovery_that_is_asked_for_finds_it(
+    declared: Namespace,
+) -> None:
+    declared.start()
+    declared.zone("first")
+    declared.zone("second")
+    await declared.until_available("first")
+    await declared.until_available("second")
+    record = declared.led("first")
+    assert record is not None
+    await declared.controller.close()
+    for agent in declared.world.agents.values():
+        agent.zone, agent.kept = record, (record.uid,)
+    for path in [each for each in declared.api.objects if "first" in each]:
+        del declared.api.objects[path]
+
+    await declared.restart()
+
+    def unrecorded() -> str | None:
+        return declared.conditions("main", "StorageCluster").get("ZonesUnrecorded")
+
+    await until(lambda: unrecorded() == "True", "told")
+    assert f"{record.uid} ({', '.join(NAMES)})" in str(declared.api.objects)
+
+    counter = declared.api.objects[COUNTER]
+    counter["metadata"].setdefault("annotations", {})[names.ANNOTATION_RECOVERING] = "true"
+    await declared.restart()
+    await until(lambda: declared.retained() == ["first"], "named as kept", 20)
+    assert unrecorded() is None
+    assert not is_recovering(declared)
+
+    declared.zone("first", uid="another", deletionPolicy="Delete")
+    await declared.until_available("first")
+    assert status_of(declared, "first")["zoneId"] == record.uid
+    assert declared.conditions("second")["Available"] == "True"
+    await declared.delete("first")
+    assert not any(f"/{record.uid}-" in path for path in declared.tables())
+
+
 async def test_agents_that_may_have_had_a_master_before_are_all_waited_for(
     declared: Namespace,
 ) -> None:

@@ -5,6 +5,7 @@ import re
 from collections import deque
 from typing import Any
 
+import msgspec
 import pytest
 
 from quorate.facts.zone import ZoneRecord
@@ -463,6 +464,22 @@ def test_a_cluster_is_ready_when_every_address_has_its_agent() -> None:
     ]
     assert ready.master.term == 4
     assert ready.members[0].address == "10.0.0.7:7100"
+
+
+def test_a_cluster_names_zones_without_a_record_and_the_way_out() -> None:
+    node = msgspec.structs.replace(NODE, unrecorded=("uid-7",))
+    of = cluster("127.0.0.1:7100")
+
+    told, quiet = (
+        cluster_status(of, Seen(ClusterStatus(4, (each,), ())), "me", LATER)
+        for each in (node, NODE)
+    )
+
+    found = told.conditions[-1]
+    assert (found.type, found.status) == ("ZonesUnrecorded", "True")
+    assert "without a record: uid-7 (agent-1): " in found.message
+    assert "`kubectl annotate masterterm main quorate.io/recovering=true`" in found.message
+    assert "ZonesUnrecorded" not in [each.type for each in quiet.conditions]
 
 
 def test_many_decisions_of_one_reason_become_one_event() -> None:

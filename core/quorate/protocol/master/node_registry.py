@@ -466,10 +466,17 @@ class NodeRegistry:
                 agent.record.external_host,
                 agent.record.attributes,
                 agent.record.storage_profiles,
+                self._unrecorded(agent),
             )
             for name, agent in sorted(self._agents.items())
             if agent.record is not None
         )
+
+    def _unrecorded(self, agent: KnownAgent) -> tuple[str, ...]:
+        """Return the zones of which it has data without a record; a recovery makes the records."""
+        if self._cluster.recovering or not agent.told_all:
+            return ()
+        return tuple(sorted(agent.kept.difference(self._zones)))
 
 
 def _with_wishes(record: NodeRecord, agent: KnownAgent) -> NodeRecord:

@@ -46,6 +46,8 @@ class ZoneDeletion:
         """Note that the agent's data is gone, unless its message is about rows sent before."""
         if not message.versions:
             self._acked.add(node)
+            if (agent := self._cluster.agents.get(node)) is not None:
+                agent.kept -= {self._uid}
 
     def shard_deleted(self, shard: int) -> None:
         """Note that the rows of one shard are gone."""

@@ -46,6 +46,7 @@ def test_status_as_json_has_the_documented_keys_that_objects_know(kubectl: Kubec
     assert [node["name"] for node in cluster["nodes"]] == list(AGENTS)
     assert cluster["zones"][0]["available"] == 4
     assert "bytes_moved" not in cluster["zones"][0]
+    assert "unrecorded" not in cluster["nodes"][0], "a condition tells it in words"
 
 
 def schedule(api: CannedApi, **spec: object) -> None:
