@@ -22,7 +22,7 @@ from quorate.wire.storage_cluster import StorageCluster, external
 from quorate_link import BaseHandler, Endpoint, Link, RoleKeys
 from quorate_operator.embedded.objects import ObjectStore
 from quorate_operator.metastores.backups import DATABASE, put_in_place, set_aside
-from quorate_operator.metastores.other_clusters import OtherClusters, other_clusters
+from quorate_operator.metastores.other_clusters import NotCopied, OtherClusters, other_clusters
 from quorate_operator.metastores.sqlite import mark_recovering
 from quorate_operator.metastores.sqlite_file import EmbeddedStore, lock_folder
 
@@ -58,7 +58,7 @@ async def recover(
         highest = max(known.values())
         made = folder / MADE
         shutil.rmtree(made, ignore_errors=True)  # left by an interrupted command
-        others = await _others(folder, cluster, made)
+        others = await _others(folder, cluster, secrets, made)
         await _make(made, cluster, addresses, highest + RECOVERY_TERMS, others)
         aside = set_aside(folder)
         put_in_place(made, folder)
@@ -75,21 +75,29 @@ async def recover(
     return said
 
 
-async def _others(folder: Path, cluster: str, made: Path) -> OtherClusters:
+async def _others(folder: Path, cluster: str, secrets: Path, made: Path) -> OtherClusters:
     try:
         return await other_clusters(folder, cluster, made / "old")
-    except OSError as error:
+    except NotCopied as error:
         shutil.rmtree(made, ignore_errors=True)
+        others = _with_secrets(secrets) - {cluster}
+        if not others:  # each cluster that was led has a secret
+            return OtherClusters()
         raise NotRecovered(
-            f"the old file, of which other clusters are to be kept, cannot be copied: {error}; "
-            "nothing was changed. Make room or mend this; or, if no other cluster is in it, move "
-            f"{folder / DATABASE} away and run the command again"
+            f"the old file, of which clusters {', '.join(sorted(others))} are to be kept, cannot be"
+            f" copied: {error}; nothing was changed. Make room or mend this; or, if none of them is"
+            f" in it, move {folder / DATABASE} away and run the command again"
         ) from error
+
+
+def _with_secrets(secrets: Path) -> set[str]:
+    """Return the names of the clusters that have a secret in this folder."""
+    return {file.stem for file in secrets.glob("*.json")}
 
 
 def _lacking(folder: Path, secrets: Path, clusters: Collection[str]) -> list[str]:
     """Return a sentence on clusters that have a secret, if the new file does not have them."""
-    lacking = sorted({file.stem for file in secrets.glob("*.json")} - {*clusters})
+    lacking = sorted(_with_secrets(secrets) - {*clusters})
     if not lacking:
         return []
     names = ", ".join(lacking)

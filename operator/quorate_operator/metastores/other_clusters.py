@@ -12,10 +12,23 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from quorate.facts.errors import QuorateError
 from quorate.protocol.metastore import OutcomeUnknown
 from quorate_operator.metastores.backups import DATABASE
 from quorate_operator.metastores.sqlite import facts_of
 from quorate_operator.metastores.sqlite_file import FORMAT, EmbeddedStore, StoreRefused
+
+_OF_THE_COPY = (
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_IOERR,
+)
+"""SQLite's codes of errors that do not come from what was copied."""
+
+
+class NotCopied(QuorateError):
+    """The old file could not be copied, for another reason than damage."""
 
 
 class _ClusterRef(msgspec.Struct):
@@ -51,22 +64,31 @@ async def other_clusters(folder: Path, cluster: str, scratch: Path) -> OtherClus
     """Return what the folder's file holds of other clusters than `cluster`; nothing if it is
     damaged.  `scratch`: a folder for the copy, which does not exist yet.
 
-    Raises OSError if the file cannot be copied for another reason, such as lack of room.
+    Raises NotCopied, for lack of room for example.
     """
     try:
         _copy(folder, scratch)
         store = EmbeddedStore.open(scratch)
     except (OSError, StoreRefused) as error:
         shutil.rmtree(scratch, ignore_errors=True)  # the new file may need the room
-        if isinstance(error, OSError) and error.errno != errno.EIO:
-            raise
-        return OtherClusters()
+        why = error.__cause__ if isinstance(error, StoreRefused) else error
+        if _is_damage(why):
+            return OtherClusters()
+        raise NotCopied(str(why)) from error
     try:
         return await store.run(lambda at: _read(at, cluster))
     except (OutcomeUnknown, msgspec.DecodeError):
         return OtherClusters()
     finally:
         await store.close()
+
+
+def _is_damage(why: BaseException | None) -> bool:
+    """Return whether the old file is damaged, if this was raised when it was copied or read."""
+    if isinstance(why, OSError):
+        return why.errno == errno.EIO
+    code = getattr(why, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
+    return code & 0xFF not in _OF_THE_COPY  # the rest says more of it
 
 
 def _copy(folder: Path, scratch: Path) -> None:

@@ -21,6 +21,7 @@ from quorate_loopback.runner_world import ScriptedAgent
 from quorate_loopback.sides import SECRET
 from quorate_operator.embedded import recover
 from quorate_operator.embedded.objects import ObjectStore
+from quorate_operator.metastores import sqlite_file
 from quorate_operator.metastores.backups import DATABASE
 from quorate_operator.metastores.sqlite import SqliteMetastore, recovering_clusters
 from quorate_operator.metastores.sqlite_file import USED, EmbeddedStore, StoreRefused, lock_folder
@@ -199,6 +200,46 @@ async def test_nothing_is_changed_if_a_sound_file_cannot_be_copied(
     assert not (folder / recover.MADE).exists(), "the room is needed"
     assert not (folder / "set-aside-1").exists()
     assert await _held(folder) == before
+
+
+@pytest.mark.parametrize("sql", ["PRAGMA max_page_count = 1", "ATTACH '/no/folder/file' AS lost"])
+async def test_nothing_is_changed_if_the_copy_of_a_sound_file_cannot_be_opened(
+    folder: Path,
+    agent: ScriptedAgent,
+    secrets: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    sql: str,
+) -> None:
+    await _declare(folder, "main", "other")
+    before = await _held(folder)
+    prepare = sqlite_file._prepare
+
+    def prepare_without_room(at: sqlite3.Connection) -> None:
+        prepare(at)
+        at.execute(sql)
+        at.execute("CREATE TABLE one_more (value BLOB)")
+
+    monkeypatch.setattr(sqlite_file, "_prepare", prepare_without_room)
+    with pytest.raises(recover.NotRecovered, match=r"clusters other.*; nothing was changed"):
+        await recover.recover(folder, "main", [agent.address], KEYS, secrets)
+    monkeypatch.undo()
+
+    assert not (folder / recover.MADE).exists(), "the room is needed"
+    assert not (folder / "set-aside-1").exists()
+    assert await _held(folder) == before
+
+
+async def test_a_file_that_cannot_be_copied_holds_up_no_recovery_of_the_only_cluster(
+    folder: Path, agent: ScriptedAgent, secrets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (secrets / "other.json").unlink()
+    await _declare(folder, "main")
+
+    monkeypatch.setattr(shutil, "copyfile", partial(_begin_a_copy, errno.ENOSPC))
+    await recover.recover(folder, "main", [agent.address], KEYS, secrets)
+
+    assert (folder / "set-aside-1" / DATABASE).exists()
+    assert await _next_term(folder) == 7 + RECOVERY_TERMS + 1
 
 
 async def test_what_fails_before_the_mark_is_made_leaves_the_old_metastore_in_its_place(
