@@ -10,6 +10,7 @@ RESTORING = f"{GROUP}/restoring"
 Until it is removed the zone may have a part of the rows, and is not Available.
 """
 _NON_EMPTY = ".into-non-empty"
+_NOT_BEGUN = ".not-begun"
 RUN_WORD_LENGTH = 8
 """Characters of the random word of `quorate import`."""
 
@@ -18,12 +19,15 @@ class Restoring(NamedTuple):
     """The content of the annotation: `PLACE#EXPORT_ID.RUN`, and whether the zone may have had keys.
 
     `run` is a random word of the command that wrote it last, or the uid of a ZoneRestore.
+    `not_begun`: it is of a ZoneRestore that has not made the Job that imports, and there was no
+    import before it.  So the zone has no rows of the export yet.
     """
 
     place: str
     export_id: str = ""
     run: str = ""
     into_non_empty: bool = False
+    not_begun: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
@@ -33,8 +37,10 @@ class Restoring(NamedTuple):
         place, found, rest = text.rpartition("#")
         if not found:
             return cls(text)
+        not_begun = rest.endswith(_NOT_BEGUN)
+        rest = rest.removesuffix(_NOT_BEGUN)
         export_id, _, run = rest.removesuffix(_NON_EMPTY).partition(".")
-        return cls(place, export_id, run, rest.endswith(_NON_EMPTY))
+        return cls(place, export_id, run, rest.endswith(_NON_EMPTY), not_begun)
 
     @property
     def is_of_restore(self) -> bool:
@@ -44,4 +50,5 @@ class Restoring(NamedTuple):
     @property
     def text(self) -> str:
         """The annotation's value."""
-        return f"{self.place}#{self.export_id}.{self.run}{_NON_EMPTY * self.into_non_empty}"
+        ends = _NON_EMPTY * self.into_non_empty + _NOT_BEGUN * self.not_begun
+        return f"{self.place}#{self.export_id}.{self.run}{ends}"

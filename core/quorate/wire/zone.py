@@ -493,8 +493,13 @@ def importing_of(zone: Zone, known: str) -> str:
 
     `known`: that of its record now.  It stays if it is of an earlier Zone, whose note went with it;
     if it is of this one, the note was removed, because all rows are there or a person said so.
+    Whether the import has begun is not told: the Job that imports is made before the record is
+    written again.
     """
     uid, text = zone.metadata.uid, zone.metadata.annotations.get(RESTORING, "")
+    note = Restoring.parse(text)
+    if note is not None and note.not_begun:
+        text = note._replace(not_begun=False).text
     if text:
         return f"{uid} {text}"
     return "" if known.startswith(f"{uid} ") else known

@@ -575,6 +575,7 @@ class Controller:
                     raise
                 return  # the watch will report the deletion
             declared_zone.was_told(fresh)
+        await self._runs.clear_up(name)
 
     def _history(self, name: str) -> ZoneHistory | None:
         """Return what is known of the past of the zone of that name."""

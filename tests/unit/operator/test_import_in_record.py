@@ -250,6 +250,50 @@ async def test_a_note_goes_with_a_restore_that_ends_before_its_import(
         assert status(led)["message"].startswith("nothing is imported from backups:monday: ")
 
 
+@pytest.mark.parametrize("is_seen", [True, False])
+async def test_a_note_goes_with_a_restore_that_is_deleted_as_the_operator_starts(
+    led: Namespace, monkeypatch: pytest.MonkeyPatch, is_seen: bool
+) -> None:
+    """`is_seen`: the next operator has seen the object, and has not looked at it yet."""
+    monkeypatch.setattr(job_runs, "REFUSED_S", 60)
+    await until_noted(led)
+    body = led.api.objects.pop(led.path("ZoneRestore", "back"))
+    await led.restart()
+    if is_seen:
+        led.controller.run_seen(Kind.RESTORE, body)
+        led.controller.run_gone(Kind.RESTORE, "back", "uid-of-back")
+    await until_so(led, lambda: not note(led), "the note is removed")
+    await until_so(led, lambda: available(led).get("status") == "True", "it is whole")
+
+
+async def test_the_next_operator_goes_on_with_an_import_that_was_noted(
+    led: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_runs, "REFUSED_S", 60)
+    await until_noted(led)
+    assert note(led) == "backups:monday#0011aabb.uid-of-back.not-begun"
+    await led.restart()
+    refuse_jobs(led, 0)
+    await until_job(led, "back-restore")
+    assert note(led) == "backups:monday#0011aabb.uid-of-back"
+
+
+async def test_the_note_of_a_deleted_restore_stays_if_its_import_may_have_begun(
+    led: Namespace,
+) -> None:
+    await begin_import(led)
+    del led.api.objects[led.path("ZoneRestore", "back")]
+    del led.api.objects[f"{JOBS}/back-restore"]
+    await led.restart()
+    await until_so(led, lambda: bool(led.led("books")), "it is led by the next master")
+    declare(led, "ZoneBackup", "late")
+    await until_so(
+        led, lambda: "has begun" in status(led, "late", "ZoneBackup").get("message", ""), "it waits"
+    )
+
+    assert note(led) == "backups:monday#0011aabb.uid-of-back"
+
+
 @pytest.mark.parametrize("way", ["lost", "deleted"])
 async def test_the_note_of_an_earlier_import_stays(led: Namespace, way: str) -> None:
     led.zone("books", {NOTE: "backups:monday#0011aabb.earlier"})

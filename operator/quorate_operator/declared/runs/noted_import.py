@@ -24,8 +24,8 @@ def noted_import(led: LedZone) -> Restoring | None:
 
 
 def is_in_record(led: LedZone, note: Restoring) -> bool:
-    """Return whether the stored record of the zone says that this import has begun here."""
-    wanted = f"{led.body['metadata']['uid']} {note.text}"
+    """Return whether the stored record of the zone has this note, begun or not."""
+    wanted = f"{led.body['metadata']['uid']} {note._replace(not_begun=False).text}"
     return led.runner.written_import(led.uid) == wanted
 
 
@@ -40,14 +40,15 @@ def sentence(zone: str, begun: Restoring) -> str:
     return f"an import of {begun.place} into Zone {zone} has begun and is not done"
 
 
-async def note_import(api: KubeApi, namespace: str, led: LedZone, text: str | None) -> None:
-    """Note an import at the Zone, or remove the note.
+async def note_import(api: KubeApi, namespace: str, led: LedZone, text: str | None) -> LedZone:
+    """Note an import at the Zone, or remove the note; return the zone with the Zone as it is now.
 
     Raises ApiRefused if the Zone is not as it was seen, also where the note is as it is to be.
     """
     metadata = led.body["metadata"]
     path = path_of(namespace, Zone.plural, metadata["name"])
-    await api.annotate(path, {RESTORING: text}, metadata["resourceVersion"])
+    body = await api.annotate(path, {RESTORING: text}, metadata["resourceVersion"])
+    return led._replace(body=body)
 
 
 async def prove_note(api: KubeApi, namespace: str, led: LedZone) -> Restoring | None:

@@ -3,15 +3,16 @@
     Waiting --no other run writes, no ZoneBackup runs, check made--> Running
     Running --check is old, nothing is noted--> another check made; Finished: Failed after many
             --it may begin, no ZoneBackup runs--> noted at the Zone, and in the zone's record
-            --still no ZoneBackup runs--> import made
+            --still no ZoneBackup runs--> noted as begun, import made
             --one does--> the note is taken back
             --it may not, or the check is lost--> Finished: Failed, nothing is written
     Running --import complete--> the note is removed --> Finished: Complete
             --another end--> Finished: Failed, Unknown; the note stays: the zone is not Available
             --the Zone is another one, or gone--> Finished: Failed
 
-A note before which there was none is removed if the run ends, or is deleted, before its import is
-made.  Each step can be done again by another operator: the note has the object's uid, the Jobs its
+A note before which there was none says that the import has not begun until just before its Job is
+made.  Such a note is removed if the run ends, or is deleted; if no operator saw that, by the next
+one.  Each step can be done again by another operator: the note has the object's uid, the Jobs its
 name.  Both Jobs have the uid of the Zone that the check was made for.  Of one zone one run that
 writes runs at a time (writers), so that the check of one is not from before the import of another.
 """
@@ -93,11 +94,10 @@ class Restores(JobRuns[ZoneRestoreStatus]):
         super().__init__(ZoneRestoreStatus, api, namespace, find, image, on_end, events)
         self._writers = writers
         self.last = LastExports(on_result, begins=False)
-        self._unbegun: dict[str, tuple[str, str]] = {}
-        """By uid of one of which no import was made, and before whose note there was none: the
-        zone, and its own name."""
-        self._left: dict[str, str] = {}
-        """By name of one that was deleted: its uid, if its note is to be removed."""
+        self._open: dict[str, tuple[str, str]] = {}
+        """By name of one that has not ended: its uid, and its zone."""
+        self._left: dict[str, tuple[str, str]] = {}
+        """The same of those that were deleted, whose notes are to be removed."""
 
     def __bool__(self) -> bool:
         """Whether any object is still to be run or followed, or has left a note."""
@@ -106,24 +106,44 @@ class Restores(JobRuns[ZoneRestoreStatus]):
     def gone(self, name: str) -> None:
         """Forget an object that was deleted; its Jobs go with it."""
         super().gone(name)
-        self._left |= {of: uid for uid, (_, of) in self._unbegun.items() if of == name}
+        if name in self._open:
+            self._left[name] = self._open.pop(name)
 
     def has_left(self, name: str) -> bool:
-        """Return whether one that was deleted has left a note that is to be removed."""
+        """Return whether one that was deleted may have left a note that is to be removed."""
         return name in self._left
 
     async def reconcile(self, name: str) -> float | None:
         """Run or follow an object, or remove the note that a deleted one has left."""
-        uid = self._left.get(name)
-        if uid is not None:
+        left = self._left.get(name)
+        if left is not None:
+            uid, zone = left
             async with self._writers.beginning:
-                if await self._take_back(uid):
+                if await self._take_back(uid, zone, self._find(zone)):
                     return job_runs.FOLLOW_S
             del self._left[name]
         return await super().reconcile(name)
 
+    async def clear_up(self, zone: str) -> None:
+        """Remove a note of an import that was not made if its object is not there any more.
+
+        It may have been deleted while no operator was there.
+        """
+        led = self._find(zone)
+        begun = annotated_import(led.body) if isinstance(led, LedZone) else None
+        if not isinstance(led, LedZone) or begun is None or not begun.not_begun:
+            return
+        async with self._writers.beginning:
+            if await self._writers.has_no_restore(begun):
+                await note_import(self._api, self._namespace, led, None)
+
     def _note(self, body: Body, status: ZoneRestoreStatus) -> None:
-        self.last.note(body["metadata"]["name"], zone_of(body), status)
+        name, zone = body["metadata"]["name"], zone_of(body)
+        self.last.note(name, zone, status)
+        if status.phase is not None and status.phase.is_final:
+            self._open.pop(name, None)
+        else:
+            self._open[name] = body["metadata"]["uid"], zone
 
     async def _begin(self, body: Body, run: JobOwner, led: LedZone) -> Body | str:
         assert isinstance(run, ZoneRestore)
@@ -190,7 +210,8 @@ class Restores(JobRuns[ZoneRestoreStatus]):
         uid, zone = restore.metadata.uid, zone_of(body)
         begun, is_first = noted_import(led), not _continues(job)
         mine = note_of(restore, result.export_id, begun)
-        is_noted, why_not = annotated_import(led.body) == mine, ""
+        not_begun = mine._replace(not_begun=True)
+        noted, why_not = annotated_import(led.body), ""
         if begun is not None and (begun.place, begun.export_id or mine.export_id) != mine[:2]:
             why_not = f"an import of another export, of {begun.place}, has begun meanwhile"
         elif begun is None and not is_first:
@@ -200,37 +221,34 @@ class Restores(JobRuns[ZoneRestoreStatus]):
             return _not_begun(body, status, why_not)
         if await self._has_import(body):  # an operator that ended before it told so has made it
             return _importing(body, status, result.export_id)
-        if is_first:
-            self._unbegun[uid] = zone, body["metadata"]["name"]
         if waits := await self._writers.waits_for_backup(zone):
             if is_first:
-                waits = await self._take_back(uid) or waits
+                waits = await self._take_back(uid, zone, led) or waits
             return _waiting(status, waits)
         if begun is None and not mine.into_non_empty and not _is_fresh(job):
             await prove_note(self._api, self._namespace, led)
-            self._unbegun.pop(uid, None)
             return await self._look_again(body, status, job, led, copies)
-        if is_noted:
-            await prove_note(self._api, self._namespace, led)
-        else:
-            await note_import(self._api, self._namespace, led, mine.text)
+        if noted not in (mine, not_begun):
+            first = not_begun if begun is None else mine
+            led = await note_import(self._api, self._namespace, led, first.text)
         if not is_in_record(led, mine):
             return _waiting(status, "the import is being noted in the record of the zone")
-        self._unbegun.pop(uid, None)
+        was_noted = annotated_import(led.body)
+        led = await note_import(self._api, self._namespace, led, mine.text)
         try:
             made = await self._make(restore, led, import_work(restore, copies, mine))
         except JobRefused as refused:
-            if is_first:
-                self._unbegun[uid] = zone, body["metadata"]["name"]
+            if was_noted == not_begun:
+                led = await note_import(self._api, self._namespace, led, not_begun.text)
             if not refused.is_final:
                 raise
             if is_first:
-                return await self._without_import(body, status, str(refused))
+                return await self._without_import(body, status, str(refused), led)
             failed = ExportResult(RunOutcome.FAILED, reason=str(refused))
             return _part(body, status, failed)
         if isinstance(made, str):
-            if is_first:
-                self._unbegun[uid] = zone, body["metadata"]["name"]
+            if was_noted == not_begun:
+                await note_import(self._api, self._namespace, led, not_begun.text)
             return _waiting(status, made)
         return _importing(body, status, result.export_id)
 
@@ -280,45 +298,34 @@ class Restores(JobRuns[ZoneRestoreStatus]):
         job = await find(self._api, f"{self._jobs()}/{RESTORE.job_name(metadata['name'])}")
         return job is not None and is_owned(job, metadata["uid"])
 
-    async def _take_back(self, uid: str) -> str:
+    async def _take_back(self, uid: str, zone: str, led: LedZone | str) -> str:
         """Remove the note of an import that was not made; return what that waits for.
 
-        `beginning` is held.  Raises ApiRefused if the Zone is not as it was seen.
+        `led`: the zone as it was found.  `beginning` is held.  Raises ApiRefused if the Zone is not
+        as it was seen.
         """
-        if uid not in self._unbegun:
-            return ""
-        zone, _ = self._unbegun[uid]
-        led = self._find(zone)
         if isinstance(led, LedZone):
             begun = annotated_import(led.body)
-            if begun is not None and begun.run == run_word(uid):
+            if begun is not None and begun.run == run_word(uid) and begun.not_begun:
                 await note_import(self._api, self._namespace, led, None)
             else:
                 await prove_note(self._api, self._namespace, led)
         elif not await self._writers.is_gone(led, zone):
             return led
-        self._unbegun.pop(uid, None)
         return ""
 
     async def _without_import(
-        self, body: Body, status: ZoneRestoreStatus, why: str
+        self, body: Body, status: ZoneRestoreStatus, why: str, led: LedZone | str
     ) -> ZoneRestoreStatus:
         """Return the status of one that ends before its import is made; `beginning` is held.
 
         Its note is removed, or the message says how a person removes it.
         """
         uid, zone = body["metadata"]["uid"], zone_of(body)
-        if uid in self._unbegun:
-            if waits := await self._take_back(uid):
-                return _waiting(status, waits)
-            return _not_begun(body, status, why)
-        led, begun = self._find(zone), None
-        if isinstance(led, LedZone):
-            await prove_note(self._api, self._namespace, led)
-            begun = annotated_import(led.body)
-        elif not await self._writers.is_gone(led, zone):
-            return _waiting(status, led)
-        if begun is None or begun.run != run_word(uid):
+        begun = annotated_import(led.body) if isinstance(led, LedZone) else None
+        if waits := await self._take_back(uid, zone, led):
+            return _waiting(status, waits)
+        if begun is None or begun.run != run_word(uid) or begun.not_begun:
             return _not_begun(body, status, why)
         return _not_begun(body, status, why, _still_noted(body))
 
@@ -345,7 +352,8 @@ class Restores(JobRuns[ZoneRestoreStatus]):
         if _is_check(status):
             async with self._writers.beginning:
                 if not await self._has_import(body):
-                    return await self._without_import(body, status, why)
+                    led = self._find(zone_of(body))
+                    return await self._without_import(body, status, why, led)
             led = self._find(zone_of(body))
             if isinstance(led, str):
                 return _waiting(status, led)

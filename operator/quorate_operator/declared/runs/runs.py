@@ -118,6 +118,10 @@ class Runs:
         told = told.model_copy(update={"last_day": day})
         return history_of(told, rfc3339(), self.backup_schedules.is_scheduled(zone.name))
 
+    async def clear_up(self, zone: str) -> None:
+        """Remove what a deleted run has left at the Zone of this name.  Raises the API's errors."""
+        await self.restores.clear_up(zone)
+
     def __bool__(self) -> bool:
         """Whether any object is still to be run, or is a schedule."""
         return any(self._of.values())

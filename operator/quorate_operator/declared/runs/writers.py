@@ -102,6 +102,16 @@ class Writers:
                 return await self._job_of(RESTORE, body) is None
         return False
 
+    async def has_no_restore(self, note: Restoring) -> bool:
+        """Return whether the ZoneRestore of a note is not there any more."""
+        try:
+            bodies = self._api.list(path_of(self._namespace, ZoneRestore.plural))
+            return note.run not in [run_word(each["metadata"]["uid"]) async for each in bodies]
+        except ApiRefused as refused:
+            if refused.status not in (403, 404):
+                raise
+            return False  # it is not known
+
     async def is_gone(self, led: LedZone | str, zone: str) -> bool:
         """Return whether the Zone is not there any more.  `led`: as it was found."""
         return isinstance(led, NoZone) and not await self._is_there(zone)
