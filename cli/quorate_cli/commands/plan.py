@@ -1,5 +1,6 @@
 """`quorate plan`: previews the migrations if an agent were lost or agents were added."""
 
+from collections import Counter
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -56,6 +57,7 @@ def render(zone: str, plan: Preview, sizes: bool = True) -> RenderableType:
         if len(plan.steps) > STEPS_SHOWN:
             parts.append(Text(f"and {len(plan.steps) - STEPS_SHOWN} more (--json: all)", "dim"))
     parts.append(_nodes(plan))
+    parts += _stand_ins(plan)
     known = f" ({size(plan.bytes)})" if sizes else ""
     copies = f"{plan.copies} copies{known} in {len(plan.steps)} migrations"
     worst = f"every partition would keep at least {plan.worst_copies} copies meanwhile"
@@ -78,6 +80,18 @@ def _steps(steps: tuple[PreviewStep, ...], sizes: bool) -> Table:
             str(step.owning),
         )  # fmt: skip
     return table
+
+
+def _stand_ins(plan: Preview) -> list[Text]:
+    """Return a line for each agent that gets copies in the place of one that is away."""
+    counts = Counter((each.node, each.instead_of) for each in plan.stand_ins)
+    return [
+        Text(
+            f"{node} would stand in for {absent}, which is away, in {count}"
+            f" partition{'s' if count > 1 else ''}"
+        )
+        for (node, absent), count in sorted(counts.items())
+    ]
 
 
 def _nodes(plan: Preview) -> Table:

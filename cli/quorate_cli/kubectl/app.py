@@ -13,6 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from quorate.facts.topology import NodeRecord
+from quorate.planning.steps.preview import PresentNodes
 from quorate.planning.target.distribute_partitions import DataNode
 from quorate.protocol.zone_master.view.preview import zone_preview
 from quorate.wire.zone import Zone
@@ -212,15 +213,20 @@ def plan(
     if rows.record is None:
         raise Problem(f"Zone {zone} is not led yet: try again soon; see `kubectl quorate status`")
     nodes = objects.registrations(api, place, declared.spec.cluster_ref.name)
+    data_nodes = rows.record.data_nodes.nodes if rows.record.data_nodes is not None else ()
+    away = {name for name, each in nodes.items() if each.left_since_ms is not None}
+    absent = away & {*data_nodes}  # they are waited for
     there = [
-        DataNode(name, each.weight, each.failure_domain, each.left_since_ms is None)
+        DataNode(name, each.weight, each.failure_domain, name not in away - absent)
         for name, each in sorted(nodes.items())
         if not each.draining
     ]
+    drained = [name for name, each in nodes.items() if each.draining]
+    present = PresentNodes(there, absent, drained)
     record = msgspec.structs.replace(rows.record, replicas=declared.spec.replicas)
     by_partition = {row.partition: row for row in rows.rows}
     try:
-        found = zone_preview(record, by_partition, {}, there, nodes, without or (), more)
+        found = zone_preview(record, by_partition, {}, present, nodes, without or (), more)
     except ValueError as error:
         raise Problem(str(error)) from error
     print_plan(zone, found, as_json, sizes=False)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from quorate.planning.steps.intent import Intent
-from quorate.planning.steps.preview import Preview, PreviewNode, PreviewStep
+from quorate.planning.steps.preview import Preview, PreviewNode, PreviewStandIn, PreviewStep
 from quorate.protocol.status import MigrationStatus, NodeStatus, ZoneStatus
 from quorate_cli.dev.json_output import dev_status_json, status_json
 from quorate_cli.objects.cluster_state import ClusterState
@@ -36,7 +36,7 @@ def _named(heading: str) -> set[str]:
     ("heading", "structs"),
     [
         ("`quorate status`", (ClusterState, NodeStatus, ZoneStatus, Intent, MigrationStatus)),
-        ("`quorate plan`", (Preview, PreviewStep, PreviewNode)),
+        ("`quorate plan`", (Preview, PreviewStep, PreviewNode, PreviewStandIn)),
         ("`quorate validate`", (Verdict, DigestFigures)),
     ],
 )

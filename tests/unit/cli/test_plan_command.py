@@ -2,9 +2,10 @@
 
 import io
 
+import msgspec
 from rich.console import Console
 
-from quorate.planning.steps.preview import PresentRow, preview
+from quorate.planning.steps.preview import PresentRow, PreviewStandIn, preview
 from quorate.planning.target.distribute_partitions import DataNode
 from quorate_cli.commands.plan import STEPS_SHOWN, render
 
@@ -28,6 +29,18 @@ def test_steps_and_totals_are_shown() -> None:
     assert text.count("new-1") == STEPS_SHOWN + 1
     assert "more (--json: all)" in text
     assert "new-1" in text
+
+
+def test_agents_that_stand_in_for_one_that_is_away_are_shown() -> None:
+    stand_ins = tuple(
+        PreviewStandIn(*each) for each in ((0, "c", "b"), (1, "d", "b"), (2, "c", "b"))
+    )
+    plan = msgspec.structs.replace(preview(ROWS, NODES, (), 2), stand_ins=stand_ins)
+    text = io.StringIO()
+    Console(file=text, width=120).print(render("books", plan))
+
+    assert "c would stand in for b, which is away, in 2 partitions\n" in text.getvalue()
+    assert "d would stand in for b, which is away, in 1 partition\n" in text.getvalue()
 
 
 def test_nothing_to_move_is_said() -> None:

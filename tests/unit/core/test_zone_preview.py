@@ -2,8 +2,8 @@
 
 import pytest
 
-from quorate.facts.zone import ZoneRecord
-from quorate_lone_master.world import LoneMaster
+from quorate.facts.zone import NEVER_MS, ZoneRecord
+from quorate_lone_master.world import LoneMaster, placed_master
 
 ZONE = ZoneRecord("uid-1", "books", 12, 2)
 
@@ -39,6 +39,22 @@ def test_what_a_join_was_said_to_move_is_what_it_moves() -> None:
     done = [(r.partition, r.active.kind, r.active.source) for _, r in world.started if r.active]
 
     assert sorted(done) == sorted((s.partition, s.kind, s.source) for s in said.steps)
+
+
+def test_a_drain_beside_an_agent_that_is_away_is_planned_with_stand_ins() -> None:
+    zone = ZoneRecord("uid-1", "books", 16, 3, scale_down_ms=NEVER_MS)
+    world = placed_master(zone, nodes=tuple("abcde"))
+    world.kill("a")
+    world.pass_time(5_000)
+    assert world.master.zones[zone.uid].preview((), 0, world.now).stand_ins == ()
+    assert world.master.drain("b", True, world.now) == ""
+    world.write()
+    said = world.master.zones[zone.uid].preview((), 0, world.now).stand_ins
+    world.pass_time(60_000)
+
+    assert {each.instead_of for each in said} == {"a"}
+    rows = world.rows(zone)
+    assert all(each.node in rows[each.partition].owners for each in said)
 
 
 def test_an_unknown_node_is_named_with_the_known_ones() -> None:

@@ -41,6 +41,21 @@ def test_a_lost_node_costs_what_it_had() -> None:
     assert before == rows()
 
 
+def test_a_copy_that_leaves_a_node_goes_to_one_that_is_there() -> None:
+    before = [PresentRow(0, ("a", "x"), ("a", "x"))]
+    nodes = [*NODES, DataNode("d")]
+    balanced = preview(before, nodes, (), 2)
+    (absent,) = {step.destination for step in balanced.steps if step.copies}
+    assert absent is not None
+    given = preview(before, nodes, (), 2, absent=[absent], giving_away=["x"])
+
+    assert balanced.stand_ins == ()
+    (stand_in,) = given.stand_ins
+    assert (stand_in.partition, stand_in.instead_of) == (0, absent)
+    assert {step.destination for step in given.steps if step.copies} == {stand_in.node}
+    assert preview(before, nodes, (), 2, absent=[absent]).stand_ins == ()
+
+
 def test_without_any_node_there_is_nothing_to_plan() -> None:
     with pytest.raises(ValueError, match="no node is online"):
         preview(rows(), NODES, ("a", "b", "c"), 2)

@@ -4,7 +4,7 @@ The steps of one partition are in the order in which the master would take them.
 wait for each other, so there is no order between them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -13,9 +13,11 @@ from quorate.facts.zone import Planner
 from quorate.planning.steps.plan_step import plan_step
 from quorate.planning.target.distribute_partitions import (
     DataNode,
+    Distribution,
     distribute_partitions,
     placed_voters,
 )
+from quorate.planning.target.stand_ins import with_stand_ins
 
 STEPS_MAX = 32
 
@@ -29,6 +31,18 @@ class PresentRow(msgspec.Struct, frozen=True):
     bytes: int = 0
 
 
+class PresentNodes(msgspec.Struct, frozen=True):
+    """The nodes at present: those that may own copies, in any order.
+
+    `absent`: those that count as online because they are waited for. `giving_away`: nodes, also
+    others, whose copies are to move off them.
+    """
+
+    nodes: Sequence[DataNode]
+    absent: Collection[str] = ()
+    giving_away: Collection[str] = ()
+
+
 class PreviewStep(msgspec.Struct, frozen=True):
     """One migration that would be made. `owning`: the number of the partition's copies after it."""
 
@@ -39,6 +53,14 @@ class PreviewStep(msgspec.Struct, frozen=True):
     copies: bool
     bytes: int
     owning: int
+
+
+class PreviewStandIn(msgspec.Struct, frozen=True):
+    """A copy that `node` gets in the place of `instead_of`, which is away and waited for."""
+
+    partition: int
+    node: str
+    instead_of: str
 
 
 class PreviewNode(msgspec.Struct, frozen=True):
@@ -63,6 +85,7 @@ class Preview(msgspec.Struct, frozen=True):
     bytes: int
     worst_copies: int
     nodes: tuple[PreviewNode, ...]
+    stand_ins: tuple[PreviewStandIn, ...] = ()
 
 
 def preview(
@@ -71,11 +94,15 @@ def preview(
     without: Sequence[str],
     replicas: int,
     planner: Planner = Planner.MINIMAL,
+    absent: Collection[str] = (),
+    giving_away: Collection[str] = (),
 ) -> Preview:
     """Return the steps from `rows` to the target over `nodes`, starting without those in `without`.
 
     `nodes` may include newcomers, in any order. A node that is not in `nodes`, or is in `without`,
-    owns nothing from the start. ValueError if no node is left.
+    owns nothing from the start. `absent`: nodes that count as online because they are waited for.
+    `giving_away`: nodes whose copies are to move off them, to nodes that are there. ValueError if
+    no node is left.
     """
     left = [node for node in nodes if node.name not in without]
     there = {node.name: None for node in left if node.online}
@@ -87,7 +114,14 @@ def preview(
         placed_voters(start, [v for v in row.voters if v not in without])
         for row, start in zip(rows, starts, strict=True)
     ]
-    target = distribute_partitions(current, left, replicas).assignments
+    balanced = distribute_partitions(current, left, replicas)
+    leaving = [
+        at
+        for at, (row, wanted) in enumerate(zip(rows, balanced.assignments, strict=True))
+        if any(node in giving_away and node not in wanted for node in row.voters)
+    ]
+    chosen = with_stand_ins(balanced, current, leaving, left, absent)
+    target = chosen.assignments
     steps: list[PreviewStep] = []
     ends: list[tuple[str | None, ...]] = []
     for row, start, wanted in zip(rows, starts, target, strict=True):
@@ -103,6 +137,20 @@ def preview(
         sum(step.bytes for step in steps),
         min([*owning, *(step.owning for step in steps)], default=0),
         _loads([*nodes], [row.replicas for row in rows], ends),
+        _stand_ins(rows, balanced, chosen),
+    )
+
+
+def _stand_ins(
+    rows: Sequence[PresentRow], balanced: Distribution, chosen: Distribution
+) -> tuple[PreviewStandIn, ...]:
+    """Return the nodes of `chosen` that are in the places of others of `balanced`."""
+    targets = zip(rows, balanced.assignments, chosen.assignments, strict=True)
+    return tuple(
+        PreviewStandIn(row.partition, node, absent)
+        for row, wanted, given in targets
+        for absent, node in zip(wanted, given, strict=True)
+        if node != absent
     )
 
 

@@ -18,7 +18,12 @@ from quorate.planning.steps.intent import Intent, intent_of
 from quorate.planning.steps.plan_migrations import PlannedMigration
 from quorate.planning.steps.plan_staged import reachable_target
 from quorate.planning.steps.plan_step import plan_step
-from quorate.planning.target.distribute_partitions import Distribution, distribute_partitions
+from quorate.planning.steps.preview import PresentNodes
+from quorate.planning.target.distribute_partitions import (
+    DataNode,
+    Distribution,
+    distribute_partitions,
+)
 from quorate.planning.target.stand_ins import with_stand_ins
 from quorate.protocol.members.cluster import Cluster
 from quorate.protocol.members.membership import ZoneNodes
@@ -138,7 +143,7 @@ class Rebalance:
         current = [row_when_done(self._parts[p].row, there) for p in sorted(self._parts)]
         self._forget_steps()
         target = distribute_partitions(current, nodes, record.replicas)
-        absent = [n.name for n in nodes if n.online and n.name not in there]
+        absent = self._absent(nodes)
         if absent:
             drained = [
                 partition
@@ -149,6 +154,16 @@ class Rebalance:
         self.target = target
         self.off_target = dict.fromkeys(sorted(self._parts))
         return True
+
+    def present_nodes(self, record: ZoneRecord, now: Now) -> PresentNodes:
+        """Return the nodes from which a preview is made."""
+        nodes = self.states.data_nodes(record, now)
+        giving_away = [name for name in self._agents if self.states.gives_away(name)]
+        return PresentNodes(nodes, self._absent(nodes), giving_away)
+
+    def _absent(self, nodes: Iterable[DataNode]) -> list[str]:
+        """Return the nodes that count as online because they are waited for."""
+        return [n.name for n in nodes if n.online and self._nodes.holder(n.name) is None]
 
     def _assigned(self, row: PartitionRow) -> tuple[str, ...]:
         """Return the row's target; () before there is one."""

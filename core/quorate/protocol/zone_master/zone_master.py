@@ -298,7 +298,7 @@ class ZoneMaster(Zone):
 
     def preview(self, without: Sequence[str], more: int, now: Now) -> Preview:
         """Return what would move without `without` and with `more` new nodes; see zone_preview."""
-        nodes, sizes = self._rebalance.states.data_nodes(self.record, now), self._rebalance.sizes
+        nodes, sizes = self._rebalance.present_nodes(self.record, now), self._rebalance.sizes
         rows = {partition: part.row for partition, part in self.parts.items()}
         return zone_preview(self.record, rows, sizes, nodes, self._cluster.agents, without, more)
 

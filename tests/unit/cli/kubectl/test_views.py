@@ -287,6 +287,23 @@ def test_who_follows_is_told_news_once_and_the_state_after_what_may_have_been_mi
     found.close()
 
 
+def test_a_plan_shows_who_stands_in_for_an_agent_that_is_away(
+    kubectl: Kubectl, api: CannedApi
+) -> None:
+    """Agent-3 is drained, agent-5 is away and waited for."""
+    for name in ("agent-4", "agent-5"):
+        register(api, name, left=name == "agent-5")
+    api.objects[f"{OURS}/storagenodes/main.agent-3"]["spec"]["draining"] = True
+    [head] = [body for path, body in api.objects.items() if path.endswith("-head")]
+    head["spec"]["accepted"]["dataNodes"] = {"nodes": [f"agent-{at}" for at in range(1, 6)]}
+
+    plan = json.loads(kubectl("plan", "library", "--json"))
+
+    assert plan["stand_ins"]
+    assert {each["instead_of"] for each in plan["stand_ins"]} == {"agent-5"}
+    assert "would stand in for agent-5, which is away" in kubectl("plan", "library")
+
+
 def test_a_plan_is_made_from_the_rows(kubectl: Kubectl, api: CannedApi) -> None:
     register(api, "agent-4")
 

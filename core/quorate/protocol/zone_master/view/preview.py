@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.zone import ZoneRecord
-from quorate.planning.steps.preview import PresentRow, Preview, preview
+from quorate.planning.steps.preview import PresentNodes, PresentRow, Preview, preview
 from quorate.planning.target.distribute_partitions import DataNode
 
 
@@ -12,7 +12,7 @@ def zone_preview(
     record: ZoneRecord,
     rows: Mapping[int, PartitionRow],
     sizes: Mapping[int, int],
-    nodes: Sequence[DataNode],
+    present: PresentNodes,
     registered: Collection[str],
     without: Sequence[str],
     more: int,
@@ -28,14 +28,15 @@ def zone_preview(
         raise ValueError(f"node {unknown[0]} is not registered: registered nodes are {known}")
     if len(rows) < record.partitions or record.deleting:
         raise ValueError(f"Zone {record.name}: its partitions are not placed yet: try again later")
-    there = [*nodes, *(DataNode(f"new-{at}") for at in range(1, more + 1))]
+    there = [*present.nodes, *(DataNode(f"new-{at}") for at in range(1, more + 1))]
     if not any(node.online and node.name not in without for node in there):
         raise ValueError(
             f"Zone {record.name}: without {', '.join(without)} no node would remain: "
             "omit one of them, or add some"
         )
-    present = [
+    before = [
         PresentRow(p, row.replicas, row.voter_nodes, sizes.get(p, 0))
         for p, row in sorted(rows.items())
     ]
-    return preview(present, there, without, record.replicas, record.planner)
+    absent, giving_away = present.absent, present.giving_away
+    return preview(before, there, without, record.replicas, record.planner, absent, giving_away)
