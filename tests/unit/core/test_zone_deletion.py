@@ -1,10 +1,13 @@
 """A zone's record outlives its deletion until every registered agent has said its data is gone."""
 
+import msgspec
+
 from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.master.master import Master
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
-from quorate.protocol.messages.master import Inventory, RowsStored
+from quorate.protocol.messages.master import Inventory, RowsStored, ZoneReady
+from quorate.protocol.metastore import Key, Value, ZoneKey
 from quorate.protocol.settings import ProtocolSettings
 
 ZONE = ZoneRecord("uid-1", "books", 1, 1)
@@ -35,3 +38,58 @@ def test_word_of_rows_stored_before_is_not_word_of_data_removed() -> None:
     master.receive("a", RowsStored("uid-1", ()), NOW)
     _settle(master)
     assert "uid-1" not in master.zones
+
+
+def _deletion_of_record(master: Master) -> list[tuple[Key, Value | None]]:
+    """Delete the zone until only its record is left; return the write that deletes this one."""
+    master.agent_connected(Hello(FORMAT_VERSION, "agent", "main", "a", "store-a", 1), NOW)
+    _settle(master)
+    master.receive("a", Inventory("", (), last=True), NOW)
+    master.set_zone(ZONE, NOW)
+    _settle(master)
+    master.set_zone(DELETED, NOW)
+    master.receive("a", RowsStored("uid-1", ()), NOW)
+    while True:
+        writes = master.take_outputs().writes
+        if (ZoneKey("uid-1"), None) in writes:
+            return writes
+        assert writes, "the record is deleted in the end"
+        for key, value in writes:
+            master.written(key, value, NOW)
+
+
+def _change_late(master: Master) -> None:
+    master.receive("a", ZoneReady("uid-1", 6379), NOW)
+    master.set_zone(msgspec.structs.replace(DELETED, importing="an export"), NOW)
+
+
+def test_a_late_change_does_not_write_the_record_of_a_deleted_zone_again() -> None:
+    master = Master(1, ProtocolSettings(), NOW)
+    deletion = _deletion_of_record(master)
+
+    _change_late(master)
+    for key, value in deletion:
+        master.written(key, value, NOW)
+
+    assert master.take_outputs().writes == []
+    assert master.is_zone_gone("uid-1")
+
+
+def test_a_late_change_does_not_take_the_place_of_a_deletion_that_has_failed() -> None:
+    master = Master(1, ProtocolSettings(), NOW)
+    deletion = _deletion_of_record(master)
+    stored = master.zones["uid-1"].record
+
+    _change_late(master)
+    for key, value in deletion:
+        if key != ZoneKey("uid-1"):
+            master.written(key, value, NOW)
+    master.reloaded(ZoneKey("uid-1"), stored, NOW)
+    written: list[Value | None] = []
+    while writes := master.take_outputs().writes:
+        written += [value for key, value in writes if key == ZoneKey("uid-1")]
+        for key, value in writes:
+            master.written(key, value, NOW)
+
+    assert written == [None]
+    assert master.is_zone_gone("uid-1")

@@ -389,7 +389,7 @@ class Master:
                 f"{record.partitions} partitions of {record.replicas} copies",
             )
             self._ports.give()
-        else:
+        elif not zone.record.deleting:  # else only its deletion is left to be written
             known = zone.record
             is_placed = known.placed or record.placed
             wanted = msgspec.structs.replace(
@@ -569,6 +569,7 @@ class Master:
         if zone.is_gone:
             uid = zone.record.uid
             self.zones.pop(uid, None)
+            self._cluster.zone_writes.pop(uid, None)
             self._ended.add(uid)
             self._older.zones_end([uid])
             self._cluster.event(uid, None, Reason.ZONE_DELETED, f"zone {zone.record.name}")

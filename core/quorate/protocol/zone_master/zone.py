@@ -71,9 +71,12 @@ class Zone:
         """What the zone waits for before it is placed, or ""."""
 
     def change(self, **fields: object) -> None:
-        """Change fields of the zone's record, and have it written if that changes anything."""
+        """Change fields of the zone's record, and have it written if that changes anything.
+
+        The record of a zone that is being deleted stays as it is: it would be there again.
+        """
         record = msgspec.structs.replace(self.record, **fields)
-        if record != self.record:
+        if record != self.record and not self.record.deleting:
             self.record = record
             self._cluster.write_zone(record)
 

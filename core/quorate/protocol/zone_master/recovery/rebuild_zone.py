@@ -94,7 +94,7 @@ class ZoneRebuild:
             "agents that are waited for",
             "Warning",
         )
-        self._note_recovering(True)
+        self._zone.change(recovering=True)
 
     def withdraw(self, versions: Mapping[int, int], why: str) -> None:
         """Discard stored rows that are older than what agents have: those up to these versions.
@@ -110,12 +110,6 @@ class ZoneRebuild:
     def is_withdrawn(self, row: PartitionRow) -> bool:
         """Return whether the row was discarded because an agent has a newer one."""
         return row.version <= self._below.get(row.partition, -1)
-
-    def _note_recovering(self, recovering: bool) -> None:
-        zone = self._zone
-        if zone.record.recovering != recovering:
-            zone.record = msgspec.structs.replace(zone.record, recovering=recovering)
-            self._cluster.write_zone(zone.record)
 
     # --- what another has changed ----------------------------------------------------------------
 
@@ -349,7 +343,7 @@ class ZoneRebuild:
         self._below.clear()
         self._forget_told()
         self._tell(Reason.OWNERSHIP_REBUILT, "all missing rows are rebuilt")
-        self._note_recovering(False)
+        self._zone.change(recovering=False)
 
     def _forget_told(self) -> None:
         self._asked_ms.clear()
