@@ -541,7 +541,8 @@ class AgentCore:
         sends = zone.synced(turn, now)
         if self._inventory_due is not None:
             for _, message in sends:
-                if isinstance(message, Inventory):
+                # One of other contents answers an earlier question: the present one's is behind it.
+                if isinstance(message, Inventory) and message.rows == self._inventory_rows:
                     self._inventory_sent(uid)
             sends += self._sends
             self._sends = []

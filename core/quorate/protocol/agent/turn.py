@@ -12,6 +12,8 @@ It is undone if its batch found no room: everything returns to what the storage 
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple, TypeVar
 
+import msgspec
+
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.record import record_names
@@ -171,9 +173,11 @@ def go_back(zone: ZoneCopies) -> None:
         role.has_reported = False
     # Drop also messages that need no sync: rows and updates of this turn, whose counters are given
     # out again, may have been read for a transfer.  What is lost is requested again.
-    asked = any(isinstance(message, Inventory) for _, message in zone.out.after_sync)
+    inventories = [each for _, each in zone.out.after_sync if isinstance(each, Inventory)]
     zone.announcements = {}
     zone.out = Outbox()
-    if asked:  # the master does not repeat this request
+    if inventories:  # the master does not repeat this request
         zone.repeat_reports()
-        zone.out.send_durable(MASTER, Inventory(zone.uid, inventory(zone), last=False))
+    for each in inventories:
+        told = inventory(zone, each.rows)
+        zone.out.send_durable(MASTER, msgspec.structs.replace(each, copies=told))
