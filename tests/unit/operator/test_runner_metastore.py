@@ -23,6 +23,7 @@ from quorate.protocol.metastore import (
     ZoneKey,
 )
 from quorate_loopback.runner_world import ZONE, World, is_available, state_of
+from quorate_loopback.slow_metastore import SlowMetastore
 from quorate_loopback.waiting import until
 from quorate_operator.mastership.runner import Runner
 from quorate_operator.metastores.memory import MemoryMetastore
@@ -300,28 +301,12 @@ async def test_rows_that_a_former_master_wrote_of_a_deleted_zone_are_deleted(wor
 async def test_rows_told_while_everything_is_read_are_judged_by_the_next_reading(
     world: World,
 ) -> None:
-    class Slow(MemoryMetastore):
-        """From some time on, readings are answered only when a test says so."""
-
-        is_slow = False
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.waiting: list[asyncio.Future[None]] = []
-
-        async def load(self) -> dict[Key, Stored]:
-            stored = await super().load()
-            if self.is_slow:
-                self.waiting.append(asyncio.get_running_loop().create_future())
-                await self.waiting[-1]
-            return stored
-
-    metastore = Slow()
+    metastore = SlowMetastore()
     runner = await world.lead(metastore=metastore)
     await until(lambda: is_available(runner), "available")
     metastore.is_slow = True
     looking = asyncio.create_task(runner.look_again())
-    await until(lambda: len(metastore.waiting) == 1, "a reading under way")
+    await metastore.asked(1)
 
     # The master before stores a row late, and tells it to an agent.
     key = ShardKey("uid-1", 0)
@@ -334,8 +319,7 @@ async def test_rows_told_while_everything_is_read_are_judged_by_the_next_reading
     for link in world.agents["agent-2"].links:
         link.send(Inventory("uid-1", (copy,), last=False))
     await until(lambda: runner.master is not None and runner.master.has_doubts, "it was told")
-    metastore.is_slow = False
-    metastore.waiting[0].set_result(None)
+    metastore.answer_all()
     await looking
     await runner.look_again()  # one that has begun after all that was told
     await until(lambda: all(agent.rows[7] == newer for agent in world.agents.values()), "published")

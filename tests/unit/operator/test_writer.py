@@ -7,11 +7,10 @@ import msgspec
 
 from quorate.facts.errors import InvariantError
 from quorate.facts.topology import NodeRecord
-from quorate.protocol.metastore import DamagedRow, Key, NodeKey, Stored, Value
-from quorate_loopback.waiting import until
+from quorate.protocol.metastore import DamagedRow, Key, NodeKey, Value
+from quorate_loopback.slow_metastore import SlowMetastore
 from quorate_operator.mastership.refused_writes import Refusal
 from quorate_operator.mastership.writer import Writer
-from quorate_operator.metastores.memory import MemoryMetastore
 from quorate_operator.process.metrics import Metrics
 
 KEY = NodeKey("agent-1")
@@ -42,37 +41,12 @@ class _Leader:
         raise error
 
 
-class _SlowMetastore(MemoryMetastore):
-    """Its readings are answered only when a test says so, once `is_slow`."""
-
-    is_slow = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.waiting: list[asyncio.Future[None]] = []
-
-    async def load(self) -> dict[Key, Stored]:
-        stored = await super().load()
-        await self._wait()
-        return stored
-
-    async def read(self, key: Key) -> Stored | None:
-        stored = await super().read(key)
-        await self._wait()
-        return stored
-
-    async def _wait(self) -> None:
-        if self.is_slow:
-            self.waiting.append(asyncio.get_running_loop().create_future())
-            await self.waiting[-1]
-
-
 class _World:
     """A writer that has read everything; then another process stores `first`, later `second`."""
 
     def __init__(self) -> None:
         self.leader = _Leader()
-        self.metastore = _SlowMetastore()
+        self.metastore = SlowMetastore()
         self.writer = Writer(self.leader, self.metastore, Metrics())
         self.first = msgspec.structs.replace(RECORD, incarnation=2)
         self.second = msgspec.structs.replace(RECORD, incarnation=3)
@@ -87,16 +61,6 @@ class _World:
     async def store(self, value: NodeRecord) -> None:
         self.revision = await self.metastore.write(KEY, value, self.revision or None)
 
-    async def reading(self, answers: int) -> None:
-        """Wait until so many readings wait for their answers."""
-        await until(lambda: len(self.metastore.waiting) == answers, "a reading under way")
-
-    def answer_all(self) -> None:
-        """Answer in the reverse order, and from now on at once."""
-        self.metastore.is_slow = False
-        for each in reversed(self.metastore.waiting):
-            each.set_result(None)
-
 
 async def _turns() -> None:
     """Let everything happen that waits for nothing."""
@@ -108,12 +72,12 @@ async def test_a_change_seen_while_everything_is_read_is_not_taken_back() -> Non
     world = _World()
     await world.begin()
     everything = asyncio.create_task(world.writer.look_again())
-    await world.reading(1)
+    await world.metastore.asked(1)
 
     await world.store(world.second)
     one = asyncio.create_task(world.writer.look_at(KEY, world.revision))
     await _turns()
-    world.answer_all()
+    world.metastore.answer_all()
     await asyncio.gather(everything, one)
 
     assert world.leader.told == [world.first, world.second]
@@ -123,12 +87,12 @@ async def test_a_change_read_while_everything_is_read_is_not_taken_back() -> Non
     world = _World()
     await world.begin()
     one = asyncio.create_task(world.writer.look_at(KEY, world.revision))
-    await world.reading(1)
+    await world.metastore.asked(1)
 
     await world.store(world.second)
     everything = asyncio.create_task(world.writer.look_again())
     await _turns()
-    world.answer_all()
+    world.metastore.answer_all()
     await asyncio.gather(one, everything)
 
     assert world.leader.told == [world.first, world.second]
