@@ -17,6 +17,7 @@ class SlowMetastore(MemoryMetastore):
         super().__init__()
         self.is_slow = False
         self.slow_writes = False
+        self.keys_read: list[Key] = []
         self._waiting: list[asyncio.Future[None]] = []
 
     async def load(self) -> dict[Key, Stored]:
@@ -25,6 +26,7 @@ class SlowMetastore(MemoryMetastore):
         return stored
 
     async def read(self, key: Key) -> Stored | None:
+        self.keys_read.append(key)
         stored = await super().read(key)
         await self._wait(self.is_slow)
         return stored

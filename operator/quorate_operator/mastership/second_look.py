@@ -113,10 +113,6 @@ class SecondLook:
             if (_is_gone(key, stored) if key not in stored else _is_other(key, stored, revisions))
         ]
 
-    def is_news(self, key: Key, revision: Revision | None, known: Revision | None) -> bool:
-        """Return whether another process seems to have changed an object seen at `revision`."""
-        return revision != known and key not in self._in_flight
-
 
 def _is_kept(key: Key, stored: Mapping[Key, Stored]) -> bool:
     """Return whether the record of a zone is there, and the zone is not being deleted."""

@@ -80,7 +80,9 @@ class Writer:
         self._slots = asyncio.Semaphore(WRITES_MAX)
         self._second_look = SecondLook()
         self._unread: dict[Key, Revision | None] = {}
-        """Objects that could not be read when a change of them was seen, and what was seen."""
+        """Objects of which a change was seen that could not be judged, and what was seen."""
+        self._seen_during_write: dict[Key, Revision | None] = {}
+        """Objects of which a change was seen during an own write, with the last that was seen."""
         self._has_unread = asyncio.Event()
         self._read_lock = asyncio.Lock()
         """Held from a read until it is taken, so that no older one is taken after it."""
@@ -120,6 +122,7 @@ class Writer:
             await self._write_and_tell(key, value)
         finally:
             self._second_look.write_ended(key)
+            self._judge_seen_meanwhile(key)
 
     def blocked(self, uid: str = "") -> Refusal | None:
         """Return why writes fail, of a zone or any; None if they do not."""
@@ -208,14 +211,18 @@ class Writer:
     async def look_at(self, key: Key, revision: Revision | None) -> None:
         """Read an object seen at `revision` (None: gone), if another process has changed it.
 
-        If it cannot be read, `look_at_unread` does it later.
+        If it cannot be read, `look_at_unread` does it later; also if an own write of it is under
+        way, and what was seen is not that write.
         """
         look, known = self._second_look, self._revisions
         is_left = revision is not None and look.is_of_ended_zone(key, known)
         if isinstance(key, ShardKey) and ZoneKey(key.uid) not in known and not is_left:
             return  # see load
         async with self._read_lock:
-            if not look.is_news(key, revision, known.get(key)):
+            if look.is_writing(key):
+                self._seen_during_write[key] = revision
+                return
+            if revision == known.get(key):
                 return
             try:
                 with look.looking() as touched:
@@ -223,15 +230,14 @@ class Writer:
                 check({key: stored} if stored is not None else {})
             except MetastoreUnavailable as error:
                 _log.warning("cluster %s: %s cannot be read: %s", self._leader.cluster, key, error)
-                self._unread[key] = revision
-                self._has_unread.set()
+                self._look_later(key, revision)
                 return
             except InvariantError as error:
                 self._leader.stop_for(error)
                 return
             found = stored.revision if stored is not None else None
-            if not look.is_news(key, found, known.get(key)) or key in touched:
-                return
+            if found == known.get(key) or key in touched:
+                return  # what another stored after an own write is seen after this
             if not self._leader.may_act():
                 return
             what = "written" if stored is not None else "deleted"
@@ -241,6 +247,20 @@ class Writer:
                 self._leader.reloaded(key, None)
             else:
                 self._leader.reloaded(key, stored.value, stored.damaged)
+
+    def _judge_seen_meanwhile(self, key: Key) -> None:
+        """Have read later what was seen during an own write that has ended, unless it is the write.
+
+        The watch may show the write before it is answered, and another's change right after it.
+        """
+        if key in self._seen_during_write:
+            seen = self._seen_during_write.pop(key)
+            if seen != self._revisions.get(key):
+                self._look_later(key, seen)
+
+    def _look_later(self, key: Key, revision: Revision | None) -> None:
+        self._unread[key] = revision
+        self._has_unread.set()
 
     async def follow(self, changes: AsyncIterator[Seen]) -> None:
         """Look at others' changes as soon as they are seen."""
@@ -252,7 +272,7 @@ class Writer:
                 await self.look_at(key, seen.revisions.get(key))
 
     async def look_at_unread(self) -> None:
-        """Look again at what could not be read when it was seen: the watch shows it only once."""
+        """Look at what could not be judged when it was seen: the watch shows it only once."""
         wait_s = RETRY_S
         while True:
             await self._has_unread.wait()

@@ -1,7 +1,8 @@
 """The writer takes what others have stored in the order in which it was stored."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 import msgspec
 
@@ -9,11 +10,12 @@ from quorate.facts.errors import InvariantError
 from quorate.facts.topology import NodeRecord
 from quorate.protocol.metastore import DamagedRow, Key, NodeKey, Value
 from quorate_loopback.slow_metastore import SlowMetastore
+from quorate_loopback.waiting import until
 from quorate_operator.mastership.refused_writes import Refusal
 from quorate_operator.mastership.writer import Writer
 from quorate_operator.process.metrics import Metrics
 
-KEY = NodeKey("agent-1")
+KEY, OTHER = NodeKey("agent-1"), NodeKey("agent-2")
 RECORD = NodeRecord("agent-1", "s", 1, "10.0.0.1", 7100, "10.0.0.1")
 
 
@@ -24,18 +26,19 @@ class _Leader:
 
     def __init__(self) -> None:
         self.told: list[Value | None] = []
+        self.wrote: list[Value | None] = []
 
     def may_act(self) -> bool:
         return True
 
     def written(self, key: Key, value: Value | None) -> None:
-        raise AssertionError("nothing is written here")
+        self.wrote.append(value)
 
     def reloaded(self, key: Key, value: Value | None, damaged: Sequence[DamagedRow] = ()) -> None:
         self.told.append(value)
 
     def blocked(self, refusal: Refusal | None) -> None:
-        raise AssertionError("nothing is written here")
+        raise AssertionError("no write fails here")
 
     def stop_for(self, error: InvariantError) -> None:
         raise error
@@ -96,3 +99,36 @@ async def test_a_change_read_while_everything_is_read_is_not_taken_back() -> Non
     await asyncio.gather(one, everything)
 
     assert world.leader.told == [world.first, world.second]
+
+
+@asynccontextmanager
+async def _looking(writer: Writer) -> AsyncIterator[None]:
+    """Meanwhile what was put off is looked at."""
+    later = asyncio.create_task(writer.look_at_unread())
+    yield
+    later.cancel()
+    await asyncio.gather(later, return_exceptions=True)
+
+
+async def test_a_change_seen_while_an_own_write_is_under_way_is_read_after_it() -> None:
+    world = _World()
+    metastore, writer, leader = world.metastore, world.writer, world.leader
+    await writer.load()
+    metastore.slow_writes = True
+    writes = [asyncio.create_task(writer.write(key, RECORD)) for key in (KEY, OTHER)]
+    await metastore.asked(2)
+    metastore.slow_writes = False
+    await writer.look_at(OTHER, metastore.stored[OTHER].revision)
+    await writer.look_at(KEY, metastore.stored[KEY].revision)
+    world.revision = metastore.stored[KEY].revision
+    await world.store(world.second)
+    await writer.look_at(KEY, world.revision)
+    metastore.answer_all()
+    await asyncio.gather(*writes)
+
+    async with _looking(writer):
+        await until(lambda: leader.told, "the change taken")
+
+    assert leader.told == [world.second]
+    assert leader.wrote == [RECORD, RECORD]
+    assert metastore.keys_read == [KEY], "a write that is seen before its answer is no change"
