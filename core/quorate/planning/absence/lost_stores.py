@@ -28,13 +28,11 @@ def lost_without(
     an agent that is registered as left counts as missing.
     """
 
+    gone = {node, *away}
+
     def is_left(voter: Voter) -> bool:
-        is_here = voter.node != node and voter.node not in away
-        return (
-            is_here
-            and _is_present(voter, nodes, persistent)
-            and nodes[voter.node].left_since_ms is None
-        )
+        is_here = voter.node not in gone and _is_present(voter, nodes, persistent)
+        return is_here and nodes[voter.node].left_since_ms is None
 
     found: list[str] = []
     for row in rows:
