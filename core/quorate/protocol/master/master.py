@@ -106,7 +106,7 @@ class Master:
         self._pinged_ms = -(1 << 40)
         self._writing: set[Key] = set()
         self._ended: set[str] = set()
-        """The zones that were deleted under this master."""
+        """The zones that were deleted under this master, all: a former one may write late."""
         self._remains: set[ShardKey] = set()
         """Shards of such zones, which a former master wrote late: to be deleted."""
         wishes_changed = self._nodes.wishes_changed
