@@ -38,7 +38,8 @@ class PersonReset:
 
     def judge(self, part: PartitionState) -> Verdict:
         """Return the row in which one copy alone votes, and what is lost with the others."""
-        waits = self._why_not_yet(part)
+        complete = self._complete_destination(part)
+        waits = self._why_not_yet(part, complete)
         if waits:
             return Verdict(waits)
         row, nodes = part.row, self._zone.nodes
@@ -50,7 +51,7 @@ class PersonReset:
                 f" {', '.join(row.voter_nodes)}), so it needs no reset: `quorate status` says what"
                 " it waits for"
             )
-        copies = [*row.voters, *row.left_by_reset, *self._prepared(part)]
+        copies = [*row.voters, *row.left_by_reset, *complete]
         there = [copy for copy in copies if nodes.voter_holder(copy) is not None]
         problem = self._wrong_node(copies) if self._to else _no_copy(row, there, nodes.is_lost(row))
         if problem:
@@ -69,13 +70,13 @@ class PersonReset:
         """Return whether its primary waits for copies that a reset left, which may have more."""
         return not part.serves and may_wait_for_left(part.row)
 
-    def _why_not_yet(self, part: PartitionState) -> str:
+    def _why_not_yet(self, part: PartitionState, complete: Sequence[Voter]) -> str:
         zone, nodes, row = self._zone, self._zone.nodes, part.row
         if self._resets.is_new(self._now):
             return "the operator has only begun to lead: try again in a few seconds"
         if zone.is_changing(row.partition):
             return IS_CHANGING
-        prepared = [copy.node for copy in self._prepared(part)]
+        prepared = [copy.node for copy in complete]
         if prepared and self._to not in prepared:
             return (
                 f"{prepared[0]} has everything, and a migration was about to make it a voter: reset"
@@ -100,7 +101,7 @@ class PersonReset:
             )
         return ""
 
-    def _prepared(self, part: PartitionState) -> list[Voter]:
+    def _complete_destination(self, part: PartitionState) -> list[Voter]:
         """Return the destination of a migration that a new master found, if it is complete.
 
         Without a quorum of the voters nobody can tell whether the migration was committed.
