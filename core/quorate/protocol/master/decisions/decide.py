@@ -11,7 +11,7 @@ from typing import assert_never
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.protocol.master.decisions.cancellations import judge_cancellation
-from quorate.protocol.master.decisions.rebuilds import judge_rebuild, seen_number
+from quorate.protocol.master.decisions.rebuilds import judge_rebuild
 from quorate.protocol.master.decisions.reopenings import judge_reopening
 from quorate.protocol.master.decisions.resets import PersonReset
 from quorate.protocol.master.decisions.restarts import judge_restart
@@ -43,7 +43,7 @@ def recover(zone: ZoneMaster, asked: Recovery, now: Now) -> RecoveryAnswer:
         tuple(
             PartitionAnswer(
                 partition,
-                seen_number(zone, partition),
+                verdict.seen or zone.parts[partition].row.version,
                 verdict.sentence,
                 (verdict.change[0].version, verdict.change[0].term) if verdict.change else (0, 0),
             )

@@ -11,6 +11,7 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.zone import WriteMode
 from quorate.protocol.master.decisions.verdict import IS_CHANGING, Verdict, verb
+from quorate.protocol.metastore import DamagedRow
 from quorate.protocol.zone_master.causes import Cause, Why
 from quorate.protocol.zone_master.recovery.rebuild_zone import seen_version
 from quorate.protocol.zone_master.recovery.recover_rows import Waiting
@@ -28,14 +29,15 @@ def judge_rebuild(
 ) -> Verdict:
     """Return the row that takes the place of the invalid or lost one.
 
-    `version`: the number of the row that the person saw (`seen_number`). `asked`: all partitions
+    `version`: the number of the row that the person saw (`_seen_number`). `asked`: all partitions
     that the person named.
     """
-    refusal = _refusal(zone, partition, version, asked, dry_run)
-    if refusal:
-        return Verdict(refusal)
     recovery = zone.recovery
     damaged, row = recovery.set_aside.get(partition), recovery.replacement(partition)
+    seen = _seen_number(damaged, row)
+    refusal = _refusal(zone, partition, version, seen, asked, dry_run)
+    if refusal:
+        return Verdict(refusal)
     # An agent that refuses the zone reports nothing of it: it counts as away.
     unheard = [node for node in recovery.ask(now) if zone.nodes.holder(node) is not None]
     later = f"{', '.join(unheard)} are being asked: try again in a moment"
@@ -63,13 +65,16 @@ def judge_rebuild(
         sentence += f" (start {', '.join(away)} first, if that may be)"
     if zone.record.write_mode is WriteMode.PRIMARY_SYNC:
         sentence += "; writes that only its former primary has may be lost"
-    return Verdict(sentence=sentence, change=(row, Why(Cause.REBUILT)))
+    return Verdict(sentence=sentence, change=(row, Why(Cause.REBUILT)), seen=seen)
 
 
 def _refusal(
-    zone: ZoneMaster, partition: int, version: int, asked: Collection[int], dry_run: bool
+    zone: ZoneMaster, partition: int, version: int, seen: int, asked: Collection[int], dry_run: bool
 ) -> str:
-    """Return why the partition is not one to rebuild, or not as the person saw it; "" if it is."""
+    """Return why the partition is not one to rebuild, or not as the person saw it; "" if it is.
+
+    `version`: the number that the person named. `seen`: the present one.
+    """
     recovery = zone.recovery
     part, damaged = zone.parts.get(partition), recovery.set_aside.get(partition)
     if damaged is None and part is not None:
@@ -79,7 +84,6 @@ def _refusal(
         )
     if damaged is None and zone.is_changing(partition):
         return IS_CHANGING
-    seen = seen_number(zone, partition)
     if not seen:
         waits = recovery.waiting or "`quorate describe zone` says what it waits for"
         return f"it has no row, and gets one without a decision: {waits}"
@@ -98,12 +102,11 @@ def _refusal(
     return ""
 
 
-def seen_number(zone: ZoneMaster, partition: int) -> int:
-    """Return the number by which a person names what there is of a partition's row; 0: nothing."""
-    part, damaged = zone.parts.get(partition), zone.recovery.set_aside.get(partition)
-    if part is not None:
-        return part.row.version
-    row = zone.recovery.replacement(partition)
+def _seen_number(damaged: DamagedRow | None, row: PartitionRow | Waiting) -> int:
+    """Return the number by which a person names what there is of a partition's row; 0: nothing.
+
+    `row`: what is rebuilt of it.
+    """
     last = row.last.row.version if isinstance(row, Waiting) and row.last is not None else 0
     # Both together, so that who agreed to a row of a quorum has not agreed to one without.
     return last if damaged is None else seen_version(damaged) + last

@@ -7,11 +7,15 @@ from quorate.protocol.zone_master.causes import Why
 
 
 class Verdict(NamedTuple):
-    """Why the decision is refused, or what it does in words, and the row to be written."""
+    """Why the decision is refused, or what it does in words, and the row to be written.
+
+    `seen`: the number by which a person names the invalid or lost row; 0: there is a valid one.
+    """
 
     refusal: str = ""
     sentence: str = ""
     change: tuple[PartitionRow, Why] | None = None
+    seen: int = 0
 
 
 IS_CHANGING = "its row is being changed: look again in a moment"
