@@ -63,7 +63,8 @@ def next_restart(
         pod = pods[agent]
         if pod is not None and not is_ready(pod):
             return Restart("", f"pod {pod['metadata']['name']} was replaced and is not ready")
-    for pod in outdated.values():
+    for agent in (*updated, *outdated):
+        pod = pods[agent]
         if pod is not None and is_ending(pod):
             return Restart("", f"pod {pod['metadata']['name']} is being replaced")
     if known and known[0].may_restart:

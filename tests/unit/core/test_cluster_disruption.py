@@ -5,6 +5,7 @@ import pytest
 
 from quorate.facts.partition_row import PartitionRow, majority
 from quorate.facts.zone import NEVER_MS, StorageKind, ZoneRecord
+from quorate.protocol.messages.master import AgentReport
 from quorate_lone_master.world import LoneMaster, placed_master
 
 ON_DISK = ZoneRecord("uid-1", "books", 12, 3)
@@ -54,6 +55,20 @@ def test_while_one_is_away_nobody_may_follow_and_the_sentence_names_it() -> None
     assert [each.name for each in now.agents if each.may_restart] == ["c"]
     assert "partition 0 of Zone books" in now.of("a").restart_waits_for
     assert now.unavailable_max == 0
+
+
+def test_while_an_agent_is_ending_it_counts_as_away() -> None:
+    world = LoneMaster(ON_DISK)
+    assert world.master.disruption().of("a").may_restart
+    world.master.receive("c", AgentReport(1, leaving=True), world.now)
+    now = world.master.disruption()
+
+    assert [each.name for each in now.agents if each.may_restart] == ["c"]
+    assert "c is offline" in now.of("a").restart_waits_for
+    assert now.unavailable_max == 0
+    world.kill("c")
+    world.connect("c")
+    world.wait(lambda: world.master.disruption().unavailable_max == 1)
 
 
 def test_a_new_master_lets_nobody_restart_before_it_has_heard_of_the_rows() -> None:

@@ -90,6 +90,18 @@ def test_a_pod_that_is_being_deleted_is_waited_for() -> None:
     assert next_restart(present, SETS, allowing()).waits_for.endswith("is being replaced")
 
 
+def test_a_replaced_pod_that_is_being_deleted_again_is_waited_for() -> None:
+    """It is ready to the end, and hands its primaries over meanwhile."""
+    present = pods(agent_2="new")
+    evicted = present["agent-2"]
+    assert evicted is not None
+    evicted["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+
+    found = next_restart(present, SETS, allowing())
+
+    assert found == Restart("", "pod main-agent-2-0 is being replaced")
+
+
 def test_a_stateful_set_that_nobody_has_looked_at_says_nothing_yet() -> None:
     sets = {**SETS, "agent-3": stateful_set("agent-3", "older", observed=0)}
 

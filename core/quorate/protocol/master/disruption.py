@@ -22,9 +22,10 @@ def cluster_disruption(
     - `restarted`: agents that were restarted for the same change.
 
     A row that a new master has read, and not yet heard of from its voters, counts as not served.
+    An agent that is ending counts as away already.
     """
     known = [
-        AgentNow(name, agent.record, agent.online, name in gone or agent.gone)
+        AgentNow(name, agent.record, _stays_online(agent), name in gone or agent.gone)
         for name, agent in sorted(agents.items())
     ]
     strangers = [AgentNow(name, None, False, gone=True) for name in sorted(gone - agents.keys())]
@@ -34,7 +35,7 @@ def cluster_disruption(
 
 def disruption_facts(agents: Mapping[str, KnownAgent], zones: Iterable[ZoneMaster]) -> object:
     """Return what `cluster_disruption` reads of agents and zones: cheap to compare."""
-    there = [(each.record, each.online, each.gone) for _, each in sorted(agents.items())]
+    there = [(each.record, _stays_online(each), each.gone) for _, each in sorted(agents.items())]
     return there, [
         (zone.record, zone.parts.changes, zone.nodes.refusals(), zone.target) for zone in zones
     ]
@@ -67,6 +68,10 @@ def cluster_load(agents: Mapping[str, KnownAgent], zones: Iterable[ZoneMaster]) 
             )
         )
     return ClusterLoad(tuple(made), copies)
+
+
+def _stays_online(agent: KnownAgent) -> bool:
+    return agent.online and not agent.leaving
 
 
 def _zone_now(zone: ZoneMaster, agents: Mapping[str, KnownAgent]) -> ZoneNow:
