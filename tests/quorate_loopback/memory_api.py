@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import Any, cast
 
-from quorate_operator.kube.api import ApiRefused, KubeApi, OtherObject
+from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, OtherObject
 from quorate_operator.kube.shared_watch import Change, SharedWatches
 from quorate_operator.kube.watch import Revisions
 
@@ -12,7 +12,9 @@ Json = dict[str, Any]
 
 
 class MemoryApi:
-    """Stands in for KubeApi.  `refuse`: (method, path) -> the status to refuse it with, 0: none."""
+    """Stands in for KubeApi.  `refuse`: (method, path) -> the status to refuse it with, 0: none.
+
+    From 500 on it is not refused, but has no clear answer."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Json] = {}
@@ -140,6 +142,8 @@ class MemoryApi:
     def _asked(self, method: str, path: str) -> None:
         self.requests.append((method, path))
         status = self.refuse(method, path)
+        if status >= 500:
+            raise ApiUnclear(f"{method} {path}: {status}")
         if status:
             raise ApiRefused(status, "Refused", f"{method} {path}: {status}")
 

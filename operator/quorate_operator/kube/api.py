@@ -120,6 +120,9 @@ class ApiThrottled(ApiRefused):
 class ApiUnclear(QuorateError):
     """No answer, or one that leaves open whether the request was done."""
 
+    is_conflict = False
+    is_passing = True
+
 
 class MandateLost(QuorateError):
     """This process may no longer write; the request was not sent."""

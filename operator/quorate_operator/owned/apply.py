@@ -10,12 +10,14 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from quorate_operator.kube.api import ApiRefused, KubeApi
+from quorate_operator.kube.api import ApiRefused, ApiThrottled, ApiUnclear, KubeApi
 from quorate_operator.owned.volumes import is_growth, with_its_size
 
 _log = logging.getLogger("quorate.owned")
 
 Json = dict[str, Any]
+Failure = ApiRefused | ApiUnclear
+"""A request that was not done, or perhaps not; others may still be sent."""
 
 PATHS = {
     "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
@@ -59,9 +61,12 @@ class Applier:
 
     async def apply(
         self, wanted: Iterable[Json], there: Mapping[str, Mapping[str, Json]]
-    ) -> list[ApiRefused]:
-        """Apply each of `wanted`; return the refusals, which do not hold up the others."""
-        refused: list[ApiRefused] = []
+    ) -> list[Failure]:
+        """Apply each of `wanted`; return the failures, which do not hold up the others.
+
+        Raises ApiThrottled: nothing more is to be sent now.
+        """
+        failed: list[Failure] = []
         self.changed = []
         said, self.ungrown = self.ungrown, {}
         for manifest in wanted:
@@ -74,19 +79,19 @@ class Applier:
                 continue
             try:
                 is_changed = await self.put(manifest, present)
-            except ApiRefused as error:
-                if error.is_passing:
-                    raise
-                if present is None or not grows:
-                    refused.append(error)
+            except ApiThrottled:
+                raise
+            except (ApiRefused, ApiUnclear) as error:
+                if present is None or not grows or error.is_passing:
+                    failed.append(error)
                     continue
                 self.ungrown[name] = str(error)
                 self._refused_growth[name] = manifest, time.monotonic() + GROW_AGAIN_S
-                refused += await self._apply_with_its_size(manifest, present)
+                failed += await self._apply_with_its_size(manifest, present)
                 continue
             if is_changed and kind == "StatefulSet":
                 self.changed.append(name)
-        return refused
+        return failed
 
     async def put(self, manifest: Json, present: Json | None) -> bool:
         """Apply one object unless it is unchanged since its last apply; return whether it changed.
@@ -117,47 +122,59 @@ class Applier:
     def _path(self, kind: str, name: str) -> str:
         return f"{PATHS[kind].format(self._namespace)}/{name}"
 
-    async def _apply_with_its_size(self, manifest: Json, present: Json) -> list[ApiRefused]:
+    async def _apply_with_its_size(self, manifest: Json, present: Json) -> list[Failure]:
         """Apply everything but the size to a claim that may not grow."""
         path = self._path(manifest["kind"], manifest["metadata"]["name"])
         try:
             await self._api.apply(path, with_its_size(manifest, present))
-        except ApiRefused as error:
-            if error.is_passing:
-                raise
+        except ApiThrottled:
+            raise
+        except (ApiRefused, ApiUnclear) as error:
             return [error]
         return []
 
     async def prune(
         self, wanted: Sequence[Json], there: Mapping[str, Mapping[str, Json]], owner: str
-    ) -> list[str]:
+    ) -> tuple[list[str], list[Failure]]:
         """Delete objects owned by the StorageCluster with uid `owner` and not in `wanted`.
 
-        Return their names.
+        Return the names of those that are deleted, and the failures, as `apply` does.
         """
         deleted: list[str] = []
+        failed: list[Failure] = []
         kept = {(each["kind"], each["metadata"]["name"]) for each in wanted}
         for kind in PRUNED:
             for name, item in there[kind].items():
                 if (kind, name) in kept or not is_owned(item, owner):
                     continue
-                await self.delete(kind, item)
-                deleted.append(name)
-        return deleted
+                failure = await self.delete(kind, item)
+                if failure is None:
+                    deleted.append(name)
+                else:
+                    failed.append(failure)
+        return deleted, failed
 
-    async def delete(self, kind: str, item: Json) -> None:
-        """Delete exactly this object, as it was seen."""
+    async def delete(self, kind: str, item: Json) -> Failure | None:
+        """Delete exactly this object, as it was seen; return the failure if there is one.
+
+        Raises ApiThrottled: nothing more is to be sent now.
+        """
         name, revision = item["metadata"]["name"], item["metadata"]["resourceVersion"]
         if item["metadata"].get("deletionTimestamp"):
-            return
+            return None
         path = self._path(kind, name)
         _log.info("deleting %s %s in namespace %s", kind, name, self._namespace)
         try:
             await self._api.delete(path, revision)
-        except ApiRefused as refused:
-            if refused.status != 404:
-                raise
+        except ApiThrottled:
+            raise
+        except ApiUnclear as error:
+            return error
+        except ApiRefused as error:
+            if error.status != 404:
+                return error
         self._applied.pop(path, None)
+        return None
 
 
 def is_owned(item: Json, owner: str) -> bool:

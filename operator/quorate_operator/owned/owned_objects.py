@@ -22,7 +22,13 @@ from quorate.protocol.messages.events import Event, Reason
 from quorate.wire.managed_agents import COPIED_LABELS
 from quorate.wire.storage_cluster import PodProblem, StorageCluster, StorageClusterSpec
 from quorate_operator import names
-from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, MandateLost
+from quorate_operator.kube.api import (
+    ApiRefused,
+    ApiThrottled,
+    ApiUnclear,
+    KubeApi,
+    MandateLost,
+)
 from quorate_operator.kube.shared_watch import SharedWatches
 from quorate_operator.mastership.runner import Runner
 from quorate_operator.owned.agent_names import (
@@ -33,7 +39,7 @@ from quorate_operator.owned.agent_names import (
     service_name,
     stateful_set_name,
 )
-from quorate_operator.owned.apply import Applier
+from quorate_operator.owned.apply import Applier, Failure
 from quorate_operator.owned.budget import Budget, NoEvictionNow, no_eviction_now
 from quorate_operator.owned.children import (
     client_service_name,
@@ -121,6 +127,8 @@ class _Seen:
         """When an Event is due that says why no pod may be evicted; None if none is."""
         self.defects: dict[str, str] = {}
         """Part of its care -> the defect with which that ended last."""
+        self.failure = ""
+        """The request because of which the last work is repeated; empty if it is not."""
 
     @contextmanager
     def catching(self, part: str) -> Iterator[None]:
@@ -219,13 +227,17 @@ class OwnedObjects:
         return task
 
     def problems(self) -> list[str]:
-        """Return a sentence for each part of a cluster's care that ends with a defect."""
-        return [
-            f"storagecluster {self._namespace}/{name}: a defect in {part}: {defect}; the log says"
-            " where"
-            for name, seen in self._seen.items()
-            for part, defect in seen.defects.items()
-        ]
+        """Return a sentence for each part of a cluster's care that ends with a defect or fails."""
+        found = []
+        for name, seen in self._seen.items():
+            about = f"storagecluster {self._namespace}/{name}"
+            found += [
+                f"{about}: a defect in {part}: {defect}; the log says where"
+                for part, defect in seen.defects.items()
+            ]
+            if seen.failure:
+                found.append(f"{about}: {OBJECTS}: {seen.failure}")
+        return found
 
     def _drop(self, name: str) -> None:
         seen = self._seen.pop(name, None)
@@ -308,6 +320,8 @@ class OwnedObjects:
             except (ApiRefused, ApiUnclear, MandateLost) as error:
                 again_s = self._queue.failed(name)
                 _log.warning("objects of cluster %s: %s; retrying in %.1f s", name, error, again_s)
+                if name in self._seen and not isinstance(error, MandateLost):
+                    self._seen[name].failure = str(error)
             except Exception as error:  # one cluster's defect must not stop the others' care
                 again_s = self._queue.failed(name)
                 _log.exception("objects of cluster %s: retrying in %.1f s", name, again_s)
@@ -317,6 +331,7 @@ class OwnedObjects:
                 self._queue.done(name)
                 if name in self._seen:
                     self._seen[name].defects.pop(OBJECTS, None)
+                    self._seen[name].failure = ""
                     self._queue.add_later(name, ANEW_S)
 
     async def _reconcile(self, name: str) -> None:
@@ -365,13 +380,15 @@ class OwnedObjects:
         if not seen.pause:
             wanted = desired_children(cluster, agents, removed, zones, claims, unnamed, losing)
         # First: no eviction may be allowed by a judgement older than the other requests.
-        refused = await self._write_budget(name, seen, there["PodDisruptionBudget"])
-        refused += await seen.applier.apply(wanted, there)
+        failed = await self._write_budget(name, seen, there["PodDisruptionBudget"])
+        failed += await seen.applier.apply(wanted, there)
         if not seen.pause:
-            if await seen.applier.prune(wanted, there, cluster.metadata.uid):
+            deleted, undeleted = await seen.applier.prune(wanted, there, cluster.metadata.uid)
+            failed += undeleted
+            if deleted:
                 self._look_at_unnamed()
             staying = {agent: sets[agent] for agent in agents.staying if agent in sets}
-            if agents.run and staying.keys() == {*agents.staying} and not refused:
+            if agents.run and staying.keys() == {*agents.staying} and not failed:
                 restart = next_restart(
                     {agent: pods[agent] for agent in staying},
                     staying,
@@ -383,13 +400,14 @@ class OwnedObjects:
             pod = pods.get(restart.agent)
             if pod is not None and self._is_current(name, seen):
                 _log.info("cluster %s: replacing the pod of %s", name, restart.agent)
-                await seen.applier.delete("Pod", pod)
+                failure = await seen.applier.delete("Pod", pod)
+                failed += [failure] if failure is not None else []
         needs_operator = managed.failure_domain_label not in COPIED_LABELS
         view = ManagedView(
             agents=agents,
             addresses=[address(name, self._namespace, agent) for agent in agents.staying],
             pods=_problems(name, agents, pods, claims, losing),
-            refused=str(refused[0]) if refused else "",
+            refused=next((str(each) for each in failed if not each.is_conflict), ""),
             waits_for=_waits_for(name, restart, seen.applier.changed),
             spec=cluster.spec,
             unreachable=unreachable,
@@ -407,18 +425,21 @@ class OwnedObjects:
             _tell_losing(seen, view)
             seen.view = view
             self._on_change(name)
+        for failure in failed:
+            if failure.is_passing:
+                raise failure
 
     async def _write_budget(
         self, name: str, seen: _Seen, present: Mapping[str, Json]
-    ) -> list[ApiRefused]:
-        """Write the budget; return the API server's refusal if a retry would not help."""
+    ) -> list[Failure]:
+        """Write the budget; return the failure, as `Applier.apply` does."""
         judge = partial(self._judgement, name, seen)
         try:
             await seen.budget.write(seen.cluster, judge, present.get(service_name(name)))
-        except ApiRefused as refused:
-            if refused.is_passing:
-                raise
-            return [refused]
+        except ApiThrottled:
+            raise
+        except (ApiRefused, ApiUnclear) as error:
+            return [error]
         return []
 
     def _is_current(self, name: str, seen: _Seen) -> bool:

@@ -525,12 +525,19 @@ async def test_a_cluster_that_is_managed_no_longer_is_let_go(managed: Managed) -
     await managed.until(lambda: again in managed.api.objects, "made, once it is managed again")
 
 
+def refused_now(managed: Managed) -> str:
+    view = managed.see()
+    assert view is not None
+    return view.refused
+
+
+@pytest.mark.parametrize("status", [403, 409, 500])
 async def test_one_object_that_is_refused_does_not_hold_up_the_others(
-    undeclared: Managed,
+    undeclared: Managed, status: int
 ) -> None:
     made = undeclared
     made.api.refuse = lambda method, path: (
-        403 if "persistentvolumeclaims/main-agent-1" in path and method != "GET" else 0
+        status if "persistentvolumeclaims/main-agent-1" in path and method != "GET" else 0
     )
     made.declare(replicas=3)
     await made.until(lambda: len(made.kinds("statefulsets")) == 3, "the others")
@@ -538,5 +545,51 @@ async def test_one_object_that_is_refused_does_not_hold_up_the_others(
     view = made.see()
 
     assert view is not None
-    assert "main-agent-1" in view.refused
+    assert ("main-agent-1" in view.refused) == (status != 409), "a conflict is decided anew"
     assert made.kinds("persistentvolumeclaims") == ["main-agent-2", "main-agent-3"]
+    await made.until(lambda: bool(made.owned.problems()) == (status != 403), "told, if retried")
+    made.api.refuse = lambda method, path: 0
+    made.owned._queue.add("main")
+    await made.until(lambda: "main-agent-1" in made.kinds("persistentvolumeclaims"), "made")
+    await made.until(lambda: not refused_now(made), "nothing is refused")
+    assert made.owned.problems() == []
+
+
+async def test_a_budget_without_a_clear_answer_does_not_hold_up_the_others(
+    undeclared: Managed,
+) -> None:
+    made = undeclared
+    made.api.refuse = lambda method, path: 500 if "disruptionbudgets/" in path else 0
+    made.declare(replicas=3)
+    await made.until(lambda: len(made.registered) == 3, "three agents")
+
+    view = made.see()
+    assert view is not None
+    assert view.refused.endswith("poddisruptionbudgets/main-agents: 500")
+    [problem] = made.owned.problems()
+    assert problem == f"storagecluster shop/main: its objects: {view.refused}"
+
+
+@pytest.mark.parametrize("status", [403, 500])
+async def test_a_deletion_that_is_refused_is_told_and_holds_up_nothing(
+    managed: Managed, status: int
+) -> None:
+    former = managed.api.objects["/api/v1/namespaces/shop/services/main-agents"]
+    metadata = {**former["metadata"], "name": "former-clients"}
+    managed.api.put("/api/v1/namespaces/shop/services/former-clients", {"metadata": metadata})
+    managed.api.refuse = lambda method, path: status if method == "DELETE" else 0
+    managed.declare(replicas=4, image=NEW_IMAGE)
+
+    await managed.until(lambda: len(managed.registered) == 4, "one more")
+    view = managed.see()
+    assert view is not None
+    refused = "DELETE /api/v1/namespaces/shop/services/former-clients"
+    assert view.refused == f"{refused}: {status}"
+    assert len(managed.kubelet.restarted) == 4, "no pod is replaced meanwhile"
+    managed.api.refuse = lambda method, path: status if method == "DELETE" and PODS in path else 0
+    managed.owned._queue.add("main")
+    await managed.until(lambda: f"DELETE {PODS}/" in refused_now(managed), "told of the pod")
+    managed.api.refuse = lambda method, path: 0
+    managed.owned._queue.add("main")
+    await managed.until(lambda: len(managed.kubelet.restarted) == 7, "all replaced")
+    assert "former-clients" not in managed.kinds("services")
