@@ -4,8 +4,9 @@
     ready --SIGTERM--> leaving
 
 A ready agent may still be filling copies: it answers all clients, and redirects them where it is
-not primary.  An agent is not ready until a master has registered it since its start.  Once
-registered it stays ready while the operator is away, because its zones go on.
+not primary.  An agent is not ready until a master has registered it since its start.  Then it stays
+ready: while the operator is away, because its zones go on, and while it opens zones that are made
+later, because clients of the others need it.  It is not ready without its registration.
 """
 
 from collections.abc import Callable
@@ -25,6 +26,7 @@ class Probes:
         self._doing = "reads its data folder"
         self._registry: CollectorRegistry | None = None
         self._core: Callable[[], AgentCore] | None = None
+        self._was_ready = False
 
     def opening(self, uid: str, number: int, count: int) -> None:
         """Note that the agent reads the log of a stored zone, the `number`th of `count`."""
@@ -57,6 +59,8 @@ class Probes:
             return False, "no master has registered this agent yet"
         if not core.informed:
             return False, "the master has not sent all zones yet"
-        if waiting := len(core.opening):
+        waiting = len(core.opening)
+        if waiting and not self._was_ready:
             return False, f"{waiting} of {len(core.zones) + waiting} zones are not open yet"
+        self._was_ready = True
         return True, f"serves {len(core.zones)} zones"

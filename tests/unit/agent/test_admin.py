@@ -84,6 +84,23 @@ async def test_readiness_comes_with_its_sentence(
     await server.close()
 
 
+def test_an_agent_that_is_ready_stays_so_while_it_opens_zones_that_are_made_later() -> None:
+    core = _Core()
+    probes = Probes()
+    probes.listens(lambda: cast(Any, core))
+    core.opening = ("uid-2",)
+    assert not probes.ready()[0], "told of at its start"
+    core.opening = ()
+    assert probes.ready()[0]
+    core.opening = ("uid-3", "uid-4")
+
+    assert probes.ready() == (True, "serves 2 zones")
+    core.registered = False
+    assert probes.ready() == (False, "no master has registered this agent yet")
+    core.registered, core.leaving = True, True
+    assert probes.ready() == (False, "hands its primaries over and ends")
+
+
 async def test_an_agent_that_reads_logs_lives_and_has_not_started() -> None:
     probes = Probes()
     server = await start_admin(HOST, 0, probes)
