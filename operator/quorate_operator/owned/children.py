@@ -14,7 +14,6 @@ from quorate.planning.absence.disruption import Disruption
 from quorate.wire.managed_agents import AgentStorage, ManagedAgents
 from quorate.wire.schema.resource import API_VERSION
 from quorate.wire.storage_cluster import StorageCluster
-from quorate.wire.zone import memory_bytes
 from quorate_operator import names
 from quorate_operator.owned.agent_names import (
     Agents,
@@ -24,6 +23,7 @@ from quorate_operator.owned.agent_names import (
 )
 from quorate_operator.owned.agent_pod import pod_template
 from quorate_operator.owned.external_listener import ZonePort, service_annotations, service_spec
+from quorate_operator.owned.volumes import larger
 
 CLIENT_PORT = 6379
 
@@ -136,7 +136,7 @@ def claim_of(
     size, class_name = storage.size, storage.class_name
     if there is not None:
         known = there["spec"]["resources"]["requests"]["storage"]
-        size = max((known, size), key=memory_bytes)
+        size = larger(known, size)
         class_name = there["spec"].get("storageClassName")
     name = stateful_set_name(cluster.metadata.name, agent)
     spec: Json = {

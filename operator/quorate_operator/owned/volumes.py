@@ -1,11 +1,38 @@
-"""Claims that are to grow: which are refused, and why, and which have not grown yet."""
+"""Claims that are to grow: which are refused, and why, and which have not grown yet.
 
+Sizes of claims and volumes may be written by others, as any quantity of Kubernetes.  A size that
+cannot be read is not known: nothing is to grow because of it.
+"""
+
+import math
+import re
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any, NamedTuple
 
-from quorate.wire.zone import memory_bytes
-
 Json = Mapping[str, Any]
+
+_UNITS: dict[str, int | Fraction] = {
+    "n": Fraction(1, 10**9),
+    "u": Fraction(1, 10**6),
+    "m": Fraction(1, 10**3),
+    "": 1,
+    "k": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "T": 10**12,
+    "P": 10**15,
+    "E": 10**18,
+    "Ki": 1 << 10,
+    "Mi": 1 << 20,
+    "Gi": 1 << 30,
+    "Ti": 1 << 40,
+    "Pi": 1 << 50,
+    "Ei": 1 << 60,
+}
+_QUANTITY = re.compile(
+    r"\+?([0-9]{1,30}\.?[0-9]{0,30}|\.[0-9]{1,30})([eE][+-]?[0-9]{1,2}|[KMGTPE]i|[numkMGTPE])?"
+)
 
 OF_THE_CLASS = "must support resize"
 """The end of the API server's refusal if the StorageClass has no allowVolumeExpansion."""
@@ -18,11 +45,27 @@ class Growth(NamedTuple):
     message: str = ""
 
 
+def quantity_bytes(quantity: int | str) -> int | None:
+    """Return the bytes of a quantity of Kubernetes, rounded up; None if it cannot be read."""
+    found = _QUANTITY.fullmatch(str(quantity))
+    if found is None:
+        return None
+    digits, suffix = found[1], found[2] or ""
+    if suffix in _UNITS:
+        return math.ceil(Fraction(digits) * _UNITS[suffix])
+    return math.ceil(Fraction(f"{digits}{suffix}"))
+
+
+def larger(there: str, declared: str) -> str:
+    """Return the larger size; that of the existing claim if the two cannot be compared."""
+    return declared if _is_smaller(there, declared) else there
+
+
 def is_growth(wanted: Json, there: Json | None) -> bool:
     """Return whether `wanted` is a claim that exists with a smaller size."""
     if wanted["kind"] != "PersistentVolumeClaim" or there is None:
         return False
-    return memory_bytes(_asked(wanted)) > memory_bytes(_asked(there))
+    return _is_smaller(_asked(there), _asked(wanted))
 
 
 def with_its_size(wanted: Json, there: Json) -> dict[str, Any]:
@@ -72,4 +115,10 @@ def _is_small(claim: Json, size: str) -> bool:
     The claim itself may not ask for `size` yet.
     """
     capacity = claim.get("status", {}).get("capacity", {}).get("storage")
-    return capacity is not None and memory_bytes(str(capacity)) < memory_bytes(size)
+    return capacity is not None and _is_smaller(str(capacity), size)
+
+
+def _is_smaller(size: str, than: str) -> bool:
+    """Return whether both sizes are known, and the first is the smaller one."""
+    known, other = quantity_bytes(size), quantity_bytes(than)
+    return known is not None and other is not None and known < other

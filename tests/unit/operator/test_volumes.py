@@ -2,7 +2,16 @@
 
 from typing import Any
 
-from quorate_operator.owned.volumes import Growth, growth, is_growth, with_its_size
+import pytest
+
+from quorate_operator.owned.volumes import (
+    Growth,
+    growth,
+    is_growth,
+    larger,
+    quantity_bytes,
+    with_its_size,
+)
 
 Json = dict[str, Any]
 OF_THE_CLASS = (
@@ -24,6 +33,46 @@ def test_sizes_are_compared_and_not_texts() -> None:
     assert not is_growth({"kind": "Service"}, {"kind": "Service"})
     kept = with_its_size(claim("2Gi"), claim("1Gi"))
     assert kept["spec"] == claim("1Gi")["spec"]
+
+
+@pytest.mark.parametrize(
+    ("quantity", "size"),
+    [
+        ("1000", 1000),
+        (5, 5),
+        ("1500m", 2),
+        ("2k", 2000),
+        ("1.5Gi", 3 << 29),
+        (".5Ki", 512),
+        ("1Pi", 1 << 50),
+        ("1Ei", 1 << 60),
+        ("1P", 10**15),
+        ("1E", 10**18),
+        ("1e12", 10**12),
+        ("+1E3", 1000),
+        ("12e-1", 2),
+        ("7u", 1),
+        ("1n", 1),
+        ("", None),
+        ("none", None),
+        ("1kk", None),
+        ("1e", None),
+        ("-1Gi", None),
+        ("1e999999999", None),
+    ],
+)
+def test_every_quantity_of_kubernetes_is_read(quantity: str | int, size: int | None) -> None:
+    assert quantity_bytes(quantity) == size
+
+
+def test_a_size_that_cannot_be_read_is_neither_small_nor_replaced() -> None:
+    assert growth({"main-agent-1": claim("1Gi", "1Pi")}, "1Gi", {}) == Growth()
+    assert growth({"main-agent-1": claim("1Gi", "much")}, "1Gi", {}) == Growth()
+    assert not is_growth(claim("2Gi"), claim("much"))
+    assert larger("much", "2Gi") == "much"
+    assert larger("1e3", "2Gi") == "2Gi"
+    assert larger("1Ei", "2Gi") == "1Ei"
+    assert larger("1024Mi", "1Gi") == "1024Mi", "as it is already"
 
 
 def test_a_refusal_names_claim_class_and_way_out() -> None:
