@@ -79,7 +79,7 @@ class Budget:
 def _is_less(now: Disruption, before: Disruption) -> bool:
     """Return whether a budget of `now` refuses evictions that one of `before` allows."""
     fewer = now.unavailable_max < before.unavailable_max
-    return fewer or not {*now.protected} <= {*before.protected}
+    return fewer or not {*now.limited} <= {*before.limited}
 
 
 class NoEvictionNow(NamedTuple):
@@ -95,7 +95,7 @@ def no_eviction_now(
     pods: Mapping[str, Mapping[str, Any] | None],
     claims: Mapping[str, Mapping[str, Any]],
 ) -> NoEvictionNow | None:
-    """Return why no pod of a protected agent may be evicted; None if one may.
+    """Return why no pod of an agent that rows name may be evicted; None if one may.
 
     `pods`: by agent; `claims`: by name.  Besides the rows, pods that are not ready or are being
     deleted count: the API server subtracts them from what the budget allows.
@@ -114,8 +114,8 @@ def no_eviction_now(
     if none is not None:
         said = _said(troubles(none.agents))
         return NoEvictionNow(none.reason.value, none.message + (f"; {said}" if said else ""))
-    not_ready = troubles(disruption.protected)
-    if disruption.protected and len(not_ready) >= disruption.unavailable_max:
+    not_ready = troubles(disruption.limited)
+    if disruption.limited and len(not_ready) >= disruption.unavailable_max:
         at_most = disruption.unavailable_max
         sentence = f"not ready: {len(not_ready)}; at most {at_most} may be away at once"
         return NoEvictionNow(PODS_NOT_READY, f"{sentence}; {_said(not_ready)}")

@@ -227,19 +227,23 @@ def has_same_port(zone: ZonePort) -> bool:
 def budget_of(cluster: StorageCluster, disruption: Disruption) -> Json:
     """Return the PodDisruptionBudget.  Pods of agents that no row names may always be evicted.
 
+    So may those of agents that are away already.  One that comes back is selected again when the
+    rows are judged with it; until then the others are enough without it, so an old budget is safe.
+
     It says how many must stay.  For a maximum of unavailable pods Kubernetes counts only agents
     that have a pod at that moment, so an agent whose pod was just deleted would not count as away.
     """
-    named = {"key": names.LABEL_AGENT, "operator": "In", "values": [*disruption.protected]}
+    limited = disruption.limited
+    named = {"key": names.LABEL_AGENT, "operator": "In", "values": [*limited]}
     chosen: Json = {"matchLabels": selector(cluster.metadata.name)}
-    if disruption.protected:
+    if limited:
         chosen["matchExpressions"] = [named]
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": _metadata(cluster, service_name(cluster.metadata.name)),
         "spec": {
-            "minAvailable": max(len(disruption.protected) - disruption.unavailable_max, 0),
+            "minAvailable": max(len(limited) - disruption.unavailable_max, 0),
             "selector": chosen,
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
         },

@@ -156,8 +156,8 @@ def test_as_many_as_the_budget_says_may_be_away_whoever_they_are(
     now = disruption(members, zones)
     named = {v.node for z in zones for row in z.rows for each in sets_of(row) for v in each}
     assert set(now.protected) == named
-    free = [agent.name for agent in members if agent.name not in now.protected]
-    for away in combinations(now.protected, min(now.unavailable_max, len(now.protected))):
+    free = [agent.name for agent in members if agent.name not in now.limited]
+    for away in combinations(now.limited, min(now.unavailable_max, len(now.limited))):
         for zone in zones:
             for row in zone.rows:
                 some = any(votes(v.node, row, zone, members) for v in row.voters)
@@ -177,9 +177,9 @@ def test_the_budget_is_no_smaller_than_needed(
 ) -> None:
     members, zones = case
     now = disruption(members, zones)
-    if any(zone.lacks_rows for zone in zones) or now.unavailable_max >= len(now.protected):
+    if any(zone.lacks_rows for zone in zones) or now.unavailable_max >= len(now.limited):
         return
-    one_more = list(combinations(now.protected, now.unavailable_max + 1))
+    one_more = list(combinations(now.limited, now.unavailable_max + 1))
     assert any(
         row.partition in zone.unserved or not has_majority(row, zone, members, away)
         for zone in zones

@@ -68,6 +68,10 @@ async def test_it_must_be_lowered_where_fewer_may_go_or_more_are_protected(
     assert not written.must_be_lowered(allowing(2))
     assert written.must_be_lowered(allowing(0))
     assert written.must_be_lowered(allowing(1, "agent-4"))
+    one_away = Disruption((), ("agent-1", "agent-2", "agent-3"), 1, away=("agent-3",))
+    assert not written.must_be_lowered(one_away)
+    await written.write(CLUSTER, lambda: one_away)
+    assert written.must_be_lowered(allowing(1)), "it is back, and counts"
 
 
 async def test_a_write_without_a_clear_answer_counts_as_not_done(

@@ -119,6 +119,17 @@ def test_the_budget_protects_those_that_rows_name_and_lets_the_broken_go() -> No
     ]
 
 
+def test_the_budget_does_not_count_an_agent_that_is_away_twice() -> None:
+    """Of five copies one is lost, and the four others can do without one."""
+    agents = tuple(f"agent-{number}" for number in range(1, 6))
+    rows = Disruption((), agents, 1, away=("agent-5",))
+
+    budget = budget_of(managed_cluster(), rows)["spec"]
+
+    assert budget["minAvailable"] == 3
+    assert budget["selector"]["matchExpressions"][0]["values"] == [*agents[:4]]
+
+
 def test_a_zone_has_a_client_service_where_one_port_leads_to_all_agents() -> None:
     zones = [
         ZonePort("cart", {"agent-1": 7201, "agent-2": 7201}),

@@ -55,6 +55,8 @@ def test_pods_that_are_not_ready_use_up_what_the_rows_allow() -> None:
     assert no_eviction_now("main", allowing(2), one_less, {}) is None
     found = no_eviction_now("main", allowing(1), {a: READY[a] for a in AGENTS[:2]}, {})
     assert found is not None, "the budget counts an agent without a pod as away"
+    lost = Disruption((), AGENTS, 1, away=("agent-2",))
+    assert no_eviction_now("main", lost, one_less, {}) is None, "the rows have counted it"
     strangers: dict[str, Json | None] = {**READY, "agent-4": None}
     assert no_eviction_now("main", allowing(1), strangers, {}) is None, "no row names it"
 

@@ -109,6 +109,19 @@ def test_the_partition_with_the_least_to_spare_sets_the_budget() -> None:
         assert disruption(members, [zone(*rows)]).unavailable_max == 1
 
 
+def test_who_is_away_is_not_counted_twice() -> None:
+    five = zone(row(0, "abcde", "abcd"), replicas=5)
+    lost = [agent(name, online=name != "e") for name in "abcde"]
+    now = disruption(lost, [five])
+
+    assert (now.protected, now.away, now.limited) == (tuple("abcde"), ("e",), tuple("abcd"))
+    assert now.unavailable_max == 1
+    back = disruption([agent(name) for name in "abcde"], [five])
+    assert (back.limited, back.unavailable_max) == (tuple("abcde"), 1), "it is catching up"
+    three = disruption([*THREE[:2], agent("c", online=False)], [zone(row(0, "abc", "ab"))])
+    assert (three.limited, three.unavailable_max) == (tuple("abc"), 0)
+
+
 def test_a_restart_in_memory_costs_the_copy() -> None:
     """The next one waits until the copy is made anew, though no store is missing on any disk."""
     restarted = NodeRecord("c", "first", 2, "h", 1, "h")

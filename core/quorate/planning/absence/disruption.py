@@ -105,13 +105,21 @@ class Disruption(msgspec.Struct, frozen=True):
 
     For a PodDisruptionBudget: any `unavailable_max` agents of `protected`, which are those that
     rows name, may be away at once. Agents that no row names may be away at any time. `no_eviction`:
-    why `unavailable_max` is 0; None if it is more, or if nothing is protected.
+    why `unavailable_max` is 0; None if it is more, or if nothing is protected. `away`: those of
+    `protected` that are away, and that every partition can do without besides `unavailable_max`
+    others; empty if that is 0.
     """
 
     agents: tuple[AgentDisruption, ...]
     protected: tuple[str, ...]
     unavailable_max: int
     no_eviction: NoEviction | None = None
+    away: tuple[str, ...] = ()
+
+    @property
+    def limited(self) -> tuple[str, ...]:
+        """The agents of which at most `unavailable_max` may be away at once."""
+        return tuple(name for name in self.protected if name not in self.away)
 
     def of(self, name: str) -> AgentDisruption:
         """Return the verdict on the agent of this name; KeyError if there is none."""
@@ -308,11 +316,15 @@ class _Findings:
         ]
         protected = tuple(sorted(self._named))
         spare = len(self._agents) if self._spare is None else max(self._spare, 0)
+        unavailable_max = 0 if self._lacking else min(spare, len(self._agents))
+        # A voter that is offline is not whole, so what is to spare is of the others alone.
+        away = [name for name in protected if unavailable_max and not self._is_online(name)]
         return Disruption(
             tuple(sorted(made, key=lambda agent: (agent.primaries, agent.copies, agent.name))),
             protected,
-            0 if self._lacking else min(spare, len(self._agents)),
+            unavailable_max,
             self._no_eviction(),
+            tuple(away),
         )
 
     def _is_draining(self, name: str) -> bool:
