@@ -161,6 +161,7 @@ class Controller:
         for task in tasks:
             task.cancel()
         self._queue.close()
+        self._pauses.close()
         self._runs.counts.close()
         await asyncio.gather(*tasks, self._owned.close(), return_exceptions=True)
         await self._led.close()
@@ -437,6 +438,8 @@ class Controller:
         is_other = led is not None and body is not None and led.cluster.metadata.uid != _uid(body)
         if body is None or is_other or name in self._to_lead_again:
             self._to_lead_again.discard(name)
+            if body is None or is_other:
+                self._pauses.forget(name)
             if led is not None:
                 await self._led.end(name)  # its agents keep their data
                 self._add_zones_of(name)

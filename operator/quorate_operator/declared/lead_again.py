@@ -12,8 +12,11 @@ OVERTAKEN_PAUSE_MAX_S = 60.0
 FAILED_PAUSE_S = 2.0
 """Seconds until a cluster whose master ended by a defect is led again; doubled each time."""
 FAILED_PAUSE_MAX_S = 120.0
-FAILED_FORGOTTEN_S = 600.0
-"""A defect this many seconds after the previous one counts as the first."""
+FORGOTTEN_S = 600.0
+"""An end this many seconds after the previous one of its kind counts as the first."""
+
+_Counts = dict[str, tuple[int, float]]
+"""Cluster -> how often its master ended so, and when last (loop time, seconds)."""
 
 
 class LeadAgain:
@@ -24,26 +27,59 @@ class LeadAgain:
 
     def __init__(self, lead: Callable[[str], None]) -> None:
         self._lead = lead
-        self._overtaken: dict[str, int] = {}
-        """Cluster -> how often its agents knew a later mastership."""
-        self._failed: dict[str, tuple[int, float]] = {}
-        """Cluster -> how often a defect ended its master, and when last (loop time, seconds)."""
+        self._overtaken: _Counts = {}
+        self._failed: _Counts = {}
+        self._due: dict[str, asyncio.TimerHandle] = {}
+        """The pauses that are not over, by cluster."""
 
     def overtaken(self, name: str) -> None:
         """Lead the cluster again in a new mastership, counted above those its agents know."""
-        times = self._overtaken[name] = self._overtaken.get(name, 0) + 1
-        pause_s = min(OVERTAKEN_PAUSE_S * 2.0 ** min(times - 1, 20), OVERTAKEN_PAUSE_MAX_S)
-        asyncio.get_running_loop().call_later(pause_s, self._lead, name)
+        times = _counted(self._overtaken, name)
+        self._lead_after(
+            name, min(OVERTAKEN_PAUSE_S * 2.0 ** min(times - 1, 20), OVERTAKEN_PAUSE_MAX_S)
+        )
 
     def failed(self, name: str, why: str) -> None:
         """Lead the cluster again after a defect ended its master.
 
         The new mastership knows only what is stored.
         """
-        now_s = asyncio.get_running_loop().time()
-        times, last_s = self._failed.get(name, (0, now_s))
-        times = times + 1 if now_s - last_s < FAILED_FORGOTTEN_S else 1
-        self._failed[name] = times, now_s
+        times = _counted(self._failed, name)
         pause_s = min(FAILED_PAUSE_S * 2.0 ** min(times - 1, 20), FAILED_PAUSE_MAX_S)
         _log.error("%s; led again in %g s", why, pause_s)
-        asyncio.get_running_loop().call_later(pause_s, self._lead, name)
+        self._lead_after(name, pause_s)
+
+    def counts(self, name: str) -> tuple[int, int]:
+        """Return how often the cluster was overtaken, and how often a defect ended its master."""
+        return self._overtaken.get(name, (0, 0.0))[0], self._failed.get(name, (0, 0.0))[0]
+
+    def forget(self, name: str) -> None:
+        """Forget a cluster that is gone: the next one of its name begins with the first pause."""
+        self._overtaken.pop(name, None)
+        self._failed.pop(name, None)
+        if (due := self._due.pop(name, None)) is not None:
+            due.cancel()
+
+    def close(self) -> None:
+        """Lead no cluster again."""
+        for due in self._due.values():
+            due.cancel()
+        self._due.clear()
+
+    def _lead_after(self, name: str, pause_s: float) -> None:
+        if (earlier := self._due.pop(name, None)) is not None:
+            earlier.cancel()
+        self._due[name] = asyncio.get_running_loop().call_later(pause_s, self._lead_now, name)
+
+    def _lead_now(self, name: str) -> None:
+        del self._due[name]
+        self._lead(name)
+
+
+def _counted(counts: _Counts, name: str) -> int:
+    """Count one more end; return how many there were, each soon after the one before."""
+    now_s = asyncio.get_running_loop().time()
+    times, last_s = counts.get(name, (0, now_s))
+    times = times + 1 if now_s - last_s < FORGOTTEN_S else 1
+    counts[name] = times, now_s
+    return times
