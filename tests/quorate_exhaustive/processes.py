@@ -38,7 +38,7 @@ from quorate.protocol.metastore import Key, Value
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Storage
 from quorate.protocol.zone_master import decide_partition
-from quorate.protocol.zone_master.decide_partition import Nodes, PartitionState
+from quorate.protocol.zone_master.partition_state import Nodes, PartitionState
 from quorate_agent.storage.memory import MemoryStorage
 from quorate_exhaustive.state_text import state_text
 from quorate_sim.changed import changed

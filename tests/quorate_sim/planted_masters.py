@@ -18,8 +18,9 @@ from quorate.protocol.messages.master import Trouble
 from quorate.protocol.metastore import Key, Revision, Value
 from quorate.protocol.zone_master import decide_partition, ownership, zone_master
 from quorate.protocol.zone_master.causes import Cause, Why
-from quorate.protocol.zone_master.decide_partition import Nodes, PartitionState, RowDecision
+from quorate.protocol.zone_master.decide_partition import RowDecision
 from quorate.protocol.zone_master.partition_reports import PartitionReports
+from quorate.protocol.zone_master.partition_state import Nodes, PartitionState
 from quorate.protocol.zone_master.recovery import rebuild_zone, recover_rows
 from quorate.protocol.zone_master.recovery.recover_rows import Told, Waiting, recovered_row
 from quorate_operator.mastership.second_look import SecondLook

@@ -16,7 +16,7 @@ from quorate.protocol.copies.waiters import Waiter
 from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate.protocol.messages.master import MasterPing
 from quorate.protocol.storage import Row
-from quorate.protocol.zone_master.decide_partition import PartitionState
+from quorate.protocol.zone_master.partition_state import PartitionState
 from quorate.protocol.zone_master.recovery import reset
 from quorate.protocol.zone_master.recovery.reset import Resets
 from quorate.protocol.zone_master.view.events import ZoneEvents

@@ -16,7 +16,7 @@ from quorate.protocol.messages.master import (
     TroubleKind,
 )
 from quorate.protocol.status import ZoneStatus
-from quorate.protocol.zone_master.decide_partition import PartitionState
+from quorate.protocol.zone_master.partition_state import PartitionState
 from quorate.protocol.zone_master.view.availability import Availability, availability
 from quorate_lone_master.world import LoneMaster
 

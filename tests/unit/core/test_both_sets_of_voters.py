@@ -26,7 +26,8 @@ from quorate.protocol.messages.replication import Acks, FenceAck, HeartbeatAck
 from quorate.protocol.metastore import NodeKey, ShardKey, ZoneKey
 from quorate.protocol.settings import DEFAULTS
 from quorate.protocol.zone_master import ownership
-from quorate.protocol.zone_master.decide_partition import PartitionState, decide, read_part
+from quorate.protocol.zone_master.decide_partition import decide
+from quorate.protocol.zone_master.partition_state import PartitionState, read_part
 from quorate.protocol.zone_master.zone import Parts
 from quorate_lone_master.world import LoneMaster
 from quorate_sim.disk import Image, SimStorage

@@ -4,7 +4,8 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import Holder, Voter
 from quorate.protocol.messages.master import CopyReport
 from quorate.protocol.settings import DEFAULTS
-from quorate.protocol.zone_master.decide_partition import PartitionState, decide
+from quorate.protocol.zone_master.decide_partition import decide
+from quorate.protocol.zone_master.partition_state import PartitionState
 from quorate_lone_master.agents import Agents
 
 VOTERS = tuple(Voter(node, f"store-{node}") for node in "abcd")

@@ -14,13 +14,8 @@ from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.outbox import MASTER
 from quorate.protocol.messages.replication import Acks, FenceAck, HeartbeatAck
 from quorate.protocol.settings import DEFAULTS
-from quorate.protocol.zone_master.decide_partition import (
-    BEHIND,
-    UNHEARD,
-    PartitionState,
-    adopt_row,
-    decide,
-)
+from quorate.protocol.zone_master.decide_partition import decide
+from quorate.protocol.zone_master.partition_state import BEHIND, UNHEARD, PartitionState, adopt_row
 from quorate_lone_master.agents import Agents
 from quorate_lone_master.world import LoneMaster, placed_master
 from quorate_sim.disk import Image, SimStorage

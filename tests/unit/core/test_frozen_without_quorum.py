@@ -3,7 +3,8 @@
 from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
 from quorate.facts.topology import Holder, Voter
 from quorate.protocol.settings import DEFAULTS
-from quorate.protocol.zone_master.decide_partition import PartitionState, adopt_row, decide
+from quorate.protocol.zone_master.decide_partition import decide
+from quorate.protocol.zone_master.partition_state import PartitionState, adopt_row
 from quorate_lone_master.agents import Agents
 
 VOTERS = tuple(Voter(node, f"store-{node}") for node in "abc")

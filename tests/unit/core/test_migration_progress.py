@@ -13,7 +13,7 @@ from quorate.protocol.messages.master import (
     TransferProgress,
 )
 from quorate.protocol.settings import DEFAULTS
-from quorate.protocol.zone_master.decide_partition import PartitionState
+from quorate.protocol.zone_master.partition_state import PartitionState
 
 ZONE = ZoneRecord("uid-1", "books", 1, 2, scale_down_ms=10_000)
 STALL_MS = DEFAULTS.migration_stall_ms

@@ -20,7 +20,8 @@ from quorate.protocol.messages.master import (
     Trouble,
     TroubleKind,
 )
-from quorate.protocol.zone_master.decide_partition import BEHIND, PartitionState, needs_filling
+from quorate.protocol.zone_master.decide_partition import needs_filling
+from quorate.protocol.zone_master.partition_state import BEHIND, PartitionState
 from quorate.protocol.zone_master.view.events import ZoneEvents
 from quorate.protocol.zone_master.zone import Zone
 

@@ -7,7 +7,7 @@ from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.members.cluster import Cluster
 from quorate.protocol.messages.master import RowsStored
-from quorate.protocol.zone_master.decide_partition import PartitionState
+from quorate.protocol.zone_master.partition_state import PartitionState
 
 RESEND_MS = 1000
 RESENT_ROWS_MAX = 1000

@@ -30,8 +30,9 @@ from quorate.protocol.members.membership import ZoneNodes
 from quorate.protocol.zone_master import ownership
 from quorate.protocol.zone_master.agent_states import AgentState, AgentStates
 from quorate.protocol.zone_master.causes import Cause, Why
-from quorate.protocol.zone_master.decide_partition import PartitionState, is_cut_off
+from quorate.protocol.zone_master.decide_partition import is_cut_off
 from quorate.protocol.zone_master.fitting_nodes import FittingNodes
+from quorate.protocol.zone_master.partition_state import PartitionState
 from quorate.protocol.zone_master.zone import Parts
 
 

@@ -8,8 +8,8 @@ from quorate.facts.zone import ZoneRecord
 from quorate.protocol.members.cluster import Cluster
 from quorate.protocol.members.membership import ZoneNodes
 from quorate.protocol.zone_master.causes import Why
-from quorate.protocol.zone_master.decide_partition import PartitionState
 from quorate.protocol.zone_master.fitting_nodes import FittingNodes
+from quorate.protocol.zone_master.partition_state import PartitionState
 
 
 class Parts(dict[int, PartitionState]):

@@ -31,14 +31,10 @@ from quorate.protocol.metastore import (
 )
 from quorate.protocol.status import ZoneStatus
 from quorate.protocol.zone_master.causes import Cause, Why
-from quorate.protocol.zone_master.decide_partition import (
-    PartitionState,
-    adopt_row,
-    decide,
-    read_part,
-)
+from quorate.protocol.zone_master.decide_partition import decide
 from quorate.protocol.zone_master.first_placement import FirstPlacement
 from quorate.protocol.zone_master.partition_reports import PartitionReports
+from quorate.protocol.zone_master.partition_state import PartitionState, adopt_row, read_part
 from quorate.protocol.zone_master.publish_rows import RowPublisher
 from quorate.protocol.zone_master.rebalance import Rebalance
 from quorate.protocol.zone_master.recovery.rebuild_zone import ZoneRebuild

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from quorate.protocol.master.decisions.verdict import IS_CHANGING, Verdict, verb
 from quorate.protocol.zone_master import ownership
 from quorate.protocol.zone_master.causes import Cause, Why
-from quorate.protocol.zone_master.decide_partition import PartitionState
+from quorate.protocol.zone_master.partition_state import PartitionState
 
 
 def judge_cancellation(

@@ -18,7 +18,7 @@ from quorate.protocol.master.decisions.restarts import judge_restart
 from quorate.protocol.master.decisions.verdict import Verdict
 from quorate.protocol.metastore import SHARD_PARTITIONS
 from quorate.protocol.recovery import PartitionAnswer, Recovery, RecoveryAction, RecoveryAnswer
-from quorate.protocol.zone_master.decide_partition import PartitionState
+from quorate.protocol.zone_master.partition_state import PartitionState
 from quorate.protocol.zone_master.zone_master import ZoneMaster
 
 

@@ -3,7 +3,7 @@
 from quorate.facts.time import Now
 from quorate.facts.topology import Voter
 from quorate.protocol.master.decisions.verdict import IS_CHANGING, Verdict, verb
-from quorate.protocol.zone_master.decide_partition import PartitionState
+from quorate.protocol.zone_master.partition_state import PartitionState
 from quorate.protocol.zone_master.zone_master import ZoneMaster
 
 

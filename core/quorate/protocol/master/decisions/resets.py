@@ -13,11 +13,11 @@ from quorate.protocol.master.decisions.verdict import IS_CHANGING, Verdict, verb
 from quorate.protocol.recovery import Recovery
 from quorate.protocol.zone_master import ownership
 from quorate.protocol.zone_master.decide_partition import (
-    PartitionState,
     is_prepared,
     may_be_replaced,
     may_wait_for_left,
 )
+from quorate.protocol.zone_master.partition_state import PartitionState
 from quorate.protocol.zone_master.recovery.reset import Resets
 from quorate.protocol.zone_master.view.availability import voters_online
 from quorate.protocol.zone_master.zone_master import ZoneMaster

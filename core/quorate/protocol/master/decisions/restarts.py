@@ -12,7 +12,7 @@ from quorate.protocol.master.decisions.verdict import IS_CHANGING, Verdict, verb
 from quorate.protocol.recovery import Recovery
 from quorate.protocol.zone_master import ownership
 from quorate.protocol.zone_master.causes import Cause, Why
-from quorate.protocol.zone_master.decide_partition import PartitionState
+from quorate.protocol.zone_master.partition_state import PartitionState
 from quorate.protocol.zone_master.zone_master import ZoneMaster
 
 

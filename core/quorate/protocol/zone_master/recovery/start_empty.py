@@ -13,7 +13,8 @@ from quorate.protocol.messages.events import Reason
 from quorate.protocol.metastore import SHARD_PARTITIONS
 from quorate.protocol.zone_master import ownership
 from quorate.protocol.zone_master.causes import Cause, Why
-from quorate.protocol.zone_master.decide_partition import PartitionState, may_be_replaced
+from quorate.protocol.zone_master.decide_partition import may_be_replaced
+from quorate.protocol.zone_master.partition_state import PartitionState
 from quorate.protocol.zone_master.rebalance import Rebalance
 from quorate.protocol.zone_master.recovery.recover_rows import RECOVERY_GAP
 from quorate.protocol.zone_master.zone import Zone

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from quorate.facts.partition_row import PartitionRow, is_quorum
 from quorate.protocol.members.membership import ZoneNodes
 from quorate.protocol.messages.master import TroubleKind
-from quorate.protocol.zone_master.decide_partition import PartitionState
+from quorate.protocol.zone_master.partition_state import PartitionState
 
 
 class Availability(enum.StrEnum):

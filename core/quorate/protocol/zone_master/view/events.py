@@ -11,7 +11,7 @@ from quorate.facts.zone import SyncWrites, ZoneRecord
 from quorate.protocol.members.cluster import Cluster
 from quorate.protocol.messages.events import Reason
 from quorate.protocol.zone_master.causes import Cause, Why
-from quorate.protocol.zone_master.decide_partition import PartitionState
+from quorate.protocol.zone_master.partition_state import PartitionState
 from quorate.protocol.zone_master.rebalance import Rebalance
 from quorate.protocol.zone_master.view.status import Moved, listed, way_out_of_loss
 from quorate.protocol.zone_master.zone import Zone

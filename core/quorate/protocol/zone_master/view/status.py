@@ -19,7 +19,8 @@ from quorate.protocol.messages.master import TransferProgress
 from quorate.protocol.recovery import RecoveryAction, commands_of
 from quorate.protocol.status import MigrationStatus, TimerStatus, ZoneStatus
 from quorate.protocol.zone_master.causes import Cause, Why
-from quorate.protocol.zone_master.decide_partition import PartitionState, may_wait_for_left
+from quorate.protocol.zone_master.decide_partition import may_wait_for_left
+from quorate.protocol.zone_master.partition_state import PartitionState
 from quorate.protocol.zone_master.rebalance import Rebalance
 from quorate.protocol.zone_master.view.availability import (
     Availability,
