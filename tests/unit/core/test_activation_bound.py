@@ -105,3 +105,14 @@ def test_a_voter_that_fills_gives_no_time_to_a_primary_that_has_a_quorum_without
         world.pass_time(1_000)
 
     assert _primary(world) != primary
+
+
+def test_a_primary_that_waits_for_a_quorum_is_not_noted_again_and_again() -> None:
+    world, _, other = _elected()
+    world.kill(other)
+    world.pass_time(4 * BOUND_MS)
+    part = world.master.zones[ZONE.uid].parts[0]
+
+    world.pass_time(4 * BOUND_MS)
+
+    assert world.master.zones[ZONE.uid].parts[0] is part

@@ -40,6 +40,8 @@ class RowDecision(NamedTuple):
 NOTHING = RowDecision()
 NO_OWNER = 99
 """Index of a voter that is no owner, behind every owner's."""
+TRIED_MAX = 9
+"""So many of the latest primaries that did not serve are remembered: as many as a row's voters."""
 WAITING_TIMES = 24
 """How many times longer an activation may take that perhaps waits for copies that are away."""
 
@@ -213,7 +215,7 @@ def _decide_stuck(
     """
     primary = part.row.primary
     if part.stuck == TroubleKind.NO_QUORUM and primary is not None and part.row.active is None:
-        part = msgspec.structs.replace(part, tried=(*part.tried, primary.node))
+        part = msgspec.structs.replace(part, tried=(*part.tried, primary.node)[-TRIED_MAX:])
     decision = _decide_primary(
         part, nodes, settings, now_ms, left, f"the primary is stuck: {part.stuck}"
     )
@@ -261,12 +263,13 @@ def _decide_activation(
     still_ms = now_ms - max(part.progress_ms, part.since_ms)
     if not part.better and not part.stuck and still_ms < bound:
         return NOTHING
-    tried = (*part.tried, node)
+    tried = (*part.tried, node)[-TRIED_MAX:]
     if len(set(tried)) >= len(_candidates(part, nodes)):
         tried = ()
     part = msgspec.structs.replace(part, tried=tried)
     why = f"{node} did not activate"
-    return _decide_primary(part, nodes, settings, now_ms, left, why)._replace(part=part)
+    decision = _decide_primary(part, nodes, settings, now_ms, left, why)
+    return decision._replace(part=part) if decision.row is not None else decision
 
 
 def _decide_migration(
