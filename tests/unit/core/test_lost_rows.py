@@ -477,6 +477,24 @@ def test_a_row_damaged_under_a_master_is_written_again_and_a_higher_one_set_asid
     assert world.status(ZONE).unavailable_partitions == (0,)
 
 
+@pytest.mark.parametrize("is_aside", [True, False])
+def test_a_row_that_another_stored_with_too_few_copies_gets_the_others(is_aside: bool) -> None:
+    world = _placed(OTHER)
+    world.wait(lambda: world.status(OTHER).phase == "Available")
+    shard, rows = ShardKey(OTHER.uid, 0), list(_rows(world, ShardKey(OTHER.uid, 0)).values())
+    if is_aside:
+        world.master.reloaded(shard, tuple(rows[1:]), world.now, [_damaged(0, version=9)])
+        world.pass_time(1_000)
+    rows[0] = msgspec.structs.replace(
+        rows[0], version=9, replicas=(*rows[0].replicas[:2], None), voters=rows[0].voters[:2]
+    )
+    world.stored[shard] = tuple(rows)
+
+    world.master.reloaded(shard, tuple(rows), world.now)
+
+    world.wait(lambda: len(world.rows(OTHER)[0].owners) == 3)
+
+
 def test_a_registration_that_is_lost_is_no_reason_to_take_its_partitions_over() -> None:
     world = _placed(OTHER)
     before = world.rows(OTHER)

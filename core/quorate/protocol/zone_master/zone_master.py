@@ -478,8 +478,6 @@ class ZoneMaster(Zone):
             ours = decided is not None and decided[0] == row
             if part is None and ours:
                 self.parts[row.partition] = PartitionState(row, now.boot_ms, resolved=True)
-                if self._rebalance.target is not None:
-                    self._rebalance.look_again(row.partition)
             elif part is None:
                 self.parts[row.partition] = read_part(row, now.boot_ms)
                 self.decided.pop(row.partition, None)  # decided as if there was no row
@@ -489,6 +487,8 @@ class ZoneMaster(Zone):
             else:
                 self.parts[row.partition] = read_part(row, now.boot_ms, unheard=False)
                 self.decided.pop(row.partition, None)  # it was decided from a row that is gone
+            if self._rebalance.target is not None and (part is None or not ours):
+                self._rebalance.look_again(row.partition)
             why = decided[1] if decided is not None and ours else None
             self._events.row_changed(before, row, why)
             self._moved.row_changed(before, row, why)
