@@ -6,6 +6,7 @@ import pytest
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import Voter
 from quorate.facts.zone import ZoneRecord
+from quorate.protocol.messages.master import AgentReport
 from quorate.protocol.recovery import Recovery, RecoveryAction, RecoveryAnswer
 from quorate_lone_master.world import LoneMaster, placed_master
 
@@ -106,6 +107,19 @@ def test_an_erased_copy_is_dropped_although_the_target_names_it_and_made_anew(in
     assert made is not None
     assert made.destination is not None
     assert made.destination.node == node
+
+
+def test_an_erasure_is_begun_although_the_target_changes_at_the_same_time() -> None:
+    world = placed_master(ZONE)
+    world.fills = lambda zone, partition, node: False
+    _, other, node = row_of(world).owners
+    world.master.receive(other, AgentReport(1, leaving=True), world.now)
+
+    restart(world, 1, node, erase=True)
+
+    active = row_of(world).active
+    assert active is not None
+    assert active.is_erasure
 
 
 def test_a_copy_that_may_be_the_last_healthy_one_is_not_touched() -> None:

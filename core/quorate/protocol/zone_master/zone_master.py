@@ -249,9 +249,7 @@ class ZoneMaster(Zone):
             if is_whole:
                 self.timers.settle(now)
             if is_whole and self._rebalance.refresh(self.record, now):
-                begun = [p for p, (_, why) in self.decided.items() if why.cause is Cause.STARTED]
-                for partition in begun:  # they waited for another write
-                    del self.decided[partition]
+                self._forget_begun()
                 for partition, part in self.parts.items():
                     if part.row.active is not None:
                         self._judge_active(partition)
@@ -275,6 +273,13 @@ class ZoneMaster(Zone):
             self._is_quiet = is_still and self._rebalance.is_at_rest(self.record)
             if self._is_quiet and not was_quiet:  # spread the zones' full passes over time
                 self._pass_ms -= crc32(self.record.uid.encode()) % QUIET_PASS_MS
+
+    def _forget_begun(self) -> None:
+        """Forget the migrations that wait for a write: they were begun for an earlier target."""
+        for partition, (row, why) in list(self.decided.items()):
+            is_erasure = row.active is not None and row.active.is_erasure  # for no target
+            if why.cause is Cause.STARTED and not is_erasure:
+                del self.decided[partition]
 
     def _judge_active(self, partition: int) -> None:
         """Note whether the active migration still leads to the row's target."""
