@@ -4,6 +4,8 @@ import enum
 
 import msgspec
 
+from quorate.facts.partition_row import PartitionRow
+
 
 class RecoveryAction(enum.StrEnum):
     """The decisions that are a person's."""
@@ -46,13 +48,13 @@ class Recovery(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
 class PartitionAnswer(msgspec.Struct, frozen=True):
     """The effect of a decision on one partition, or the effect that it would have.
 
-    `version`: of its row before. `decided`: version and term of the row that was decided.
+    `version`: of its row before. `decided`: the row that was decided, for the operator itself.
     """
 
     partition: int
     version: int
     sentence: str
-    decided: tuple[int, int] = (0, 0)
+    decided: PartitionRow | None = None
 
 
 class RecoveryAnswer(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from aiohttp import web
 from quorate.facts.errors import WireError
 from quorate.protocol.messages.events import EventPage, ToldEvent
 from quorate.protocol.metastore import OutcomeUnknown
-from quorate.protocol.recovery import Recovery
+from quorate.protocol.recovery import Recovery, RecoveryAnswer
 from quorate.protocol.storage import COUNTER_MAX
 from quorate.wire.schema.resource import API_VERSION, DeletionPolicy
 from quorate.wire.zone import Zone
@@ -192,7 +192,10 @@ class Api:
         return _json(plan)
 
     async def recover(self, request: web.Request) -> web.Response:
-        """Do what a person decides about partitions of a zone (Recovery), or say what it does."""
+        """Do what a person decides about partitions of a zone (Recovery), or say what it does.
+
+        It is done once its rows are stored: before that, an end of the operator could undo it.
+        """
         name = request.match_info["zone"]
         found = self._embedded.objects.get(ZONES, name)
         if found is None:
@@ -207,11 +210,14 @@ class Api:
         runner = self._embedded.runner(found["spec"]["clusterRef"]["name"])
         uid = found["metadata"]["uid"]
         told = runner.recover(uid, asked) if runner is not None else None
-        if told is None:
+        if runner is None or told is None:
             return _json({"message": f"Zone {name} is not led yet: try again soon"}, 503)
         if told.refusals:
             return _json({"message": "; ".join(told.refusals)}, 409)
-        return _json(told)
+        if not asked.dry_run:
+            await runner.rows_stored(uid, told)
+        shown = [msgspec.structs.replace(each, decided=None) for each in told.partitions]
+        return _json(RecoveryAnswer(tuple(shown)))
 
     async def events(self, request: web.Request) -> web.Response:
         """Return events after `?after=N`, else the present state; `&zone=NAME`; `&wait=SECONDS`.

@@ -45,11 +45,11 @@ from quorate_link import ClusterSecret, Endpoint, SecretRefused
 from quorate_operator.mastership.agent_handler import AgentHandler
 from quorate_operator.mastership.agent_links import AgentLinks
 from quorate_operator.mastership.agent_refusals import AgentRefusals, recovery_waits
+from quorate_operator.mastership.awaited_writes import AwaitedWrites
 from quorate_operator.mastership.dialing import Dialing
 from quorate_operator.mastership.event_log import EventCounts, EventLog, states
 from quorate_operator.mastership.guarded import ends_with_a_defect
 from quorate_operator.mastership.refused_writes import MASTER_FAILED, Refusal, event_of
-from quorate_operator.mastership.registrations import Registrations
 from quorate_operator.mastership.second_look import pauses_s
 from quorate_operator.mastership.writer import RETRY_MAX_S, RETRY_S, Writer
 from quorate_operator.process.clock import Clock
@@ -137,7 +137,7 @@ class Runner:
         """Whether a broken invariant has ended this master, stored or decided."""
         self._writer = Writer(self, metastore, metrics)
         self._writes: set[asyncio.Task[None]] = set()
-        self._registrations = Registrations(self.registration)
+        self._awaited = AwaitedWrites(self.registration)
         self._looking: asyncio.Task[None] | None = None
         self._looked_ms = -(1 << 40)
         self._timer: asyncio.TimerHandle | None = None
@@ -222,7 +222,7 @@ class Runner:
 
         Raises OutcomeUnknown if neither is known in time.
         """
-        return self.ask_drain(node, draining) or await self._registrations.drained(node, draining)
+        return self.ask_drain(node, draining) or await self._awaited.drained(node, draining)
 
     def ask_drain(self, node: str, draining: bool) -> str:
         """Do the same as `drain`, without waiting until it is written."""
@@ -237,7 +237,7 @@ class Runner:
         if self.master is not None and node not in self.master.agents:
             return ""
         refused = self._ask(lambda master: master.forget(node, self._clock.now()))
-        return refused or await self._registrations.removed(node)
+        return refused or await self._awaited.removed(node)
 
     def zones_naming(self, node: str) -> tuple[str, ...]:
         """Return the names of the zones of which a row names the node."""
@@ -263,6 +263,11 @@ class Runner:
         told: list[RecoveryAnswer] = []
         self.step(lambda master: told.append(master.recover(uid, asked, self._clock.now())))
         return told[0] if told else None
+
+    async def rows_stored(self, uid: str, answer: RecoveryAnswer) -> None:
+        """Wait until what `recover` just decided is stored; raises OutcomeUnknown if in doubt."""
+        decided = [each.decided for each in answer.partitions]
+        await self._awaited.rows(uid, [row for row in decided if row is not None])
 
     def disruption(self, gone: Collection[str] = (), restarted: Collection[str] = ()) -> Disruption:
         """Judge which agents may restart or go now (Master.disruption); none while not leading."""
@@ -430,12 +435,12 @@ class Runner:
     def written(self, key: Key, value: Value | None) -> None:
         """Take the news that the metastore holds what was wanted."""
         self.step(lambda master: master.written(key, value, self._clock.now()))
-        self._registrations.stored(key, value)
+        self._awaited.stored(key, value)
 
     def reloaded(self, key: Key, value: Value | None, damaged: Sequence[DamagedRow] = ()) -> None:
         """Take what the metastore holds instead of what was wanted; `damaged`: its invalid rows."""
         self.step(lambda master: master.reloaded(key, value, self._clock.now(), damaged))
-        self._registrations.stored(key, value)
+        self._awaited.stored(key, value)
 
     def blocked(self, refusal: Refusal | None) -> None:
         """See writer.Leader: tell users once."""
@@ -458,7 +463,7 @@ class Runner:
         self.problem = why
         self.events.close()
         self._counts.end()
-        self._registrations.end(f"no longer led here, {why}")
+        self._awaited.end(f"no longer led here, {why}")
         if self._timer is not None:
             self._timer.cancel()
         if hangs_up and self._endpoint is not None:  # agents say that they are led while linked

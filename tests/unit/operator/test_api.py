@@ -9,12 +9,16 @@ from typing import Any
 import aiohttp
 import pytest
 
-from quorate.protocol.recovery import RecoveryAction
+from quorate.facts.partition_row import PartitionRow
+from quorate.facts.topology import Voter
+from quorate.protocol.recovery import PartitionAnswer, RecoveryAction, RecoveryAnswer
 from quorate_link.secret import write_private
 from quorate_loopback.embedded_api import Client, Json, Server
 from quorate_loopback.runner_world import World
 from quorate_loopback.sides import SECRET
+from quorate_operator.mastership import awaited_writes
 from quorate_operator.mastership.event_log import EventLog
+from quorate_operator.mastership.runner import Runner
 
 ROOT = "/apis/quorate.io/v1alpha1"
 
@@ -527,3 +531,27 @@ async def test_it_is_said_of_each_partition_why_nothing_is_done(
         f"zone sessions, partition 5: it has no row{gets_one}: `quorate describe zone` says what it"
         " waits for; zone sessions, partition 99: there is none: write a number from 0 to 63"
     )
+
+
+@pytest.mark.parametrize(
+    ("dry_run", "code", "told"),
+    [
+        (True, 200, "so it is"),
+        (False, 503, "whether it was done is unknown: the metastore did not confirm the rows of"),
+    ],
+)
+async def test_what_a_person_decided_is_not_told_as_done_before_its_rows_are_stored(
+    client: Client, monkeypatch: pytest.MonkeyPatch, dry_run: bool, code: int, told: str
+) -> None:
+    await client.ask("PUT", f"{ROOT}/storageclusters/main", CLUSTER)
+    await client.ask("PUT", f"{ROOT}/zones/sessions", ZONE)
+    row = PartitionRow(5, 18, 1, None, ("a",), (Voter("a", "store-a"),))
+    answer = RecoveryAnswer((PartitionAnswer(5, 17, "so it is", row),))
+    monkeypatch.setattr(Runner, "recover", lambda self, uid, asked: answer)
+    monkeypatch.setattr(awaited_writes, "WRITTEN_S", 0.05)
+
+    status, said = await client.ask("POST", "/zones/sessions/recover", CANCEL | {"dryRun": dry_run})
+
+    assert status == code
+    assert told in str(said)
+    assert "store-a" not in str(said)

@@ -10,6 +10,7 @@ from quorate_loopback.namespace import Namespace
 from quorate_loopback.waiting import until
 from quorate_operator.declared.kinds import Kind
 from quorate_operator.declared.runs import recoveries
+from quorate_operator.mastership import awaited_writes
 from quorate_operator.mastership.runner import Runner
 
 Json = dict[str, Any]
@@ -206,7 +207,7 @@ async def test_a_result_that_could_not_be_written_is_written_later(
 async def test_rows_that_are_not_written_are_told_as_unknown(
     led: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recoveries, "WRITTEN_S", 0.0)
+    monkeypatch.setattr(awaited_writes, "WRITTEN_S", 0.0)
     declare(led, "look", node=node(led))
     shown = await until_phase(led, "look", "Shown")
     declare(led, "do", node=node(led), rowVersions=versions(shown), dryRun=False)

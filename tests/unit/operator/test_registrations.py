@@ -103,7 +103,7 @@ async def test_the_answer_waits_for_the_write(
     metastore = Contested()
     runner = await with_a_node_that_left(world, metastore)
     metastore.answers.clear()
-    monkeypatch.setattr("quorate_operator.mastership.registrations.WRITTEN_S", 0.2)
+    monkeypatch.setattr("quorate_operator.mastership.awaited_writes.WRITTEN_S", 0.2)
 
     with pytest.raises(OutcomeUnknown, match=r"agent-4: the metastore .* repeat the command if it"):
         await ask(runner)
@@ -139,7 +139,7 @@ async def test_who_asks_for_a_drain_is_told_when_the_node_is_removed_first(world
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer that nobody gives is given up sooner."""
-    monkeypatch.setattr("quorate_operator.mastership.registrations.WRITTEN_S", 2.0)
+    monkeypatch.setattr("quorate_operator.mastership.awaited_writes.WRITTEN_S", 2.0)
 
 
 @pytest.mark.usefixtures("soon")

@@ -8,12 +8,12 @@ operators only one runs it, and an operator that finds an object which another o
 not run it again: it cannot know how far the other one came.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from quorate.facts.errors import WireError
+from quorate.protocol.metastore import OutcomeUnknown
 from quorate.protocol.recovery import Recovery, RecoveryAnswer
 from quorate.wire.zone_recovery import (
     RecoveryPhase,
@@ -29,10 +29,6 @@ _log = logging.getLogger("quorate.recoveries")
 
 RECOVERY_S = 2.0
 """Seconds between looks at an object whose zone is not led yet."""
-WRITTEN_S = 10.0
-"""Seconds until rows that are not written are told as unknown."""
-LOOK_S = 0.1
-"""Seconds between looks at the rows."""
 
 Body = Mapping[str, Any]
 
@@ -168,11 +164,13 @@ async def _run(led: LedZone, asked: Recovery) -> ZoneRecoveryStatus:
             " and these rowVersions"
         )
         return _status(RecoveryPhase.SHOWN, message, answer)
-    if await _are_written(led, answer):
-        done = "the copies are being dropped, and are made anew" if asked.erase else "it is done"
-        return _status(RecoveryPhase.DONE, done, answer)
-    message = "it was decided, but the rows are not known to be written: look at the partitions"
-    return _status(_UNKNOWN, message, answer)
+    try:
+        await led.runner.rows_stored(led.uid, answer)
+    except OutcomeUnknown:
+        message = "it was decided, but the rows are not known to be written: look at the partitions"
+        return _status(_UNKNOWN, message, answer)
+    done = "the copies are being dropped, and are made anew" if asked.erase else "it is done"
+    return _status(RecoveryPhase.DONE, done, answer)
 
 
 def _status(
@@ -188,25 +186,3 @@ def is_final(body: Body) -> bool:
 
 def _phase(body: Body) -> str:
     return str((body.get("status") or {}).get("phase", ""))
-
-
-async def _are_written(led: LedZone, answer: RecoveryAnswer) -> bool:
-    """Wait until the decided rows, or rows after them, are there; False if that takes too long.
-
-    Another row of the same version is not taken for the decided one if it has an older term.
-    """
-    loop = asyncio.get_running_loop()
-    end_s = loop.time() + WRITTEN_S
-    while loop.time() < end_s:
-        master = led.runner.master
-        zone = master.zones.get(led.uid) if master is not None else None
-        if zone is None:
-            return False
-        parts = [(zone.parts.get(each.partition), each.decided) for each in answer.partitions]
-        if all(
-            part is not None and part.row.version >= version and part.row.term >= term
-            for part, (version, term) in parts
-        ):
-            return True
-        await asyncio.sleep(LOOK_S)
-    return False

@@ -45,7 +45,7 @@ def recover(zone: ZoneMaster, asked: Recovery, now: Now) -> RecoveryAnswer:
                 partition,
                 verdict.seen or zone.parts[partition].row.version,
                 verdict.sentence,
-                (verdict.change[0].version, verdict.change[0].term) if verdict.change else (0, 0),
+                verdict.change[0] if verdict.change else None,
             )
             for partition, verdict in verdicts.items()
         )

@@ -1,10 +1,15 @@
-"""Requests that wait until a change of a node's registration is written, and their answers."""
+"""Requests that wait until what they changed is written, and their answers.
+
+These are changes of nodes' registrations, and rows that a person decided.
+"""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
+from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import NodeRecord
-from quorate.protocol.metastore import Key, NodeKey, OutcomeUnknown, Value
+from quorate.protocol.metastore import Key, NodeKey, OutcomeUnknown, ShardKey, Value
 
 WRITTEN_S = 8.0
 """Seconds that an answer waits for the metastore: less than the client waits for the answer."""
@@ -16,8 +21,16 @@ Judge = Callable[[NodeRecord | None], str | None]
 as asked, a sentence if it never will be, None while that is under way."""
 
 
-class Registrations:
-    """Requested changes that are not written yet, by node.
+class _Rows(NamedTuple):
+    """Rows of one zone that are awaited: those `left`, by partition."""
+
+    zone: str
+    left: dict[int, PartitionRow]
+    told: asyncio.Future[None]
+
+
+class AwaitedWrites:
+    """Requested changes that are not written yet.
 
     `wanted`: returns the record that the master wants for a node; None if there is to be none.
     """
@@ -25,6 +38,7 @@ class Registrations:
     def __init__(self, wanted: Callable[[str], NodeRecord | None]) -> None:
         self._wanted = wanted
         self._waiting: dict[str, list[tuple[Judge, asyncio.Future[str]]]] = {}
+        self._rows: list[_Rows] = []
 
     async def removed(self, node: str) -> str:
         """Return "" when the removal is written, or a sentence if the node came back first.
@@ -60,6 +74,25 @@ class Registrations:
 
         return await self._told(node, judge)
 
+    async def rows(self, uid: str, rows: Iterable[PartitionRow]) -> None:
+        """Return when each of these rows of a zone was stored, whichever rows have followed.
+
+        Raises OutcomeUnknown if that is not known within WRITTEN_S.
+        """
+        left = {row.partition: row for row in rows}
+        if not left:
+            return
+        waiting = _Rows(uid, left, asyncio.get_running_loop().create_future())
+        self._rows.append(waiting)
+        try:
+            async with asyncio.timeout(WRITTEN_S):
+                await waiting.told
+        except TimeoutError:
+            why = f"the metastore did not confirm {_which(left)} within {WRITTEN_S:g} s"
+            raise OutcomeUnknown(f"{why}{_WAY_OUT}") from None
+        finally:
+            self._rows = [each for each in self._rows if each is not waiting]
+
     async def _told(self, node: str, judge: Judge) -> str:
         told: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(node, []).append((judge, told))
@@ -72,6 +105,8 @@ class Registrations:
 
     def stored(self, key: Key, value: Value | None) -> None:
         """Note that the metastore now holds `value` under `key`."""
+        if isinstance(key, ShardKey) and isinstance(value, tuple):
+            self._rows_stored(key.uid, value)
         if not isinstance(key, NodeKey) or not (value is None or isinstance(value, NodeRecord)):
             return
         still = []
@@ -86,6 +121,18 @@ class Registrations:
         if still:
             self._waiting[key.name] = still
 
+    def _rows_stored(self, uid: str, stored: Iterable[PartitionRow]) -> None:
+        awaited = [each for each in self._rows if each.zone == uid]
+        if not awaited:
+            return
+        by_partition = {row.partition: row for row in stored}
+        for waiting in awaited:
+            for partition, row in list(waiting.left.items()):
+                if by_partition.get(partition) == row:
+                    del waiting.left[partition]
+            if not waiting.left and not waiting.told.done():
+                waiting.told.set_result(None)
+
     def end(self, why: str) -> None:
         """End all waits: nothing more is written here.  Only the next master knows whether the
         changes under way were written."""
@@ -94,3 +141,10 @@ class Registrations:
             for _, told in of_node:
                 if not told.done():
                     told.set_exception(OutcomeUnknown(f"node {node}: {why}{_WAY_OUT}"))
+        for each in self._rows:
+            if not each.told.done():
+                each.told.set_exception(OutcomeUnknown(f"{_which(each.left)}: {why}{_WAY_OUT}"))
+
+
+def _which(left: Iterable[int]) -> str:
+    return f"the rows of partitions {', '.join(map(str, sorted(left)))}"
