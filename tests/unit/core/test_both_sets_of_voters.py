@@ -1,6 +1,8 @@
 """A row that was rebuilt carries the voters before and after its migration until it is served: a
 quorum of each must promise, adopt, grant and acknowledge, and nobody moves it meanwhile."""
 
+from collections.abc import ValuesView
+
 import msgspec
 import pytest
 
@@ -144,6 +146,35 @@ def test_a_node_that_only_a_set_names_keeps_its_registration() -> None:
 
     assert parts.names("b")
     assert not parts.names("d")
+
+
+class _Counted(Parts):
+    """Counts how often all parts are looked at."""
+
+    looks = 0
+
+    def values(self) -> ValuesView[PartitionState]:
+        self.looks += 1
+        return super().values()
+
+
+def test_the_nodes_that_rows_name_are_gathered_once_while_no_row_changes() -> None:
+    parts = _Counted()
+    parts[0] = read_part(rebuilt("ab", "ac"), 0)
+    for node in "abcd":
+        assert parts.names(node) == (node != "d")
+        parts[0] = msgspec.structs.replace(parts[0], has_served=True)
+        assert not parts.leave(node)
+    assert parts.looks == 1
+
+    left = ownership.reset_to(rebuilt("ab", "ac"), Holder("a", "store-a", 1))
+    parts[1] = read_part(left, 0)
+    assert parts.leave("b")
+    parts.forget(0)
+    assert not parts.names("b")
+    parts.clear()
+    assert not parts.names("a")
+    assert not parts.leave("b")
 
 
 def test_a_row_as_it_was_stored_before_is_read() -> None:

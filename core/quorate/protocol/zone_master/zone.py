@@ -17,7 +17,15 @@ class Parts(dict[int, PartitionState]):
 
     changes = 0
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._known: tuple[set[str], set[str]] | None = None
+        """See `_nodes`; None: a row has changed."""
+
     def __setitem__(self, partition: int, part: PartitionState) -> None:
+        before = self.get(partition)
+        if before is None or before.row is not part.row:
+            self._known = None
         self.changes += 1
         super().__setitem__(partition, part)
 
@@ -27,25 +35,31 @@ class Parts(dict[int, PartitionState]):
 
     def names(self, node: str) -> bool:
         """Return whether any row names `node` as a voter, also of its sets, or a destination."""
-        for part in self.values():
-            row = part.row
-            if any(voter.node == node for voters in row.voter_sets for voter in voters):
-                return True
-            if row.destination is not None and row.destination.node == node:
-                return True
-        return False
+        return node in self._nodes()[0]
 
     def leave(self, node: str) -> bool:
         """Return whether any row says that a reset left a copy on `node`."""
-        return any(v.node == node for part in self.values() for v in part.row.left_by_reset)
+        return node in self._nodes()[1]
+
+    def _nodes(self) -> tuple[set[str], set[str]]:
+        """Return the nodes for `names` and for `leave`, gathered once while no row changes."""
+        if self._known is None:
+            rows = [part.row for part in self.values()]
+            named = {voter.node for row in rows for each in row.voter_sets for voter in each}
+            named.update(row.destination.node for row in rows if row.destination is not None)
+            left = {voter.node for row in rows for voter in row.left_by_reset}
+            self._known = (named, left)
+        return self._known
 
     def forget(self, partition: int) -> None:
         """Remove the part of a partition that has no row for now."""
         if super().pop(partition, None) is not None:
+            self._known = None
             self.changes += 1
 
     def clear(self) -> None:
         """Remove all parts."""
+        self._known = None
         self.changes += 1
         super().clear()
 

@@ -108,10 +108,10 @@ class ZoneMaster(Zone):
 
     def names(self, node: str) -> bool:
         """Return whether `node` has copies that are needed."""
+        if self.may_hold(node) or self.parts.names(node):
+            return True
         # What a reset left there does not keep an agent that is gone from being removed.
-        is_there = self.nodes.holder(node) is not None
-        is_left = is_there and self.parts.leave(node)
-        return self.parts.names(node) or is_left or self.may_hold(node)
+        return self.nodes.holder(node) is not None and self.parts.leave(node)
 
     def topology_changed(self) -> None:
         """Look at every partition again: an agent joined, left or is leaving."""
