@@ -12,6 +12,7 @@ from quorate.protocol.settings import ProtocolSettings
 
 ZONE = ZoneRecord("uid-1", "books", 1, 1)
 DELETED = ZoneRecord("uid-1", "books", 1, 1, deleting=True)
+RECORD = ZoneKey("uid-1")
 NOW = Now(1_000_000, 0)
 
 
@@ -21,7 +22,7 @@ def _settle(master: Master) -> None:
             master.written(key, value, NOW)
 
 
-def test_word_of_rows_stored_before_is_not_word_of_data_removed() -> None:
+def _placed() -> Master:
     master = Master(1, ProtocolSettings(), NOW)
     master.agent_connected(Hello(FORMAT_VERSION, "agent", "main", "a", "store-a", 1), NOW)
     _settle(master)
@@ -29,6 +30,21 @@ def test_word_of_rows_stored_before_is_not_word_of_data_removed() -> None:
     master.set_zone(ZONE, NOW)
     _settle(master)
     assert master.zones["uid-1"].parts
+    return master
+
+
+def _delete_to_the_record(master: Master) -> None:
+    """Only the deletion of the zone's record is still under way."""
+    master.set_zone(DELETED, NOW)
+    _settle(master)
+    master.receive("a", RowsStored("uid-1", ()), NOW)
+    while (RECORD, None) not in (writes := master.take_outputs().writes):
+        for key, value in writes:
+            master.written(key, value, NOW)
+
+
+def test_word_of_rows_stored_before_is_not_word_of_data_removed() -> None:
+    master = _placed()
 
     master.set_zone(DELETED, NOW)
     master.receive("a", RowsStored("uid-1", ((0, 1),)), NOW)
@@ -93,3 +109,28 @@ def test_a_late_change_does_not_take_the_place_of_a_deletion_that_has_failed() -
 
     assert written == [None]
     assert master.is_zone_gone("uid-1")
+
+
+def test_the_rows_are_deleted_once_while_the_record_is_still_there() -> None:
+    master = _placed()
+    _delete_to_the_record(master)
+
+    master.tick(NOW)
+
+    assert master.take_outputs().writes == []
+    assert master.is_zone_gone("uid-1")
+    master.reloaded(RECORD, master.zones["uid-1"].record, NOW)  # it was refused
+    assert master.take_outputs().writes == [(RECORD, None)]
+    master.written(RECORD, None, NOW)
+    assert "uid-1" not in master.zones
+
+
+def test_a_record_that_was_changed_meanwhile_is_deleted_all_the_same() -> None:
+    master = _placed()
+    _delete_to_the_record(master)
+    master.receive("a", ZoneReady("uid-1", 7_000), NOW)
+
+    master.reloaded(RECORD, DELETED, NOW)
+    _settle(master)
+
+    assert "uid-1" not in master.zones

@@ -12,7 +12,7 @@ from quorate.protocol.zone_master.publish_rows import RESEND_MS
 
 
 class ZoneDeletion:
-    """The remains of a zone being deleted. `shards_left`: None until its rows are deleted."""
+    """The remains of a zone being deleted. `shards_left`: None until its deletion begins."""
 
     def __init__(self, cluster: Cluster, uid: str) -> None:
         self.shards_left: set[int] | None = None
@@ -21,6 +21,7 @@ class ZoneDeletion:
         self._told: set[str] = set()
         self._acked: set[str] = set()
         self._resent_ms = 0
+        self._has_ended = False
 
     def begin(self, partitions: int, has_rows: bool) -> None:
         """Begin to delete all rows. No write of rows may be active."""
@@ -38,9 +39,14 @@ class ZoneDeletion:
                 cluster.publish([node], ZoneGone(cluster.master_term, self._uid))
         if due:
             self._resent_ms = now.boot_ms
-        if self.shards_left == set() and self._acked.issuperset(cluster.agents):
-            self.shards_left = None
+        is_over = self.shards_left == set() and self._acked.issuperset(cluster.agents)
+        if is_over and not self._has_ended:
+            self._has_ended = True
             cluster.delete_zone_record(self._uid)
+
+    def record_is_there(self) -> None:
+        """Note that the zone's record is stored: it is to be deleted, or to be deleted again."""
+        self._has_ended = False
 
     def confirmed(self, node: str, message: RowsStored) -> None:
         """Note that the agent's data is gone, unless its message is about rows sent before."""

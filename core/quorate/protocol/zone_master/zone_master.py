@@ -550,6 +550,7 @@ class ZoneMaster(Zone):
             self.is_gone = True
             return
         self._stored = True
+        self._deletion.record_is_there()
         self._placement.stored = record.placed
         self.port_written, self.importing_written = record.port, record.importing
         if self.parts and not record.deleting:
@@ -557,14 +558,14 @@ class ZoneMaster(Zone):
 
     def record_reloaded(self, record: ZoneRecord | None, now: Now) -> None:
         """Take the stored record after a write that failed or whose outcome is unknown."""
+        self._deletion.record_is_there()
         if record is None and self.record.deleting:
             self.is_gone = True
         elif record != self.record:
             self._cluster.write_zone(self.record)
         else:
             self._stored = True
-            self.port_written = self.record.port
-            self.importing_written = self.record.importing
+            self.port_written, self.importing_written = self.record.port, self.record.importing
 
     # --- deletion --------------------------------------------------------------------------------
 
