@@ -14,7 +14,9 @@ from quorate.facts.errors import InvariantError
 from quorate.facts.topology import Holder, Voter
 
 REPLICAS_MAX = 7
-LEFT_MAX = REPLICAS_MAX + 1
+VOTERS_MAX = REPLICAS_MAX + 1
+"""The most voters of a row: a newcomer may vote before another one leaves."""
+LEFT_MAX = VOTERS_MAX
 """The most stores of which a row says that a reset left them."""
 LINKS_MAX = 3
 """The most links before the row's own voters; older ones are forgotten."""
@@ -204,7 +206,7 @@ def check_row(row: PartitionRow) -> None:
         raise InvariantError(f"partition {row.partition}: owners {row.owners} outside {row.voters}")
     if row.term > row.version:
         raise InvariantError(f"partition {row.partition}: term {row.term} above {row.version}")
-    if len(row.voters) > REPLICAS_MAX + 1:
+    if len(row.voters) > VOTERS_MAX:
         raise InvariantError(f"partition {row.partition}: {len(row.voters)} voters")
     if row.sets:
         _check_sets(row)

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from quorate.facts.partition_row import (
     LINKS_MAX,
-    REPLICAS_MAX,
+    VOTERS_MAX,
     Link,
     Migration,
     MigrationKind,
@@ -37,7 +37,6 @@ from quorate.wire.zone import ObjectName
 
 Name = Annotated[Text, Field(max_length=253)]
 Natural = Annotated[Integer, Field(ge=0)]
-VOTERS_MAX = REPLICAS_MAX + 1
 INDEXES_MAX = 16
 NULL_NODE = ""
 """A replica index that nobody holds (the core's None): lists of the API hold strings only."""
@@ -147,8 +146,8 @@ class StoredRow(Part):
     """The migration under way; absent: none."""
     voter_sets: Annotated[list[StoredVoterSet], Field(max_length=2)] | None = None
     """Of a row that was rebuilt under a migration, until its first activation: the voters before
-    the migration and those after it.  A quorum of each must agree.  A store that is gone for good
-    may stand here alone."""
+    the migration and those after it.  A quorum of each must agree.  A store that is gone for good,
+    or that was to leave, may stand here alone."""
 
     reset: StoredReset | None = None
     """The last time that the voters were forced to one survivor; absent: never."""

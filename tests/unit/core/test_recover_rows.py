@@ -1,5 +1,7 @@
 """Which row a partition gets when the metastore is lost: never one that lacks an answered write."""
 
+from itertools import combinations
+
 import msgspec
 import pytest
 
@@ -8,6 +10,7 @@ from quorate.facts.partition_row import (
     MigrationKind,
     PartitionRow,
     committed_row,
+    is_quorum,
 )
 from quorate.facts.topology import Holder, Voter
 from quorate.protocol.messages.master import CopyReport
@@ -140,6 +143,41 @@ def test_who_is_left_of_both_sides_and_no_quorum_of_all_together_votes_alone_for
     assert isinstance(row, PartitionRow)
     assert (row.voters, row.sets) == (voters("a"), (voters("ab"), voters("ad")))
     assert row.replicas == ("a", None)
+
+
+EIGHT = PartitionRow(3, 10, 7, holder("a"), tuple("abcdefgh"), voters("abcdefgh"))
+NINTH = Migration(
+    "z/3/11", MigrationKind.MOVE, "h", holder("i"), tuple("abcdefgi"), voters("abcdefgi")
+)
+GROWING = msgspec.structs.replace(EIGHT, version=11, active=NINTH)
+
+
+def test_a_voter_that_leaves_is_named_by_its_set_alone_where_no_row_has_room_for_one_more() -> None:
+    row = recovered_row(3, of(*(told(node, GROWING) for node in "abcdefgh")), (), 1)
+
+    assert isinstance(row, PartitionRow)
+    assert row.voters == voters("abcdefgi")
+    assert row.sets == (EIGHT.voters, voters("abcdefgi"))
+    assert row.replicas == (*"abcdefg", None)
+    again = recovered_row(3, of(*(told(node, row) for node in "abcdefg")), (), 2)
+    assert isinstance(again, PartitionRow)
+    assert (again.voters, again.sets) == (row.voters, row.sets)
+
+
+@pytest.mark.parametrize("voted", ["abcdefgh", "abcdefgi"])
+def test_each_quorum_of_such_a_row_has_one_of_each_quorum_before(voted: str) -> None:
+    row = recovered_row(3, of(*(told(node, GROWING) for node in "abcdefgh")), (), 1)
+
+    assert isinstance(row, PartitionRow)
+    former = [{*each} for each in combinations(voted, 5)]
+    quorums = [
+        {*each}
+        for count in range(9)
+        for each in combinations(row.voter_nodes, count)
+        if is_quorum(row, each, ())
+    ]
+    assert quorums
+    assert all(each & before for each in quorums for before in former)
 
 
 def test_a_store_that_is_gone_stays_a_voter_where_a_quorum_of_all_together_is_left() -> None:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from quorate.facts.partition_row import (
+    VOTERS_MAX,
     MigrationKind,
     PartitionRow,
     committed_row,
@@ -40,8 +41,8 @@ class RowDecision(NamedTuple):
 NOTHING = RowDecision()
 NO_OWNER = 99
 """Index of a voter that is no owner, behind every owner's."""
-TRIED_MAX = 9
-"""So many of the latest primaries that did not serve are remembered: as many as a row's voters."""
+TRIED_MAX = VOTERS_MAX
+"""So many of the latest primaries that did not serve are remembered."""
 WAITING_TIMES = 24
 """How many times longer an activation may take that perhaps waits for copies that are away."""
 

@@ -30,7 +30,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from quorate.facts.partition_row import PartitionRow, check_row, quorum, reset_without
+from quorate.facts.partition_row import (
+    VOTERS_MAX,
+    PartitionRow,
+    check_row,
+    quorum,
+    reset_without,
+)
 from quorate.facts.topology import Holder, Voter
 from quorate.protocol.messages.master import CopyReport
 from quorate.protocol.zone_master import ownership
@@ -120,9 +126,13 @@ def _all_together(
     """Return the voters of both sets, or those that are left, if too few are left for a quorum.
 
     A quorum of each set finds what was answered before; a quorum of the voters left has what will
-    be answered.
+    be answered. If both sets together are too many for a row, the one that was to leave does not
+    vote, and the quorums of its set do without it. Two quorums of a set of eight have two voters in
+    common, so one beside it.
     """
     voters = tuple(dict.fromkeys(voter for each in (newest.voters, *both) for voter in each))
+    if len(voters) > VOTERS_MAX:
+        voters = both[-1]
     left = tuple(voter for voter in voters if voter not in dead)
     if not both or not left or len(left) >= quorum(len(voters), len(voters) - len(left)):
         return voters
