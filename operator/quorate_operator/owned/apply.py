@@ -2,14 +2,18 @@
 
 Server-side apply under one field manager: fields that others add to an object stay; our fields that
 they change are set back.  An object is applied again only if it, or what is wanted of it, has
-changed since the last apply.  Claims and Secrets are never deleted here, pods only by name.
+changed since the last apply.  What somebody else has made under its name stays as it is.  Claims
+and Secrets are never deleted here, pods only by name.
 """
 
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from http import HTTPStatus
 from typing import Any
 
+from quorate.wire.storage_cluster import StorageCluster
+from quorate_operator import names
 from quorate_operator.kube.api import ApiRefused, ApiThrottled, ApiUnclear, KubeApi
 from quorate_operator.owned.volumes import is_growth, with_its_size
 
@@ -69,9 +73,16 @@ class Applier:
         failed: list[Failure] = []
         self.changed = []
         said, self.ungrown = self.ungrown, {}
+        wanted = [*wanted]
+        of_others = await self._of_others(wanted, there)
         for manifest in wanted:
             kind, name = manifest["kind"], manifest["metadata"]["name"]
             present = there.get(kind, {}).get(name)
+            if (kind, name) in of_others:
+                failed.append(self._not_ours(manifest))
+                continue
+            if kind == "StatefulSet" and ("PersistentVolumeClaim", name) in of_others:
+                continue  # its pod would use the claim, which has the same name
             grows = present is not None and is_growth(manifest, present)
             before, until = self._refused_growth.get(name, ({}, 0.0))
             if grows and name in said and before == manifest and time.monotonic() < until:
@@ -114,6 +125,35 @@ class Applier:
         """Return one object, whatever its labels are; None if there is none."""
         path = PATHS[kind].format(self._namespace)
         return next(iter([each async for each in self._api.list(path, name=name)]), None)
+
+    async def _of_others(
+        self, wanted: Sequence[Json], there: Mapping[str, Mapping[str, Json]]
+    ) -> set[tuple[str, str]]:
+        """Return (kind, name) of wanted objects that are there, and were made by somebody else.
+
+        An apply takes over what has the name, whosever it is.
+        """
+        new: dict[str, set[str]] = {}
+        for manifest in wanted:
+            kind, name = manifest["kind"], manifest["metadata"]["name"]
+            if name not in there.get(kind, {}) and not self.has(kind, name):
+                new.setdefault(kind, set()).add(name)
+        return {
+            (kind, item["metadata"]["name"])
+            for kind, missing in new.items()
+            async for item in self._api.list(PATHS[kind].format(self._namespace))
+            if item["metadata"]["name"] in missing and not _is_ours(item)
+        }
+
+    def _not_ours(self, manifest: Json) -> ApiRefused:
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        label = f"{names.LABEL_CLUSTER}={manifest['metadata']['labels'][names.LABEL_CLUSTER]}"
+        return ApiRefused(
+            HTTPStatus.FORBIDDEN,
+            "NotOurs",
+            f"{kind} {self._namespace}/{name} was not made by Quorate, and stays as it is: delete"
+            f" it, or label it {label} if it is to be taken over",
+        )
 
     def has(self, kind: str, name: str) -> bool:
         """Return whether the object was applied and not deleted since."""
@@ -181,3 +221,14 @@ def is_owned(item: Json, owner: str) -> bool:
     """Return whether the object is owned by the one with uid `owner`, and deleted with it."""
     references = item["metadata"].get("ownerReferences") or ()
     return any(each.get("uid") == owner for each in references)
+
+
+def _is_ours(item: Json) -> bool:
+    """Return whether an operator has made the object, or a person has given it to one."""
+    labels = item["metadata"].get("labels") or {}
+    references = item["metadata"].get("ownerReferences") or ()
+    return (
+        names.LABEL_CLUSTER in labels
+        or labels.get(names.LABEL_MANAGED_BY) == names.FIELD_MANAGER
+        or any(each.get("kind") == StorageCluster.kind_name() for each in references)
+    )

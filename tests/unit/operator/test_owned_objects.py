@@ -234,6 +234,46 @@ async def test_labels_of_pods_and_nodes_are_attributes_of_agents(
     await managed.until(lambda: attributes("agent-2").get("disk") == "hdd", "its new value")
 
 
+SERVICES = "/api/v1/namespaces/shop/services"
+CLAIMS = "/api/v1/namespaces/shop/persistentvolumeclaims"
+
+
+@pytest.mark.parametrize("path", [f"{SERVICES}/{ZONE.name}-clients", f"{CLAIMS}/main-agent-2"])
+async def test_what_somebody_else_has_made_is_not_taken_over(
+    undeclared: Managed, path: str
+) -> None:
+    """An old Redis has the name of the Service, or another application that of the claim."""
+    managed = undeclared
+    name = path.rpartition("/")[2]
+    spec = {"resources": {"requests": {"storage": "10Gi"}}, "ports": []}
+    managed.api.put(path, {"metadata": {"name": name, "labels": {"app": "redis"}}, "spec": spec})
+    theirs = managed.api.objects[path]
+    managed.declare(replicas=4)
+    await managed.until(lambda: len(managed.registered) >= 3, "the others are made")
+    managed.place_zone()
+    for agent in managed.registered:
+        managed.world.master.receive(agent, ZoneReady(ZONE.uid, 6379), managed.world.now)
+
+    def refused() -> str:
+        view = managed.see()
+        return view.refused if view is not None else ""
+
+    await managed.until(refused, "told")
+    assert refused().endswith(
+        f" shop/{name} was not made by Quorate, and stays as it is: delete it, or label it"
+        " quorate.io/cluster=main if it is to be taken over"
+    )
+    assert managed.api.objects[path] == theirs
+    if path.startswith(CLAIMS):
+        assert f"{SETS}/main-agent-2" not in managed.api.objects
+
+    metadata = {**theirs["metadata"], "labels": {"quorate.io/cluster": "main"}}
+    managed.api.put(path, {**theirs, "metadata": metadata})
+    await managed.until(lambda: not refused(), "taken over")
+    await managed.until(lambda: len(managed.registered) == 4, "all agents")
+    assert managed.api.objects[path]["spec"] != theirs["spec"]
+
+
 async def test_objects_that_are_to_outlive_their_storage_cluster_are_let_go(
     managed: Managed,
 ) -> None:
