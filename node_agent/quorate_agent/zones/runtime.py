@@ -58,7 +58,7 @@ class ZoneRuntime:
             loop = asyncio.get_running_loop()
             storage.write_in(threads, partial(loop.call_soon_threadsafe, turn))
         self.closed = False
-        if replicas.record.persistent and replicas.record.sync_writes is SyncWrites.INTERVAL:
+        if replicas.record.persistent:
             self._interval = asyncio.get_running_loop().create_task(self._sync_by_interval())
 
     def take(self, turn: Turn) -> bool:
@@ -115,6 +115,8 @@ class ZoneRuntime:
     async def _sync_by_interval(self) -> None:
         while True:
             await asyncio.sleep(SYNC_INTERVAL_S)
+            if self.replicas.record.sync_writes is not SyncWrites.INTERVAL:
+                continue  # each turn is synced; this may change while the zone is open
             try:
                 await asyncio.shield(self._sync())  # `close` cancels this and waits for the thread
             except StorageFull:
