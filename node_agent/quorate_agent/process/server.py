@@ -520,7 +520,7 @@ class Agent(BaseHandler):
                 self._garbage.look(late_s)
                 late_s = 0.0
                 for runtime in self._runtimes.values():
-                    runtime.room.look(measured)
+                    runtime.look(measured)
                 self._sync_record.note()
                 if self._memory.has_to_give_back():
                     self._loop.run_in_executor(None, give_back)

@@ -446,6 +446,8 @@ class MemoryStorage:
     ) -> None:
         """Keep what was written.  StorageFull: rows grew past the bound; all is undone."""
         if not self.bounded:
+            if self._max_memory:
+                self._begin_bound()
             return
         used = self.memory_used()
         if used > self._max_memory and self.row_bytes > self._row_bytes_committed:
@@ -468,6 +470,25 @@ class MemoryStorage:
 
     # --- room
 
+    def set_max_memory(self, max_memory: int) -> None:
+        """Change the bound; 0: none.
+
+        The first bound counts from the end of the next batch: what was written without one cannot
+        be undone.
+        """
+        self._max_memory = max_memory
+        if not max_memory:
+            self.bounded = False
+            self.undo.clear()
+
+    def _begin_bound(self) -> None:
+        self._count_rows()
+        self._row_bytes_committed = self.row_bytes
+        self.bounded = True
+
+    def _count_rows(self) -> None:
+        self.row_bytes = sum(space.row_memory() for space in self._spaces.values())
+
     @property
     def full_reason(self) -> str:
         """Why commands that need memory must be refused before they run; empty: they may run."""
@@ -488,7 +509,7 @@ class MemoryStorage:
     def memory_used(self) -> int:
         """Return roughly the bytes of memory in use, overheads included."""
         if not self.bounded:
-            self.row_bytes = sum(space.row_memory() for space in self._spaces.values())
+            self._count_rows()
         return self.row_bytes + self.log_total
 
     def _record_set(self, name: bytes, data: bytes | None) -> None:

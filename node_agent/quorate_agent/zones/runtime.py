@@ -45,7 +45,7 @@ class ZoneRuntime:
     ) -> None:
         self.replicas = replicas
         self.storage = storage
-        self.room = RoomWatch(replicas, storage)
+        self._room = RoomWatch(replicas, storage)
         self.endpoint = endpoint
         self._synced = synced
         self._broken = broken
@@ -60,6 +60,12 @@ class ZoneRuntime:
         self.closed = False
         if replicas.record.persistent:
             self._interval = asyncio.get_running_loop().create_task(self._sync_by_interval())
+
+    def look(self, now_s: float) -> None:
+        """Take in a changed `maxMemory`, and look for room; `now_s` is monotonic."""
+        if isinstance(self.storage, MemoryStorage):
+            self.storage.set_max_memory(self.replicas.record.max_memory_bytes)
+        self._room.look(now_s)
 
     def take(self, turn: Turn) -> bool:
         """Report a written turn as durable once it is; return whether that was at once."""

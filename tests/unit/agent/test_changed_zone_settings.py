@@ -11,6 +11,7 @@ import pytest
 
 from quorate.facts.zone import SyncWrites
 from quorate.protocol.storage import Row
+from quorate_agent.storage.memory import MemoryStorage
 from quorate_agent.storage.rocks import RocksStorage
 from quorate_agent.zones import runtime as zone_runtime
 from quorate_agent.zones.runtime import Engine, ZoneRuntime
@@ -76,6 +77,21 @@ def test_writes_are_synced_by_interval_as_soon_as_the_zone_says_so(
             write(storage, number + 1)
             if setting is SyncWrites.INTERVAL:
                 await until(lambda: database.synced_sequence == database.sequence, "sync")
+        await runtime.close()
+
+    asyncio.run(run())
+
+
+def test_a_changed_max_memory_is_obeyed() -> None:
+    async def run() -> None:
+        storage = MemoryStorage(1000)
+        record = SimpleNamespace(persistent=False, max_memory_bytes=1000, name="z")
+        runtime = runtime_of(record, storage)
+        runtime.look(1.0)
+        assert storage.room() == 1000
+        record.max_memory_bytes = 5000
+        runtime.look(2.0)
+        assert storage.room() == 5000
         await runtime.close()
 
     asyncio.run(run())

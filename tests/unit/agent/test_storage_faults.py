@@ -119,6 +119,47 @@ def test_memory_without_a_bound_is_never_full() -> None:
     assert storage.memory_used() == ROW_OVERHEAD_BYTES + 1003
 
 
+def test_a_changed_bound_counts_for_what_is_there_already() -> None:
+    storage = MemoryStorage()
+    space = storage.space(0, 0)
+    space.put(b"key", row(1, bytes(1000)))
+    storage.log_put(0, 1, 1, bytes(1000))
+    storage.commit()
+    used = storage.memory_used()
+
+    space.put(b"before the bound", row(2, bytes(100)))
+    storage.set_max_memory(used)
+    storage.commit()
+    assert storage.memory_used() == used + ROW_OVERHEAD_BYTES + 116
+    assert storage.full_reason
+    space.put(b"beyond", row(3, b""))
+    with pytest.raises(StorageFull, match=f"maxMemory is {used}"):
+        storage.commit()
+    assert space.get(b"beyond") is None
+
+    storage.set_max_memory(1 << 20)
+    assert not storage.full_reason
+    space.put(b"more", row(4, bytes(10_000)))
+    storage.commit()
+    storage.set_max_memory(used)
+    space.put(b"beyond", row(5, b""))
+    with pytest.raises(StorageFull):
+        storage.commit()
+
+    space.put(b"while it is removed", row(6, bytes(10_000)))
+    storage.set_max_memory(0)
+    assert not storage.full_reason
+    storage.commit()
+    assert space.get(b"while it is removed") is not None
+    unbounded = storage.memory_used()
+    storage.set_max_memory(unbounded)
+    storage.commit()
+    assert storage.memory_used() == unbounded
+    space.put(b"beyond", row(7, b""))
+    with pytest.raises(StorageFull):
+        storage.commit()
+
+
 # --- Persistent: kill -9
 
 WRITER = """
