@@ -64,12 +64,14 @@ class ScannedKeys(NamedTuple):
     """Keys of rows in key order, without the values.
 
     - `expiries`: of each key when its row expires, in wall ms; 0: never; GONE: it is a tombstone
+    - `counters`: of each key the counter of its row
     - `read_bytes`: how much was read for this
     - `whole`: there are no more rows
     """
 
     keys: list[bytes]
     expiries: list[int]
+    counters: list[int]
     read_bytes: int
     whole: bool
 
@@ -83,6 +85,7 @@ def scanned_keys(rows: Sequence[tuple[bytes, Row]], *, whole: bool) -> ScannedKe
     return ScannedKeys(
         keys,
         [GONE if row.value is None else row.expires_at for _, row in rows],
+        [row.counter for _, row in rows],
         sum(map(len, keys)) + ROW_HEAD.size * len(keys),
         whole,
     )

@@ -40,17 +40,19 @@ def keys_of(
     `rows`: as they are stored, or unpacked if nothing had to be read for them."""
     keys: list[bytes] = []
     expiries: list[int] = []
+    counters: list[int] = []
     size = 0
     for key, row in rows:
         if isinstance(row, bytes):
-            _, _, expires_at, kind = ROW_HEAD.unpack_from(row)
+            counter, _, expires_at, kind = ROW_HEAD.unpack_from(row)
             is_tombstone = bool(kind & TOMBSTONE)
             size += len(key) + len(row)
         else:
-            expires_at, is_tombstone = row.expires_at, row.value is None
+            counter, expires_at, is_tombstone = row.counter, row.expires_at, row.value is None
             size += len(key) + HEAD_BYTES
         keys.append(key)
         expiries.append(GONE if is_tombstone else expires_at)
+        counters.append(counter)
         if len(keys) >= rows_max or size >= bytes_max:
-            return ScannedKeys(keys, expiries, size, False)
-    return ScannedKeys(keys, expiries, size, True)
+            return ScannedKeys(keys, expiries, counters, size, False)
+    return ScannedKeys(keys, expiries, counters, size, True)

@@ -257,6 +257,7 @@ def test_keys_are_scanned_as_rows_are(engine: Engine, is_committed: bool) -> Non
     found = space.scan_keys(None, 100, EVERYTHING)
     assert found.keys == [key for key, _ in space.scan(None, 100, EVERYTHING)]
     assert (found.keys, found.expiries) == ([b"a", b"b", b"bb", b"c"], [77, GONE, 99, 88])
+    assert found.counters == [1, 5, 6, 3]
     assert found.whole
     behind = space.scan_keys(b"b", 1, EVERYTHING)
     assert (behind.keys, behind.expiries, behind.whole) == ([b"bb"], [99], False)

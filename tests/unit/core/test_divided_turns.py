@@ -129,23 +129,24 @@ def test_no_room_for_the_others_leaves_what_waits() -> None:
 
 
 def test_what_a_survey_passed_in_a_turn_that_is_not_written_is_surveyed_again() -> None:
-    """It saw the rows of that turn: those that come back may expire."""
+    """It saw the rows of that turn: those that come back may be tombstones."""
     replicas, storage = _follower()
-    copy, due = replicas.copies[0], NOW.wall_ms + 1_000_000
-    row = _update(1, ((KEY, b"value", due),))
+    copy = replicas.copies[0]
+    row = _update(1, ((KEY, None, 0),))
     replicas.receive("b", Append("uid-1", (row,)), NOW)
     _durable(replicas, storage, replicas.flush(NOW))
+    copy.tombstones.clear()
     replicas.survey(copy)
     replicas.receive("b", Append("uid-1", (_update(2, ((KEY, b"for good", 0),)),)), NOW)
     _surveyed(replicas)
-    assert copy.expiring.due == {}
+    assert not copy.tombstones
 
     storage.refuse = True
     replicas.flush(NOW)
 
     assert 0 in replicas.surveys
     _surveyed(replicas)
-    assert copy.expiring.due == {KEY: due}
+    assert [*copy.tombstones] == [(1, KEY)]
 
 
 def test_what_a_survey_passed_in_a_turn_that_is_written_is_not() -> None:

@@ -11,10 +11,14 @@ from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.record import ASIDE_KEPT_MS
 from quorate.protocol.copies.zone_copies import ZoneCopies
 from quorate.protocol.messages.transfer import FetchSnapshot
+from quorate.protocol.storage import GONE
 
 EXPIRE_PER_TICK = 200
 EXPIRIES_LOOKED_AT = 2_000
 SURVEY_ROWS = 2000
+SURVEY_BYTES = 1 << 20
+SURVEY_ROWS_LEAST = 50
+"""A partition counts as so many rows, also if it has fewer."""
 LOG_CHECK_MS = 1000
 AGE_MARK_MS = 60_000
 NEVER_MS = 1 << 62
@@ -132,25 +136,32 @@ class Upkeep:
                     break
 
     def _survey(self) -> None:
-        """Search the next rows of copies for expiries and tombstones (`ZoneCopies.survey`)."""
-        room, surveys = SURVEY_ROWS, self._zone.surveys
+        """Search the next rows of copies for expiries and tombstones (`ZoneCopies.survey`).
+
+        Only a primary expires keys: its backups note no expiries.
+        """
+        zone, surveys = self._zone, self._zone.surveys
+        rows, size = SURVEY_ROWS, SURVEY_BYTES
         for partition in list(surveys):
-            if room <= 0:
+            if rows <= 0 or size <= 0:
                 return
-            copy = self._zone.copies[partition]
+            copy = zone.copies[partition]
             copy.surveyed = True
             after, last = surveys[partition]
-            chunk = copy.space.scan(after, room, 1 << 20)
-            room -= max(len(chunk), 50)
-            for key, row in chunk:
-                if row.value is None:
-                    copy.tombstones.append((row.counter, key))
-                elif row.expires_at and row.counter <= last:
-                    copy.expiring.note(key, row.expires_at)
-            if chunk:
-                surveys[partition] = (chunk[-1][0], last)
-            else:
+            found = copy.space.scan_keys(after, rows, size)
+            rows -= max(len(found.keys), SURVEY_ROWS_LEAST)
+            size -= found.read_bytes
+            expires = partition in zone.roles
+            columns = zip(found.keys, found.expiries, found.counters, strict=True)
+            for key, expires_at, counter in columns:
+                if expires_at == GONE:
+                    copy.tombstones.append((counter, key))
+                elif expires and expires_at and counter <= last:
+                    copy.expiring.note(key, expires_at)
+            if found.whole:
                 del surveys[partition]
+            else:
+                surveys[partition] = (found.keys[-1], last)
 
     def _drop_aside(self, now: Now) -> None:
         """Remove what was set aside long enough ago."""

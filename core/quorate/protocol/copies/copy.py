@@ -403,11 +403,11 @@ class Copy(UpdateCounter):
         """Delete all rows but the protocol's own, without tombstones."""
         self.bare = max(self.bare, counter)
         after: bytes | None = None
-        while chunk := self.space.scan(after, 10_000, 1 << 24):
-            for key, row in chunk:
-                if not is_reserved(key) and (not compare or row.counter < counter):
+        while (found := self.space.scan_keys(after, 10_000, 1 << 24)).keys:
+            for key, of_row in zip(found.keys, found.counters, strict=True):
+                if not is_reserved(key) and (not compare or of_row < counter):
                     self.space.drop(key)
-            after = chunk[-1][0]
+            after = found.keys[-1]
 
     def write(self, operations: tuple[Operation, ...]) -> bytes:
         """As primary: reserve the next counter, log and apply the update; return it encoded."""
