@@ -181,8 +181,9 @@ class Checks:
         """A tombstone goes only when every copy of its term is past it."""
         key = (agent.label, agent.disk.store, uid, copy.partition, copy.generation)
         before, of = self._oldest_tombstone.pop(key, (0, b""))
-        oldest = copy.tombstones[0] if copy.tombstones else (0, b"")
-        if oldest[0]:
+        of_now, counter = next(iter(copy.tombstones.items()), (b"", 0))
+        oldest = (counter, of_now)
+        if counter:
             self._oldest_tombstone[key] = oldest
         interval = self.cluster.zones[uid].sync_writes is SyncWrites.INTERVAL
         if not before or (before, of) == oldest or interval or not copy.adopted:
@@ -580,9 +581,8 @@ def _kept_for_ever(role: Primary) -> list[bytes]:
     copy = role.copy
     times = {(at_ms, key) for key, at_ms in copy.expiring.due.items()}
     queued = times.intersection(copy.expiring.heap)
-    deleted = {key: counter for counter, key in sorted(copy.tombstones)}
-    rows = copy.space.scan(None, 1 << 30, 1 << 30)
-    found = [key for key, row in rows if row.value is None and row.counter > deleted.get(key, 0)]
+    noted, rows = copy.tombstones, copy.space.scan(None, 1 << 30, 1 << 30)
+    found = [key for key, row in rows if row.value is None and row.counter > noted.get(key, 0)]
     live = [(row.expires_at, key) for key, row in rows if row.value is not None and row.expires_at]
     return found + [key for at_ms, key in live if (at_ms, key) not in queued]
 

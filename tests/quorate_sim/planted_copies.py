@@ -117,7 +117,7 @@ def snapshot_row_wins() -> AbstractContextManager[None]:
             elif not (compare and self.get(key) is not None):
                 self.space.put(key, Row(counter, term, expires_at, value))
                 if value is None:
-                    self.tombstones.append((counter, key))
+                    self.tombstones[key] = counter
 
     return changed(Copy, "_apply", apply)
 
@@ -125,15 +125,13 @@ def snapshot_row_wins() -> AbstractContextManager[None]:
 def tombstone_dropped_early() -> AbstractContextManager[None]:
     """Tombstones go as soon as the copy itself is past them."""
 
-    def purge(self: Copy) -> bool:
-        purged = False
-        while self.tombstones and self.tombstones[0][0] <= self.lwm:
-            counter, key = self.tombstones.popleft()
-            row = self.get(key)
-            if row is not None and row.value is None and row.counter == counter:
-                self.space.drop(key)
-                purged = True
-        return purged
+    def purge(self: Copy, most: int) -> int:
+        settled, self.settled = self.settled, self.lwm
+        looked_at = before(self, most)
+        self.settled = settled
+        return looked_at
+
+    before = Copy.purge_tombstones
 
     return changed(Copy, "purge_tombstones", purge)
 

@@ -137,7 +137,7 @@ def test_a_missing_row_is_written_unless_the_key_was_written_and_deleted_since(
     answer = repair(agent, b"right", seen, third)
     assert answer.changed.startswith("it is deleted with counter")
     copy.settled = copy.lwm
-    assert copy.purge_tombstones()
+    assert copy.purge_tombstones(1)
     assert repair(agent, b"right", seen, third).changed == "it is deleted"
 
 

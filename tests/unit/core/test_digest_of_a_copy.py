@@ -92,7 +92,7 @@ def test_an_update_of_many_rows_leaves_what_they_leave_one_by_one(odd: bytes | N
         found = each.space.scan(None, 1000, 1 << 30)
         assert {key: row.value for key, row in found} == expected
         assert each.space.row_count() == sum(value is not None for value in expected.values())
-        tombstones = [key for _, key in each.tombstones if expected.get(key, b"") is None]
+        tombstones = [key for key in each.tombstones if expected.get(key, b"") is None]
         assert set(tombstones) == {key for key, value in expected.items() if value is None}
         assert len(tombstones) == len(set(tombstones))
     assert writing.space.digest() == keeping.space.digest()

@@ -146,7 +146,7 @@ def test_what_a_survey_passed_in_a_turn_that_is_not_written_is_surveyed_again() 
 
     assert 0 in replicas.surveys
     _surveyed(replicas)
-    assert [*copy.tombstones] == [(1, KEY)]
+    assert copy.tombstones == {KEY: 1}
 
 
 def test_what_a_survey_passed_in_a_turn_that_is_written_is_not() -> None:

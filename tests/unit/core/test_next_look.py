@@ -133,6 +133,10 @@ BUSY = {
         lambda zone, role: zone.survey(role.copy),
         lambda zone, role: zone.surveys.clear(),
     ),
+    "tombstones to drop": _Put(
+        lambda zone, role: zone.purging.add(0),
+        lambda zone, role: zone.purging.clear(),
+    ),
     "a refill": _Put(
         lambda zone, role: zone.refills._wanted.update({1: None}),
         lambda zone, role: zone.refills._wanted.clear(),

@@ -25,7 +25,7 @@ def test_what_the_log_holds_below_the_folded_base_tells_too() -> None:
     copy.adopt(Lineage(0, 0, (Entry(1, 1), Entry(2, 5))), 4, {})
     _take(copy, 2, b"o", b"z")
     copy.majority = copy.settled = 5
-    copy.purge_tombstones()
+    copy.purge_tombstones(10)
     copy.cut_log(1)  # the log has 2 and what follows
     assert copy.log_from == 1
     assert copy.written_since(b"k", 1)

@@ -417,8 +417,8 @@ def tick(zone: ZoneCopies, role: Primary, now: Now) -> None:
     if news:
         role.announced_ms = now.boot_ms
         role.announced = (copy.majority, copy.settled)
-        if copy.purge_tombstones():
-            zone.touch(copy)
+        if copy.tombstones:
+            zone.purging.add(copy.partition)
 
 
 def trouble(zone: ZoneCopies, role: Primary, now: Now) -> Trouble | None:

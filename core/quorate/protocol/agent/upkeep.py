@@ -19,6 +19,7 @@ SURVEY_ROWS = 2000
 SURVEY_BYTES = 1 << 20
 SURVEY_ROWS_LEAST = 50
 """A partition counts as so many rows, also if it has fewer."""
+PURGE_PER_TICK = 1000
 LOG_CHECK_MS = 1000
 AGE_MARK_MS = 60_000
 NEVER_MS = 1 << 62
@@ -45,6 +46,7 @@ class Upkeep:
         self._repair(now)
         self._expire(now)
         self._survey()
+        self._purge()
         self._drop_aside(now)
         self.supply(now)
         if now.boot_ms >= self._check_ms:
@@ -94,7 +96,8 @@ class Upkeep:
     @property
     def is_idle(self) -> bool:
         """Whether nothing that was begun is unfinished."""
-        return not (self._stalled or self._zone.surveys or self._snapshots)
+        zone = self._zone
+        return not (self._stalled or zone.surveys or zone.purging or self._snapshots)
 
     def _repair(self, now: Now) -> None:
         """Repair copies that have missed updates for longer than a message is in flight."""
@@ -155,13 +158,27 @@ class Upkeep:
             columns = zip(found.keys, found.expiries, found.counters, strict=True)
             for key, expires_at, counter in columns:
                 if expires_at == GONE:
-                    copy.tombstones.append((counter, key))
+                    copy.tombstones[key] = counter
                 elif expires and expires_at and counter <= last:
                     copy.expiring.note(key, expires_at)
             if found.whole:
                 del surveys[partition]
             else:
                 surveys[partition] = (found.keys[-1], last)
+
+    def _purge(self) -> None:
+        """Drop tombstones that every copy is past."""
+        zone = self._zone
+        most = PURGE_PER_TICK
+        for partition in list(zone.purging):
+            copy = zone.copies[partition]
+            looked_at = copy.purge_tombstones(most)
+            if looked_at:
+                zone.touch(copy)
+            most -= looked_at
+            if not most:
+                return
+            zone.purging.discard(partition)
 
     def _drop_aside(self, now: Now) -> None:
         """Remove what was set aside long enough ago."""

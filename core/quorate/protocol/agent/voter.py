@@ -32,7 +32,8 @@ def append(zone: ZoneCopies, node: str, batch: Batch) -> None:
         copy.majority = batch.majority
     if batch.settled > copy.settled:
         copy.settled = batch.settled
-        changed |= copy.purge_tombstones()
+        if copy.tombstones:
+            zone.purging.add(batch.partition)
     if changed:
         zone.touched[batch.partition] = copy
         zone.wrote = True

@@ -9,7 +9,7 @@ value that only this copy had.  Source: docs/protocol.md, sections 2, 4 and 5.
     (all of them, with reasons: facts.copy_state)
 """
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from itertools import repeat
 
@@ -47,10 +47,6 @@ LOG_READ_BYTES = 4 * 1024 * 1024
 TOGETHER_MIN = 8
 """Updates with at least this many rows are written in one pass.  Fewer are as fast one by one."""
 
-TOMBSTONES_MAX = 10_000
-"""When so many are noted, or twice as many as were left the last time, those of keys that were
-deleted again are taken out."""
-
 LOOK_BACK_MAX = 10_000
 """At most this many updates are searched for one key."""
 
@@ -63,6 +59,7 @@ class Copy(UpdateCounter):
     - `log_from`: the log has everything above it up to `lwm`
     - `answered`: as primary in the adopted term, the counter up to which clients were answered
     - `bare`: a key deleted at or below it may lack its tombstone, whatever `settled` says
+    - `tombstones`: of deleted keys the counters, the first first
     - `purged`, `expired`: what this turn took from `tombstones` and `expiring`; it is put back if
       the batch is refused
     - `surveyed`: a survey may have passed rows of this turn instead of those that come back then
@@ -102,7 +99,6 @@ class Copy(UpdateCounter):
         "storage",
         "surveyed",
         "tombstones",
-        "tombstones_max",
         "version",
     )
 
@@ -134,8 +130,7 @@ class Copy(UpdateCounter):
         self.row: PartitionRow | None = None
         self.prepared: PartitionRow | None = None
         self.prepared_migration = ""
-        self.tombstones: deque[tuple[int, bytes]] = deque()
-        self.tombstones_max = TOMBSTONES_MAX
+        self.tombstones: OrderedDict[bytes, int] = OrderedDict()
         self.expiring = Expiries()
         self.mark_at, self.mark = 0, (0, 0)
         self._use_space()
@@ -161,7 +156,9 @@ class Copy(UpdateCounter):
             self.promise_term, self.promise_holder = kept.term, kept.holder
             self.version, self.generation = kept.version, kept.generation
             self.evicted_by = kept.row
-        self.tombstones.extendleft(reversed(self.purged))
+        for counter, key in reversed(self.purged):
+            self.tombstones[key] = counter
+            self.tombstones.move_to_end(key, last=False)
         for at_ms, key in reversed(self.expired):  # the first is what the rows say again
             self.expiring.note(key, at_ms)
         self.written()
@@ -270,7 +267,7 @@ class Copy(UpdateCounter):
         that is higher: an empty copy must never help a primary that the row has replaced.
         """
         self._enter(State.RENTING)
-        self.purged.extend(self.tombstones)
+        self.purged.extend((counter, key) for key, counter in self.tombstones.items())
         self._replace_space(aside)
         self._drop_half_copy()
         self.storage.log_cut(self.partition, 1 << 62)
@@ -379,9 +376,9 @@ class Copy(UpdateCounter):
                 rows = dict(zip(keys, each, strict=True))
                 self.space.put_all(rows)
                 if not all(values):
-                    self._note_tombstones(
-                        [(counter, key) for key, row in rows.items() if row.value is None]
-                    )
+                    for key, row in rows.items():
+                        if row.value is None:
+                            self._note_tombstone(counter, key)
                 return
         for key, value, expires_at in operations:
             if key is None:
@@ -389,15 +386,14 @@ class Copy(UpdateCounter):
                 continue
             self.put(key, Row(counter, term, expires_at, value))
             if value is None:
-                self._note_tombstones([(counter, key)])
+                self._note_tombstone(counter, key)
 
-    def _note_tombstones(self, deleted: Sequence[tuple[int, bytes]]) -> None:
-        """Have them dropped in time; of a key that is deleted again and again few are noted."""
-        self.tombstones.extend(deleted)
-        if len(self.tombstones) >= self.tombstones_max:
-            newest = {key: counter for counter, key in self.tombstones}
-            self.tombstones = deque(sorted((counter, key) for key, counter in newest.items()))
-            self.tombstones_max = max(2 * len(newest), TOMBSTONES_MAX)
+    def _note_tombstone(self, counter: int, key: bytes) -> None:
+        """Have it dropped in time, instead of an earlier one of the key."""
+        earlier = self.tombstones.pop(key, None)
+        if earlier is not None:
+            self.purged.append((earlier, key))
+        self.tombstones[key] = counter
 
     def _delete_below(self, counter: int, compare: bool) -> None:
         """Delete all rows but the protocol's own, without tombstones."""
@@ -553,19 +549,19 @@ class Copy(UpdateCounter):
 
     # --- upkeep ----------------------------------------------------------------------------------
 
-    def purge_tombstones(self) -> bool:
-        """Drop tombstones that every copy is past; return whether any was dropped."""
-        purged = False
-        while self.tombstones and self.tombstones[0][0] <= self.settled:
-            counter, key = self.tombstones.popleft()
+    def purge_tombstones(self, most: int) -> int:
+        """Drop tombstones that every copy is past; return how many of `most` were looked at."""
+        for looked_at in range(most):
+            key, counter = next(iter(self.tombstones.items()), (b"", self.settled + 1))
+            if counter > self.settled:
+                return looked_at
+            del self.tombstones[key]
             row = self.get(key)
             if row is not None and row.value is None and row.counter <= self.settled:
                 self.space.drop(key)
-                counter, purged = row.counter, True
+                counter = row.counter
             self.purged.append((counter, key))  # a row of this turn may hide the tombstone
-        if not self.tombstones:
-            self.tombstones_max = TOMBSTONES_MAX
-        return purged
+        return most
 
     def cut_log(self, upto: int) -> None:
         """Remove updates up to `upto` that a majority holds and this copy has applied."""

@@ -78,6 +78,7 @@ class ZoneCopies:
         self.fills: dict[int, Fill] = {}
         # Copies whose rows are to be searched: the key after which, and the LWM at the start.
         self.surveys: dict[int, tuple[bytes | None, int]] = {}
+        self.purging: set[int] = set()  # copies whose tombstones may be dropped (upkeep.py)
         self.aside: set[int] = set()  # partitions of which rows may be set aside
         self.stores: dict[str, str] = {}
         self.domains: dict[str, str] = {}
