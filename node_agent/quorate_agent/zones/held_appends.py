@@ -7,23 +7,38 @@ updates is held until no partition of the zone waits.  Later updates of the same
 partitions are held behind it, to keep their order.  Everything else passes.  At most one long held
 Append per zone is taken per turn, because unpacking it blocks the loop for a tenth of a second.
 When a link is lost, what came on it is dropped, because it will be sent again.
+
+A disk may be slower than the stream of long values.  So once `HELD_BYTES_MAX` are held, further
+Appends that must wait are dropped, as if lost in transit.  The primary repeats its position to
+copies that are behind, and they fetch what they lack.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from quorate.protocol.messages.replication import Append
 from quorate_agent.storage.long_values import LONG_BYTES
 
+HELD_BYTES_MAX = 64 * 1024 * 1024
+"""Bytes held by all zones together; the last Append may exceed it."""
+
+BATCH_BYTES = 512
+"""How much a batch counts besides its updates: about the memory of its objects."""
+
 
 class HeldAppends:
     """The held Appends, by zone, in the order of arrival."""
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_max: int = HELD_BYTES_MAX) -> None:
         self.going_on: frozenset[str] = frozenset()
         """Zones with partitions that wait for long values."""
+        self.bytes = 0
+        """Size of all that is held."""
+        self._bytes_max = bytes_max
         self._held: dict[str, list[tuple[str, Append]]] = {}
+        self._batches: Counter[tuple[str, str, int]] = Counter()  # by node, zone and partition
 
     def __bool__(self) -> bool:
         """Return whether an Append may have to wait, or waits."""
@@ -34,23 +49,27 @@ class HeldAppends:
         return zone in self.going_on or zone in self._held
 
     def hold(self, node: str, message: Append) -> Append | None:
-        """Hold the parts of the message that must wait; return the rest, None if there is none."""
+        """Hold the parts of the message that must wait; return the rest, None if there is none.
+
+        Without room to hold them they are dropped."""
         zone = message.zone
         if not self.holds(zone):
             return message
-        held = self._held.setdefault(zone, [])
         if _is_long(message):
-            held.append((node, message))
+            self._add(node, message)
             return None
-        behind = {
-            batch.partition for sender, before in held if sender == node for batch in before.batches
-        }
-        late = tuple([batch for batch in message.batches if batch.partition in behind])
+        held = self._batches
+        late = tuple([each for each in message.batches if held[node, zone, each.partition]])
         if not late:
             return message
-        held.append((node, Append(zone, late)))
-        passes = tuple([batch for batch in message.batches if batch.partition not in behind])
+        self._add(node, Append(zone, late))
+        passes = tuple([each for each in message.batches if not held[node, zone, each.partition]])
         return Append(zone, passes) if passes else None
+
+    def _add(self, node: str, message: Append) -> None:
+        if self.bytes < self._bytes_max:
+            self._held.setdefault(message.zone, []).append((node, message))
+            self._count(node, message, 1)
 
     def turn_ended(self, going_on: Iterable[str]) -> list[tuple[str, Append]]:
         """Return the Appends to take now: in each zone not in `going_on`, all up to the first long
@@ -61,18 +80,40 @@ class HeldAppends:
             held = self._held[zone]
             count = next((at for at, each in enumerate(held, 1) if _is_long(each[1])), len(held))
             taken += held[:count]
-            del held[:count]
-            if not held:
-                del self._held[zone]
+            self._remove(zone, held[:count], held[count:])
         return taken
 
     def peer_down(self, node: str) -> None:
         """Drop what came from `node`: the link to it is lost."""
         for zone, held in list(self._held.items()):
-            held[:] = [each for each in held if each[0] != node]
-            if not held:
-                del self._held[zone]
+            dropped = [each for each in held if each[0] == node]
+            self._remove(zone, dropped, [each for each in held if each[0] != node])
+
+    def _remove(
+        self, zone: str, removed: list[tuple[str, Append]], kept: list[tuple[str, Append]]
+    ) -> None:
+        for node, message in removed:
+            self._count(node, message, -1)
+        if kept:
+            self._held[zone] = kept
+        else:
+            del self._held[zone]
+        if not self._held:
+            self._batches.clear()
+
+    def _count(self, node: str, message: Append, by: int) -> None:
+        self.bytes += by * _size(message)
+        for batch in message.batches:
+            self._batches[node, message.zone, batch.partition] += by
+
+
+def _update_bytes(message: Append) -> int:
+    return sum(len(update) for batch in message.batches for update in batch.updates)
 
 
 def _is_long(message: Append) -> bool:
-    return sum(len(update) for batch in message.batches for update in batch.updates) > LONG_BYTES
+    return _update_bytes(message) > LONG_BYTES
+
+
+def _size(message: Append) -> int:
+    return _update_bytes(message) + BATCH_BYTES * len(message.batches)
