@@ -18,6 +18,7 @@ from quorate.protocol.agent.agent_reports import AgentReports
 from quorate.protocol.agent.aside_limit import AsideLimit
 from quorate.protocol.agent.masterships import why_not_believed, why_not_obeyed
 from quorate.protocol.agent.replicas import Replicas
+from quorate.protocol.agent.supply_rate import SupplyRate
 from quorate.protocol.agent.turn import Turn
 from quorate.protocol.agent.zone_openings import Opening, ZoneOpenings
 from quorate.protocol.agent.zones_awake import ZonesAwake
@@ -148,6 +149,7 @@ class AgentCore:
         self.settings = settings
         self.leases = Leases(settings, hello.incarnation, now.boot_ms)
         self.zones: dict[str, Replicas] = {}
+        self._rate = SupplyRate(settings.transfer_bytes_per_s)
         self._awake = ZonesAwake(self.zones, self.leases, now)
         self.awake = self._awake.awake
         self._aside = AsideLimit(self.zones, settings)
@@ -370,7 +372,7 @@ class AgentCore:
             return
         self._openings.forget(uid)
         me = self.members[self.node].holder(record.persistent)
-        zone = Replicas(record, me, storage, self.leases, self.settings, now)
+        zone = Replicas(record, me, storage, self.leases, self.settings, now, self._rate)
         zone.set_members(self.members.values())
         self.zones[uid] = zone
         self._awake.opened(zone)

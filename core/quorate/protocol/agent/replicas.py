@@ -15,6 +15,7 @@ from quorate.protocol.agent import activation, committed_rows, transfer, upkeep,
 from quorate.protocol.agent.next_look import next_look_ms
 from quorate.protocol.agent.repairs.refill import Refills
 from quorate.protocol.agent.repairs.repair_key import KeyRepairs
+from quorate.protocol.agent.supply_rate import SupplyRate
 from quorate.protocol.agent.turn import (
     Turn,
     appends,
@@ -75,12 +76,14 @@ class Replicas(ZoneCopies):
         leases: Leases,
         settings: ProtocolSettings,
         now: Now,
+        rate: SupplyRate | None = None,
     ) -> None:
+        """`rate`: the agent's limit on what it supplies; None: these are its only copies."""
         super().__init__(record, me, storage, leases, settings, now)
         self.busy_ms = now.boot_ms  # when a tick last saw something in progress
         # Whether the shell has something to settle for the zone's clients.
         self.clients_have_work: Callable[[], bool] = _no_client_has
-        self.upkeep = upkeep.Upkeep(self)
+        self.upkeep = upkeep.Upkeep(self, rate or SupplyRate(settings.transfer_bytes_per_s))
         self.transactions = Transactions(self)
         self.refills = Refills(self)
         self.repairs = KeyRepairs(self)
@@ -186,7 +189,7 @@ class Replicas(ZoneCopies):
             case Sync():
                 transfer.told_to_adopt(self, node, message)
             case FetchUpdates() | FetchKeys():
-                transfer.supply(self, node, message)
+                self.upkeep.supply(node, message)
             case FetchSnapshot():
                 self.upkeep.supply_later(node, message)
             case Updates():
@@ -421,6 +424,7 @@ class Replicas(ZoneCopies):
         for role in list(self.roles.values()):
             self.end_role(role)
         self.fills.clear()
+        self.upkeep.close()
 
     def troubles(self, now: Now) -> tuple[Trouble, ...]:
         """Return roles that are stuck, and rows that name us primary but that no role can serve."""

@@ -127,27 +127,41 @@ def _is_needed(zone: ZoneCopies, fill: Fill) -> bool:
     return votes and not fill.copy.adopted and not fill.is_full
 
 
-def supply(zone: ZoneCopies, node: str, ask: FetchUpdates | FetchKeys) -> None:
-    """Answer a copy that lacks updates, or rows of single keys."""
+def supply(zone: ZoneCopies, node: str, ask: FetchUpdates | FetchKeys) -> int:
+    """Answer a copy that lacks updates, or rows of single keys; return the answer's bytes."""
     copy = zone.copies.get(ask.partition)
+    answer: Updates | KeyRows | Unavailable
     if copy is None:
-        zone.out.send(node, Unavailable(zone.uid, ask.partition, ask.term))
+        answer = Unavailable(zone.uid, ask.partition, ask.term)
     elif isinstance(ask, FetchUpdates):
         chunk = zone.settings.transfer_chunk_bytes * 4
-        zone.out.send(node, supply_updates(zone.uid, copy, ask, chunk))
+        answer = supply_updates(zone.uid, copy, ask, chunk)
     else:
-        zone.out.send(node, supply_keys(zone.uid, copy, ask))
+        answer = supply_keys(zone.uid, copy, ask)
+    zone.out.send(node, answer)
+    return _size(answer)
 
 
 def send_snapshot(zone: ZoneCopies, node: str, ask: FetchSnapshot) -> int:
-    """Send one piece of a snapshot; return its bytes, for the rate limit (upkeep.py)."""
+    """Send one piece of a snapshot; return its bytes."""
     copy = zone.copies.get(ask.partition)
     if copy is None:
         zone.out.send(node, Unavailable(zone.uid, ask.partition, ask.term))
         return 0
     answer = supply_snapshot(zone.uid, copy, ask)
     zone.out.send(node, answer)
-    return sum(len(r[0]) + len(r[4] or b"") for r in getattr(answer, "rows", ()))
+    return _size(answer)
+
+
+def _size(answer: Updates | KeyRows | SnapshotChunk | Unavailable) -> int:
+    """Return the bytes of an answer, for the agent's limit (supply_rate.py)."""
+    match answer:
+        case Updates():
+            return sum(map(len, answer.updates))
+        case KeyRows() | SnapshotChunk():
+            return sum(len(key) + len(value or b"") for key, *_, value in answer.rows)
+        case Unavailable():
+            return 0
 
 
 def take_updates(zone: ZoneCopies, node: str, answer: Updates) -> None:

@@ -7,10 +7,11 @@ from collections import deque
 
 from quorate.facts.time import Now
 from quorate.protocol.agent import transfer
+from quorate.protocol.agent.supply_rate import SupplyRate
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.record import ASIDE_KEPT_MS
 from quorate.protocol.copies.zone_copies import ZoneCopies
-from quorate.protocol.messages.transfer import FetchSnapshot
+from quorate.protocol.messages.transfer import FetchKeys, FetchSnapshot, FetchUpdates
 from quorate.protocol.storage import GONE
 
 EXPIRE_PER_TICK = 200
@@ -30,11 +31,10 @@ DIGEST_KEPT_MS = 60_000
 class Upkeep:
     """The background work of one zone's copies."""
 
-    def __init__(self, zone: ZoneCopies) -> None:
+    def __init__(self, zone: ZoneCopies, rate: SupplyRate) -> None:
         self._zone = zone
+        self._rate = rate
         self._snapshots: dict[tuple[str, int], FetchSnapshot] = {}  # by node and partition
-        self._budget = 0
-        self._budget_ms = 0
         self._checked_ms = 0
         self._check_ms = 0
         self._marks: deque[tuple[int, dict[int, int]]] = deque()
@@ -48,7 +48,8 @@ class Upkeep:
         self._survey()
         self._purge()
         self._drop_aside(now)
-        self.supply(now)
+        if self._snapshots:
+            self._rate.supply(now)
         if now.boot_ms >= self._check_ms:
             self._checked_ms = now.boot_ms
             self._bound_log(now)
@@ -198,8 +199,12 @@ class Upkeep:
         since = [each.since_ms for p in zone.aside for each in zone.copies[p].kept_rows]
         return now.boot_ms + min(since) + ASIDE_KEPT_MS - now.wall_ms if since else NEVER_MS
 
+    def supply(self, node: str, ask: FetchUpdates | FetchKeys) -> None:
+        """Answer at once, and charge the answer to the agent's limit."""
+        self._rate.charge(transfer.supply(self._zone, node, ask), self._zone.now)
+
     def supply_later(self, node: str, ask: FetchSnapshot) -> None:
-        """Queue one piece of a snapshot; the rate limit decides when it is sent.
+        """Queue one piece of a snapshot; the agent's limit decides when it is sent.
 
         A copy wants one piece at a time: a later request takes the place of an earlier one.
         """
@@ -207,20 +212,24 @@ class Upkeep:
             transfer.send_snapshot(self._zone, node, ask)
             return
         self._snapshots[node, ask.partition] = ask
-        self.supply(self._zone.now)
+        self._rate.wait(self, self._zone.now)
 
-    def supply(self, now: Now) -> None:
-        """Send queued snapshot pieces within the rate limit."""
-        if not self._snapshots:
-            return
-        rate = self._zone.settings.transfer_bytes_per_s
-        passed = min(now.boot_ms - self._budget_ms, 1000)
-        self._budget_ms = now.boot_ms
-        self._budget = min(self._budget + rate * passed // 1000, rate // 4)
-        while self._snapshots and self._budget > 0:
-            node, partition = next(iter(self._snapshots))
-            ask = self._snapshots.pop((node, partition))
-            self._budget -= transfer.send_snapshot(self._zone, node, ask)
+    @property
+    def has_pieces(self) -> bool:
+        """Whether pieces of snapshots wait for the agent's limit."""
+        return bool(self._snapshots)
+
+    def send_piece(self) -> int:
+        """Send the piece that has waited longest; return its bytes."""
+        node, partition = next(iter(self._snapshots))
+        ask = self._snapshots.pop((node, partition))
+        self._zone.wake()  # it may be another zone's tick that allows it
+        return transfer.send_snapshot(self._zone, node, ask)
+
+    def close(self) -> None:
+        """Send nothing more, because the zone is closed."""
+        self._snapshots.clear()
+        self._rate.forget(self)
 
     def count_digest(self, copy: Copy, rows_max: int) -> int:
         """Count rows that a copy's digest lacks, before it is requested (Space.count_digest)."""
