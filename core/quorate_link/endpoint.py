@@ -308,7 +308,7 @@ class Endpoint:
             link.peer.link_up(link)
         elif hello.role == "agent":
             for other in self.links:
-                if not other.dialed and _same_agent(other.peer_hello, hello):
+                if not other.dialed and _is_followed(other.peer_hello, hello):
                     other.abort("replaced by a newer connection")
                     self._report_down(other, None)
         self._up[link] = None
@@ -344,5 +344,16 @@ def _words_of(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-def _same_agent(hello: Hello | None, other: Hello) -> bool:
-    return hello is not None and hello.role == other.role and hello.node == other.node
+def _is_followed(hello: Hello | None, newer: Hello) -> bool:
+    """Return whether a new link is of the same process, or of a later one of the same store.
+
+    Another store, or a copy of the folder, may still run under that name. Both keep their links:
+    if each ended the other's, both would dial again at once, for ever.
+    """
+    if hello is None or hello.role != newer.role:
+        return False
+    if (hello.node, hello.store) != (newer.node, newer.store):
+        return False
+    if hello.incarnation == newer.incarnation:
+        return hello.process == newer.process
+    return hello.incarnation < newer.incarnation

@@ -6,6 +6,7 @@ import pytest
 
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, RefusalCode, Refused
 from quorate.protocol.messages.master import AgentReport, MasterPing
+from quorate.protocol.messages.replication import Heartbeat
 from quorate_link import LinkSettings
 from quorate_loopback.sides import HOST, Side, ended, linked, raw_peer
 from quorate_loopback.waiting import until
@@ -119,6 +120,38 @@ def test_a_newer_connection_of_the_same_agent_replaces_the_older(run) -> None:
         assert server.heard == [("up", "agent-2"), ("down", None), ("up", "agent-2")]
         assert [link.peer_hello.incarnation for link in server.endpoint.links] == [2]
         writer.close()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"store": "old"}, {"store": "new"}),
+        ({"store": "s", "incarnation": 2}, {"store": "s", "incarnation": 3}),
+        ({"store": "s", "process": "word"}, {"store": "s", "process": "copy"}),
+    ],
+)
+def test_a_replaced_process_that_goes_on_does_not_end_the_links_of_its_successor(
+    run, old: dict[str, object], new: dict[str, object]
+) -> None:
+    async def scenario() -> None:
+        server = Side("agent-1")
+        port = await server.listen()
+        replaced = Side("agent-2", **old)
+        successor = Side("agent-2", **new)
+        first = successor.open().dial(HOST, port)
+        await until(lambda: first.link)
+        second = replaced.open().dial(HOST, port)
+        await until(lambda: second.link)
+        await until(lambda: server.count("up", "agent-2") == 2)
+        for peer in (first, second):
+            assert peer.link is not None
+            peer.link.send(Heartbeat(1, 1))
+        await until(lambda: len(server.messages) == 2)
+
+        assert server.heard == [("up", "agent-2"), ("up", "agent-2")]
+        assert server.endpoint.counters.links_opened == 2
 
     run(scenario)
 
