@@ -14,7 +14,7 @@ from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.agent.turn import Turn
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.waiters import Waiter
-from quorate.protocol.members.membership import is_namesake
+from quorate.protocol.members.membership import is_followed
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
 from quorate.protocol.messages.master import Greet
 from quorate.protocol.messages.message import Message
@@ -276,6 +276,9 @@ class AgentProcess:
 
     def _dial(self, name: str, host: str) -> None:
         target = self.cluster.agent_at(host)
+        member = self.core.members.get(name)
+        if target is not None and member is not None and is_followed(target.hello(), member):
+            target = None  # the real agent refuses its greeting, and tries again
         link = self.cluster.network.connect(self, target) if target is not None else None
         if link is not None:
             self.links[name] = link
@@ -311,12 +314,9 @@ class AgentProcess:
         return True
 
     def hears(self, link: Link) -> bool:
-        """Whether an agent's link is one of the registered agent of that name."""
+        """Whether an agent's link is one of the process that is registered under its name."""
         hello = self.heard_links.get(link)
-        if hello is None:
-            return False
-        member = self.core.members.get(hello.node)
-        return member is not None and not is_namesake(member, hello)
+        return hello is not None and self.core.hears(hello)
 
     def link_down(self, link: Link, gone: bool) -> None:
         """A link that we dialed was lost."""

@@ -22,7 +22,6 @@ from quorate.protocol.agent.agent import (
 )
 from quorate.protocol.agent.masterships import why_not_believed, why_not_obeyed
 from quorate.protocol.agent.turn import Turn
-from quorate.protocol.members.membership import is_namesake
 from quorate.protocol.messages.clients import Forward, Forwarded
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, RefusalCode, Refused
 from quorate.protocol.messages.master import EventsTold, FromMaster, Greet, ZoneTable
@@ -356,10 +355,9 @@ class Agent(BaseHandler):
         if hello is None or self.failure:
             return
         if hello.role == "agent":
-            member = self.core.members.get(hello.node)
-            # A namesake over another store, or over a copied folder, must neither get this node's
-            # leases nor speak for it.
-            if member is not None and not is_namesake(member, hello):
+            # A process that was replaced, or one over a copied folder, must neither get this
+            # node's leases nor speak for it.
+            if self.core.hears(hello):
                 self._receive(hello.node, message)
         elif isinstance(message, FromMaster):
             self._obey(link, hello, message)

@@ -6,6 +6,7 @@ at the end of each event-loop turn, makes each zone's batch durable where requir
 `synced`.  Source: docs/protocol.md, sections 4 and 7.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -25,6 +26,7 @@ from quorate.protocol.agent.zones_awake import ZonesAwake
 from quorate.protocol.copies.leases import Leases
 from quorate.protocol.copies.reports import copy_summaries, inventory
 from quorate.protocol.copies.zone_copies import Finished
+from quorate.protocol.members.membership import is_followed, is_namesake
 from quorate.protocol.messages.handshake import Hello
 from quorate.protocol.messages.master import (
     AskInventory,
@@ -215,9 +217,13 @@ class AgentCore:
         """Take in another agent's greeting; return False if its store has a newer process.
 
         Then the link is to be closed.  A new process has forgotten which promises it took back, so
-        it is asked again.
+        it is asked again.  A process over another store than the registered one is not heard: it
+        was replaced, or the master has not told of it yet.
         """
         self.heard_term = max(self.heard_term, hello.master_term)
+        member = self.members.get(hello.node)
+        if member is not None and hello.store != member.store:
+            return True
         known = self._peers.get(hello.node)
         if known is not None and known[0] == hello.store and hello.incarnation < known[1]:
             return False
@@ -228,6 +234,17 @@ class AgentCore:
             for zone in self.zones.values():
                 zone.peer_started(hello.node, now)
         return True
+
+    def hears(self, hello: Hello) -> bool:
+        """Return whether messages of the agent that greeted like this are taken in.
+
+        It must be registered, and the latest process of its store that is known here.
+        """
+        member = self.members.get(hello.node)
+        if member is None or is_followed(hello, member) or is_namesake(member, hello):
+            return False
+        store, incarnation = self._peers.get(hello.node, ("", 0))
+        return store != hello.store or hello.incarnation >= incarnation
 
     def leave(self, now: Now) -> None:
         """Ask the master to move our primaries away; `has_primaries` shows the progress."""
@@ -286,7 +303,7 @@ class AgentCore:
         return True
 
     def receive(self, node: str, message: Message, now: Now) -> None:
-        """Take in one message of another agent, over a link for which `peer_up` returned True.
+        """Take in one message of another agent, over a link whose greeting `hears` accepts.
 
         Messages of an agent that is not registered are ignored.
         """
@@ -328,10 +345,20 @@ class AgentCore:
             and mine.process == self.process
         )
         if members != self.members:
+            self._forget_followed(members)
             self.members = members
             self._events.append(MembersChanged())
             for zone in self.zones.values():
                 zone.set_members(message.nodes)
+
+    def _forget_followed(self, members: Mapping[str, NodeRecord]) -> None:
+        """Forget the leases of stores that others followed, and of nodes that are removed."""
+        for node, (store, _) in list(self._peers.items()):
+            member = members.get(node)
+            was_removed = member is None and node in self.members
+            if was_removed or (member is not None and member.store != store):
+                del self._peers[node]
+                self.leases.restarted(node)
 
     def _take_table(self, message: ZoneTable, now: Now) -> None:
         record = message.zone

@@ -92,7 +92,11 @@ class Leases:
         self._seen[node] = max(self._seen.get(node, 0), ack.sequence)
 
     def restarted(self, node: str) -> None:
-        """Forget the lease of `node`, a new process whose exception sequence starts again."""
+        """Forget the lease of `node`, a new process whose exception sequence starts again.
+
+        An answer to an earlier heartbeat counts no more: it may be the former process's.
+        """
+        self._asked.pop(node, None)
         self._heard.pop(node, None)
         self._seen.pop(node, None)
         self._held_until.pop(node, None)

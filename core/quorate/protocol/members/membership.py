@@ -243,6 +243,14 @@ def is_namesake(member: NodeRecord, hello: Hello) -> bool:
     return member.incarnation == hello.incarnation and member.process != hello.process
 
 
+def is_followed(hello: Hello, member: NodeRecord) -> bool:
+    """Return whether a process is older than the registered one, or over another store.
+
+    One over a new store is no member before that is registered.
+    """
+    return hello.store != member.store or hello.incarnation < member.incarnation
+
+
 def older_image(hello: Hello, registered: int) -> Refused:
     """Return the refusal of a process over a store of which a later incarnation is known."""
     return Refused(
