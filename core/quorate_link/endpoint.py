@@ -19,21 +19,32 @@ _log = logging.getLogger("quorate.link")
 
 LISTEN_BACKLOG = 512
 
+Accept = Callable[[Hello], Refused | None]
+"""Returns why the process that says this Hello is refused, or None."""
+
 
 class DialedPeer:
     """An address that is dialed as long as the endpoint has it.
 
     A name is looked up at each attempt. `problem`: why the last attempt made no connection; "" if
-    it made one.
+    it made one. `accept`: returns why the process that answers there is refused, or None.
     """
 
-    def __init__(self, endpoint: "Endpoint", host: str, port: int, node: str | None) -> None:
+    def __init__(
+        self,
+        endpoint: "Endpoint",
+        host: str,
+        port: int,
+        node: str | None,
+        accept: Accept | None = None,
+    ) -> None:
         self.address = (host, port)
         self.node = node
         self.link: Link | None = None
         self.refused: Refused | None = None
         self.problem = ""
         self._endpoint = endpoint
+        self._accept = accept or (lambda _: None)
         self._lost: Link | None = None  # the last lost link, until another is up
         self._wake = asyncio.Event()
         self._attempts = 0
@@ -50,7 +61,7 @@ class DialedPeer:
         self._dial_anew("the peer has moved")
 
     def redial(self, why: str) -> None:
-        """Close the present link and dial again: its other side is not the peer any more."""
+        """Close a present link and dial at once: the peer has another process now."""
         self._lost = None
         self._dial_anew(why)
 
@@ -62,9 +73,9 @@ class DialedPeer:
         self._wake.set()
 
     def judge(self, hello: Hello) -> Refused | None:
-        """Return a refusal if another node than the expected one answers."""
+        """Return a refusal if another node, or another process of it, than expected answers."""
         if self.node is None or hello.node == self.node:
-            return None
+            return self._accept(hello)
         return Refused(
             f"node {hello.node!r} answers at {join_address(*self.address)},"
             f" {self.node!r} was expected there",
@@ -159,13 +170,13 @@ class Endpoint:
         handler: Handler,
         keys: RoleKeys,
         settings: LinkSettings | None = None,
-        accept: Callable[[Hello], Refused | None] | None = None,
+        accept: Accept | None = None,
     ) -> None:
         self.hello = hello
         self.handler = handler
         self.keys = keys
         self.settings = settings or LinkSettings()
-        self.accept: Callable[[Hello], Refused | None] = accept or (lambda _: None)
+        self.accept: Accept = accept or (lambda _: None)
         self.counters = LinkCounters()
         self.loop = asyncio.get_running_loop()
         self.hosts = DialedHosts(self.loop)
@@ -190,9 +201,11 @@ class Endpoint:
         bound: int = server.sockets[0].getsockname()[1]
         return bound
 
-    def dial(self, host: str, port: int, node: str | None = None) -> DialedPeer:
+    def dial(
+        self, host: str, port: int, node: str | None = None, accept: Accept | None = None
+    ) -> DialedPeer:
         """Keep a link up to the process at host:port. `node`: the name that it must have."""
-        peer = DialedPeer(self, host, port, node)
+        peer = DialedPeer(self, host, port, node, accept)
         self._peers.append(peer)
         return peer
 

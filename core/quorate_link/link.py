@@ -43,9 +43,11 @@ class Dialer(Protocol):
     """Dials one peer, and is told of the links to it."""
 
     address: tuple[str, int]
+    refused: Refused | None
+    """The last refusal by either side, until a link is up."""
 
     def judge(self, hello: Hello) -> Refused | None:
-        """Return a refusal if another node than the expected one answers."""
+        """Return a refusal if another node, or another process of it, than expected answers."""
 
     def link_up(self, link: "Link") -> None:
         """Note that the handshake is done."""
@@ -469,7 +471,9 @@ class Link(asyncio.Protocol):
                 self._answer(encode_frame(refused))
         if refused is not None:  # by us
             endpoint.counters.refused += 1
-            _log.warning("link to %s refused: %s", self._address, refused.reason)
+            is_known = self.peer is not None and self.peer.refused == refused
+            level = logging.DEBUG if is_known else logging.WARNING
+            _log.log(level, "link to %s refused: %s", self._address, refused.reason)
             self._end_behind_what_was_sent(refused.reason)
         elif handshake.refused is not None:
             if not handshake.is_proven and not self.dialed:  # else its owner is told

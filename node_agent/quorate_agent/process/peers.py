@@ -6,13 +6,18 @@ number that was never counted is not believed".
 
 A member may have moved after a restart.  A new address in the registry moves the link.  A DNS name
 stays the same, and a host that vanished closes no connection; so a link to an earlier process than
-the registered one is dropped, and the name is looked up again.
+the registered one is dropped, and the name is looked up again.  If an earlier process still answers
+there, or one over a store that is not registered, it is refused.  The name is looked up again after
+a pause, and at once when another process is registered.
 """
 
 import asyncio
 from collections.abc import Mapping
 
+from quorate.facts.addresses import join_address
 from quorate.facts.topology import NodeRecord
+from quorate.protocol.members.membership import is_followed
+from quorate.protocol.messages.handshake import Hello, RefusalCode, Refused
 from quorate_link import DialedPeer, Dialer, Endpoint, Link
 
 GREETING_S = 2.0
@@ -26,6 +31,7 @@ class Peers:
         self._mine = mine
         self._links = links
         self._members: dict[str, DialedPeer] = {}
+        self._records: Mapping[str, NodeRecord] = {}
         self._greeted: dict[
             tuple[str, int], DialedPeer
         ] = {}  # dialed only to greet them, by address
@@ -41,15 +47,18 @@ class Peers:
 
     def dial(self, members: Mapping[str, NodeRecord]) -> None:
         """Dial the present members at their present addresses; stop dialing former ones."""
+        earlier, self._records = self._records, dict(members)
         for name, record in members.items():
             peer = self._members.get(name)
             if name == self._mine:
                 continue
             if peer is None:
-                self._members[name] = self._links.dial(record.host, record.peer_port, name)
+                self._members[name] = self._links.dial(
+                    record.host, record.peer_port, name, self._judge
+                )
             else:
                 peer.move(record.host, record.peer_port)
-                if peer.link is not None and _is_followed(peer.link, record):
+                if _has_to_redial(peer.link, earlier[name], record):
                     peer.redial("its node has a later process")
         for name in [name for name in self._members if name not in members]:
             self._links.undial(self._members.pop(name))
@@ -71,6 +80,17 @@ class Peers:
         if link.peer is not None and link.peer in self._greeted.values():
             self._has_greeted(link.peer)
 
+    def _judge(self, hello: Hello) -> Refused | None:
+        record = self._records.get(hello.node)
+        if record is None or not is_followed(hello, record):
+            return None
+        return Refused(
+            f"node {hello.node}: store {hello.store}, incarnation {hello.incarnation}, answers at"
+            f" {join_address(record.host, record.peer_port)}; registered is store {record.store},"
+            f" incarnation {record.incarnation}",
+            RefusalCode.NODE,
+        )
+
     def _has_greeted(self, peer: Dialer) -> None:
         greeted = self._greeted.get(peer.address)
         if greeted is peer:
@@ -78,10 +98,8 @@ class Peers:
             self._links.undial(greeted)
 
 
-def _is_followed(link: Link, record: NodeRecord) -> bool:
-    """Return whether the other side's process is older than the registered one, or over another
-    store."""
-    hello = link.peer_hello
-    return hello is not None and (
-        hello.store != record.store or hello.incarnation < record.incarnation
-    )
+def _has_to_redial(link: Link | None, earlier: NodeRecord, record: NodeRecord) -> bool:
+    """Return whether the link to a member is to be made anew, or now if there is none."""
+    if link is None:
+        return (earlier.store, earlier.incarnation) != (record.store, record.incarnation)
+    return link.peer_hello is not None and is_followed(link.peer_hello, record)

@@ -51,7 +51,7 @@ def test_a_link_to_an_earlier_process_than_the_registered_one_is_dropped(
 ) -> None:
     made: list[_Peer] = []
 
-    def dial(host: str, port: int, node: str) -> _Peer:
+    def dial(host: str, port: int, node: str, accept: object) -> _Peer:
         made.append(_Peer(host, port, _hello()))
         return made[-1]
 

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from quorate.facts.topology import NodeRecord
-from quorate.protocol.messages.handshake import Hello
+from quorate.protocol.messages.handshake import Hello, RefusalCode
 from quorate_agent.process.peers import Peers
-from quorate_link import Link
+from quorate_link import Link, LinkSettings
 from quorate_loopback.sides import HOST, Side, close_opened
 from quorate_loopback.waiting import until
 
@@ -21,9 +21,9 @@ async def _closed() -> AsyncIterator[None]:
 class Dialing(Side):
     """An agent and its links to others."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, settings: LinkSettings | None = None) -> None:
         super().__init__(name)
-        self.peers = Peers(name, self.open())
+        self.peers = Peers(name, self.open(settings))
 
     def on_up(self, link: Link, hello: Hello) -> None:
         super().on_up(link, hello)
@@ -49,7 +49,7 @@ async def test_an_agent_that_is_no_member_is_dialed_for_one_greeting() -> None:
 
 
 async def test_a_member_is_greeted_over_a_new_link_that_stays() -> None:
-    away, agent = Side("away"), Dialing("b")
+    away, agent = Side("away", store="store-away", incarnation=1), Dialing("b")
     port = await away.listen()
     agent.peers.dial(_members(port, "away", "b"))
     await until(lambda: agent.peers.link("away"), "a link")
@@ -76,7 +76,7 @@ async def test_an_address_where_nobody_listens_is_given_up(monkeypatch: pytest.M
 
 
 async def test_who_is_a_member_no_more_is_dialed_no_more() -> None:
-    away, agent = Side("away"), Dialing("b")
+    away, agent = Side("away", store="store-away", incarnation=1), Dialing("b")
     port = await away.listen()
     agent.peers.dial(_members(port, "away", "b"))
     await until(lambda: agent.peers.link("away"), "a link")
@@ -85,3 +85,35 @@ async def test_who_is_a_member_no_more_is_dialed_no_more() -> None:
     await until(lambda: away.count("down", "bye"), "its end")
 
     assert agent.peers.link("away") is None
+
+
+@pytest.mark.parametrize(("store", "incarnation"), [("old", 2), ("store-away", 1)])
+async def test_an_earlier_process_that_still_answers_is_dialed_again_after_a_pause(
+    store: str, incarnation: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    earlier = Side("away", store=store, incarnation=incarnation)
+    agent = Dialing("b", LinkSettings(redial_first_ms=60_000, redial_max_ms=60_000))
+    port = await earlier.listen()
+    later = {"away": NodeRecord("away", "store-away", 2, HOST, port, HOST)}
+
+    agent.peers.dial(later)
+    await until(lambda: earlier.count("down", RefusalCode.NODE), "its refusal")
+
+    assert not agent.peers.is_up("away")
+    assert "registered is store store-away, incarnation 2" in caplog.text
+    agent.peers.dial({"away": NodeRecord("away", store, incarnation, HOST, port, HOST)})
+    await until(lambda: agent.peers.is_up("away"), "a link to the process that is registered now")
+    assert earlier.count("up", "b") == 2, "it was dialed once at each registration"
+
+
+async def test_an_earlier_process_that_answers_all_the_time_is_named_once_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    earlier = Side("away", store="old")
+    agent = Dialing("b", LinkSettings(redial_first_ms=1, redial_max_ms=1))
+    port = await earlier.listen()
+
+    agent.peers.dial(_members(port, "away"))
+    await until(lambda: earlier.count("down", RefusalCode.NODE) > 2, "several refusals")
+
+    assert sum("registered is" in message for message in caplog.messages) == 1
