@@ -516,6 +516,8 @@ class Link(asyncio.Protocol):
         return self._endpoint.accept(hello) or self._endpoint.why_full()
 
     def _take_refusal(self, refused: Refused) -> None:
+        if self.peer_hello is not None and self.peer_hello.role == "tool":
+            refused = Refused(refused.reason)  # agents act on some codes; a tool has none to say
         self._refused = refused
         self._end_behind_what_was_sent(refused.reason)
 

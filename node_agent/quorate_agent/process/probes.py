@@ -56,7 +56,7 @@ class Probes:
         if core.leaving:
             return False, "hands its primaries over and ends"
         if not core.registered:
-            return False, "no master has registered this agent yet"
+            return False, core.refusal or "no master has registered this agent yet"
         if not core.informed:
             return False, "the master has not sent all zones yet"
         waiting = len(core.opening)

@@ -20,7 +20,11 @@ from quorate.protocol.agent.agent import (
     ZoneClosed,
     ZoneOpened,
 )
-from quorate.protocol.agent.masterships import why_not_believed, why_not_obeyed
+from quorate.protocol.agent.masterships import (
+    is_obeyed_refusal,
+    why_not_believed,
+    why_not_obeyed,
+)
 from quorate.protocol.agent.turn import Turn
 from quorate.protocol.messages.clients import Forward, Forwarded
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, RefusalCode, Refused
@@ -335,15 +339,23 @@ class Agent(BaseHandler):
             self._master = None
             for runtime in self._runtimes.values():
                 runtime.endpoint.overview.events.master_lost()
-        if refused is not None and refused.code == RefusalCode.OLDER_IMAGE:
-            self._set_aside(refused.reason)
-        if link.peer_hello is not None and link.peer_hello.role == "agent":
-            for runtime in self._runtimes.values():
-                runtime.endpoint.forwards.peer_down(link.peer_hello.node)
-            self._held.peer_down(link.peer_hello.node)
+        hello = link.peer_hello
+        if hello is not None and refused is not None:
+            self._refused(hello, refused)
+        if hello is not None and hello.role == "agent":
+            if link.dialed or self.core.hears(hello):  # else its successor's are not lost
+                for runtime in self._runtimes.values():
+                    runtime.endpoint.forwards.peer_down(hello.node)
+                self._held.peer_down(hello.node)
             self._sends.link_down(link)
         self._paced.link_down(link)
         self._table_changed()
+
+    def _refused(self, hello: Hello, refused: Refused) -> None:
+        self.core.refused(hello, refused)
+        is_obeyed = is_obeyed_refusal(self.core.master_term, hello)
+        if is_obeyed and refused.code == RefusalCode.OLDER_IMAGE:
+            self._set_aside(refused.reason)
 
     def on_gone(self, link: Link) -> None:
         if link.peer_hello is not None:

@@ -30,6 +30,7 @@ class _Core:
     """An agent's core, as far as probes look at it."""
 
     registered = informed = True
+    refusal = ""
     leaving = False
     opening: tuple[str, ...] = ()
     zones: ClassVar[dict[str, None]] = {"uid-1": None, "uid-2": None}
@@ -65,6 +66,7 @@ async def test_metrics_are_served_as_text() -> None:
     [
         ({}, True, "serves 2 zones"),
         ({"registered": False}, False, "no master has registered this agent yet"),
+        ({"registered": False, "refusal": "another has its name"}, False, "another has its name"),
         ({"informed": False}, False, "the master has not sent all zones yet"),
         ({"opening": ("uid-3",)}, False, "1 of 3 zones are not open yet"),
         ({"leaving": True}, False, "hands its primaries over and ends"),

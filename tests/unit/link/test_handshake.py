@@ -173,3 +173,15 @@ def test_more_links_than_allowed_are_refused_with_the_way_out(run) -> None:
         await until(lambda: peer.link)
 
     run(scenario)
+
+
+def test_a_tool_that_closes_its_link_has_no_code_to_say(run) -> None:
+    async def scenario() -> None:
+        server, tool = Side("agent-1"), Side("", role="tool")
+        _, link = await linked(server, tool)
+
+        link.close("your folder is an older image", RefusalCode.OLDER_IMAGE)
+
+        await until(lambda: server.count("down", ""))
+
+    run(scenario)

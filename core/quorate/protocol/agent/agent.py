@@ -6,7 +6,6 @@ at the end of each event-loop turn, makes each zone's batch durable where requir
 `synced`.  Source: docs/protocol.md, sections 4 and 7.
 """
 
-from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -17,7 +16,13 @@ from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.agent.agent_reports import AgentReports
 from quorate.protocol.agent.aside_limit import AsideLimit
-from quorate.protocol.agent.masterships import why_not_believed, why_not_obeyed
+from quorate.protocol.agent.masterships import (
+    ENDS_PART,
+    is_obeyed_refusal,
+    why_not_believed,
+    why_not_obeyed,
+)
+from quorate.protocol.agent.peer_processes import PeerProcesses
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.agent.supply_rate import SupplyRate
 from quorate.protocol.agent.turn import Turn
@@ -26,8 +31,7 @@ from quorate.protocol.agent.zones_awake import ZonesAwake
 from quorate.protocol.copies.leases import Leases
 from quorate.protocol.copies.reports import copy_summaries, inventory
 from quorate.protocol.copies.zone_copies import Finished
-from quorate.protocol.members.membership import is_followed, is_namesake
-from quorate.protocol.messages.handshake import Hello
+from quorate.protocol.messages.handshake import Hello, Refused
 from quorate.protocol.messages.master import (
     AskInventory,
     EventsTold,
@@ -160,12 +164,14 @@ class AgentCore:
         )
         self.members: dict[str, NodeRecord] = {}
         self.registered = False
+        self.refusal = ""
+        """Why a master has refused this process since it was registered."""
         self.informed = False
         """Whether a master has told this process all zones that it knows."""
         self.leaving = False
         self._members_told = 0
         self._store = store
-        self._peers: dict[str, tuple[str, int]] = {}
+        self._processes = PeerProcesses(self.leases)
         self._ports: dict[str, ZoneReady] = {}
         self._sends: list[tuple[str, Message]] = []
         self._events: list[AgentEvent] = []
@@ -224,13 +230,9 @@ class AgentCore:
         member = self.members.get(hello.node)
         if member is not None and hello.store != member.store:
             return True
-        known = self._peers.get(hello.node)
-        if known is not None and known[0] == hello.store and hello.incarnation < known[1]:
+        if self._processes.is_ended(hello):
             return False
-        if known != (hello.store, hello.incarnation):
-            self._peers[hello.node] = (hello.store, hello.incarnation)
-            if known is not None:
-                self.leases.restarted(hello.node)
+        if self._processes.begins(hello):
             for zone in self.zones.values():
                 zone.peer_started(hello.node, now)
         return True
@@ -240,11 +242,16 @@ class AgentCore:
 
         It must be registered, and the latest process of its store that is known here.
         """
-        member = self.members.get(hello.node)
-        if member is None or is_followed(hello, member) or is_namesake(member, hello):
-            return False
-        store, incarnation = self._peers.get(hello.node, ("", 0))
-        return store != hello.store or hello.incarnation >= incarnation
+        return self._processes.hears(hello, self.members.get(hello.node))
+
+    def refused(self, hello: Hello, refused: Refused) -> None:
+        """Take part no more if a master says that another process has this one's place.
+
+        If that master, or the next one, takes it in again, it sends the members.
+        """
+        if is_obeyed_refusal(self.master_term, hello) and refused.code in ENDS_PART:
+            self.registered = False
+            self.refusal = refused.reason
 
     def leave(self, now: Now) -> None:
         """Ask the master to move our primaries away; `has_primaries` shows the progress."""
@@ -344,21 +351,14 @@ class AgentCore:
             (mine.store, mine.incarnation) == (self.store, self.incarnation)
             and mine.process == self.process
         )
+        if self.registered:
+            self.refusal = ""
         if members != self.members:
-            self._forget_followed(members)
+            self._processes.members_changed(self.members, members)
             self.members = members
             self._events.append(MembersChanged())
             for zone in self.zones.values():
                 zone.set_members(message.nodes)
-
-    def _forget_followed(self, members: Mapping[str, NodeRecord]) -> None:
-        """Forget the leases of stores that others followed, and of nodes that are removed."""
-        for node, (store, _) in list(self._peers.items()):
-            member = members.get(node)
-            was_removed = member is None and node in self.members
-            if was_removed or (member is not None and member.store != store):
-                del self._peers[node]
-                self.leases.restarted(node)
 
     def _take_table(self, message: ZoneTable, now: Now) -> None:
         record = message.zone

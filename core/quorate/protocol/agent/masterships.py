@@ -8,7 +8,7 @@ master counts again, above what the agent knows.  Source: docs/protocol.md, sect
 
 from typing import Final
 
-from quorate.protocol.messages.handshake import Hello
+from quorate.protocol.messages.handshake import Hello, RefusalCode
 
 TERMS_BELIEVED: Final = 1_000
 """How far a master's term may be above all terms that an agent has heard of.
@@ -25,6 +25,19 @@ RECOVERY_TERMS: Final = 500
 It is well below TERMS_BELIEVED, and above the masterships that absent agents may know.  If an agent
 knows more, it refuses, and the next mastership is counted above that.
 """
+
+ENDS_PART: Final = frozenset(
+    {RefusalCode.NAME_IN_USE, RefusalCode.COPIED_FOLDER, RefusalCode.OLDER_PROCESS}
+)
+"""A master's refusals by which another process has the agent's name, or its folder."""
+
+
+def is_obeyed_refusal(term: int, hello: Hello) -> bool:
+    """Return whether a refusal has an effect on an agent that knows mastership `term`.
+
+    Only a master's has, and not that of a former one.
+    """
+    return hello.role == "master" and hello.master_term >= term
 
 
 def why_not_obeyed(term: int, word: str, hello: Hello) -> str:

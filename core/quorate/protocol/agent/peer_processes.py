@@ -1,0 +1,52 @@
+"""Which process of each other agent is heard, and when its leases begin anew.
+
+The registration decides between stores.  Of one store the latest process counts, which may have
+greeted before the master tells of it.  Source: docs/protocol.md, section 4.
+"""
+
+from collections.abc import Mapping
+
+from quorate.facts.topology import NodeRecord
+from quorate.protocol.copies.leases import Leases
+from quorate.protocol.members.membership import is_followed, is_namesake
+from quorate.protocol.messages.handshake import Hello
+
+
+class PeerProcesses:
+    """The latest store and incarnation of each other agent."""
+
+    def __init__(self, leases: Leases) -> None:
+        self._leases = leases
+        self._known: dict[str, tuple[str, int]] = {}
+
+    def is_ended(self, hello: Hello) -> bool:
+        """Return whether a later process of the same store is known."""
+        store, incarnation = self._known.get(hello.node, ("", 0))
+        return store == hello.store and hello.incarnation < incarnation
+
+    def begins(self, hello: Hello) -> bool:
+        """Take in a greeting; return whether the process is a new one, without leases."""
+        known, this = self._known.get(hello.node), (hello.store, hello.incarnation)
+        if known == this:
+            return False
+        self._known[hello.node] = this
+        if known is not None:
+            self._leases.restarted(hello.node)
+        return True
+
+    def hears(self, hello: Hello, member: NodeRecord | None) -> bool:
+        """Return whether messages of this process are taken in; `member`: the registered one."""
+        if member is None or is_followed(hello, member) or is_namesake(member, hello):
+            return False
+        return not self.is_ended(hello)
+
+    def members_changed(
+        self, earlier: Mapping[str, NodeRecord], members: Mapping[str, NodeRecord]
+    ) -> None:
+        """Forget the leases of stores that others followed, and of nodes that were removed."""
+        for node, (store, _) in list(self._known.items()):
+            member = members.get(node)
+            is_gone = node in earlier if member is None else member.store != store
+            if is_gone:
+                del self._known[node]
+                self._leases.restarted(node)

@@ -1,0 +1,121 @@
+"""What a running agent does when it is refused: only a master's word counts."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from quorate.facts.topology import NodeRecord
+from quorate.protocol.agent.agent import AgentCore
+from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, RefusalCode, Refused
+from quorate.protocol.messages.master import Members
+from quorate.protocol.settings import DEFAULTS
+from quorate_agent.folder.data_folder import DataFolder
+from quorate_agent.machine.clock import MachineClock
+from quorate_agent.machine.descriptors import Descriptors
+from quorate_agent.process.probes import Probes
+from quorate_agent.process.server import Agent
+from quorate_agent.process.settings import AgentSettings
+from quorate_loopback.sides import SECRET
+
+TERM = 7
+ENDS_PART = (RefusalCode.NAME_IN_USE, RefusalCode.COPIED_FOLDER, RefusalCode.OLDER_PROCESS)
+
+
+class _Link:
+    """A link that is lost."""
+
+    dialed = False
+
+    def __init__(self, role: str, master_term: int) -> None:
+        self.peer_hello = Hello(FORMAT_VERSION, role, "demo", "b", master_term=master_term)
+
+
+def _with_agent(path: Path, story: Callable[[Agent], None]) -> None:
+    async def run() -> None:
+        folder = DataFolder.open(path, cluster="demo", node="agent-1", cluster_id="id")
+        here = "127.0.0.1"
+        settings = AgentSettings("agent-1", path, "demo", here, 0, here, 0, here, here, here, 0)
+        agent = Agent(
+            settings, folder, {}, DEFAULTS, Descriptors(4096), SECRET.keys(), MachineClock()
+        )
+        agent.core = AgentCore(agent._hello(), agent, DEFAULTS, agent._now())
+        _register(agent)
+        try:
+            story(agent)
+        finally:
+            folder.close()
+
+    asyncio.run(run())
+
+
+def _register(agent: Agent) -> None:
+    said = agent._hello()
+    record = NodeRecord(
+        said.node, said.store, said.incarnation, "host", 1, "host", process=said.process
+    )
+    agent.core.receive_from_master(Members(TERM, (record,), 1), agent._now())
+    assert agent.core.registered
+
+
+def _refuse(agent: Agent, code: RefusalCode, role: str = "master", term: int = TERM) -> None:
+    agent.on_down(cast(Any, _Link(role, term)), Refused("another has its place", code))
+
+
+@pytest.mark.parametrize(
+    ("role", "term"), [("tool", 0), ("tool", TERM), ("agent", TERM), ("master", TERM - 1)]
+)
+def test_a_refusal_that_is_not_the_masters_has_no_effect(
+    tmp_path: Path, role: str, term: int
+) -> None:
+    def story(agent: Agent) -> None:
+        for code in RefusalCode:
+            _refuse(agent, code, role, term)
+        assert not agent.restart
+        assert not agent.failure
+        assert agent.core.registered
+
+    _with_agent(tmp_path, story)
+
+
+def test_a_folder_is_set_aside_when_the_master_says_that_it_is_an_older_image(
+    tmp_path: Path,
+) -> None:
+    def story(agent: Agent) -> None:
+        _refuse(agent, RefusalCode.OLDER_IMAGE)
+        assert agent.restart
+        assert agent.failure == "another has its place"
+
+    _with_agent(tmp_path, story)
+
+
+@pytest.mark.parametrize("code", ENDS_PART)
+def test_a_process_whose_place_another_has_takes_no_part_until_it_is_taken_in_again(
+    tmp_path: Path, code: RefusalCode
+) -> None:
+    def story(agent: Agent) -> None:
+        probes = Probes()
+        probes.listens(lambda: agent.core)
+
+        _refuse(agent, code)
+
+        assert not agent.core.registered
+        assert not agent.failure
+        assert probes.ready() == (False, "another has its place")
+        _register(agent)
+        assert agent.core.refusal == ""
+
+    _with_agent(tmp_path, story)
+
+
+@pytest.mark.parametrize("code", [code for code in RefusalCode if code not in ENDS_PART])
+def test_other_refusals_of_the_master_leave_the_agent_registered(
+    tmp_path: Path, code: RefusalCode
+) -> None:
+    def story(agent: Agent) -> None:
+        _refuse(agent, code)
+        assert agent.core.registered
+
+    _with_agent(tmp_path, story)
