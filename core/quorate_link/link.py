@@ -496,6 +496,8 @@ class Link(asyncio.Protocol):
             endpoint.settings.frame_bytes_max, decoder_of(hello.role, endpoint.hello().role)
         )
         self.peer_hello = hello
+        if not self.dialed and hello.role != "tool" and self._transport is not None:
+            _bound_unacknowledged(self._transport, endpoint.settings.unacknowledged_ms_max)
         self.up = True
         endpoint.link_up(self, hello)
 
@@ -546,19 +548,24 @@ def _set_up(transport: asyncio.Transport, settings: LinkSettings, dialed: bool) 
     15 s). While anything is not acknowledged it sends no keepalives: it retransmits, at intervals
     that double up to two minutes. A link over a mended network would stay dead for as long again.
     So the kernel ends a dialed link long before, and it is dialed anew. An accepted link has no
-    such bound: its other side may be a tool that reads slowly.
+    such bound until its other side has proven to be no tool: those may read slowly.
 
     The kernel buffers little, because nothing can overtake what it has.
     """
     connection = transport.get_extra_info("socket")
-    unacknowledged_ms_max = settings.unacknowledged_ms_max if dialed else 0
+    _bound_unacknowledged(transport, settings.unacknowledged_ms_max if dialed else 0)
     for level, option, value in (
         (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
         (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10),
         (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
         (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-        (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, unacknowledged_ms_max),
         (socket.SOL_SOCKET, socket.SO_SNDBUF, settings.kernel_bytes),
         (socket.SOL_SOCKET, socket.SO_RCVBUF, settings.kernel_bytes),
     ):
         connection.setsockopt(level, option, value)
+
+
+def _bound_unacknowledged(transport: asyncio.Transport, ms_max: int) -> None:
+    """Have the kernel end the link if what was sent is not acknowledged for so long; 0: minutes."""
+    connection = transport.get_extra_info("socket")
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, ms_max)

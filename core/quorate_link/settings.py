@@ -36,10 +36,10 @@ class LinkSettings:
     """Time for one attempt to reach a host that does not answer."""
 
     unacknowledged_ms_max: int = 4_000
-    """Bound for what a dialed link has sent to stay unacknowledged, or a peer whose buffers are
-    full may read nothing; then the kernel ends the link, and the peer is dialed again. An agent
-    reads all the time: only one that is suspended reads nothing for so long. Much less would end
-    links over a network that loses many packets."""
+    """Bound for what a link has sent to stay unacknowledged, or a peer whose buffers are full may
+    read nothing; then the kernel ends the link, and the peer is dialed again. Accepted links of
+    tools have no bound. Agents and masters read all the time: only one that is suspended reads
+    nothing for so long. Much less would end links over a network that loses many packets."""
 
     redial_first_ms: int = 50
     redial_max_ms: int = 500
