@@ -283,7 +283,7 @@ class AgentCore:
             self._report(message.sequence, now)
             return True
         if isinstance(message, Members):
-            self._take_members(message)
+            self._take_members(message, now)
         if not self.registered:
             return True
         match message:
@@ -341,7 +341,7 @@ class AgentCore:
 
     # --- what the master decides -----------------------------------------------------------------
 
-    def _take_members(self, message: Members) -> None:
+    def _take_members(self, message: Members, now: Now) -> None:
         if message.sequence < self._members_told:
             return  # overtaken: a present store that it lacks would seem gone for good
         self._members_told = message.sequence
@@ -354,11 +354,13 @@ class AgentCore:
         if self.registered:
             self.refusal = ""
         if members != self.members:
-            self._processes.members_changed(self.members, members)
+            forgotten = self._processes.members_changed(self.members, members)
             self.members = members
             self._events.append(MembersChanged())
             for zone in self.zones.values():
                 zone.set_members(message.nodes)
+                for node in forgotten:
+                    zone.peer_started(node, now)
 
     def _take_table(self, message: ZoneTable, now: Now) -> None:
         record = message.zone

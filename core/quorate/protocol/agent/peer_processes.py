@@ -42,11 +42,14 @@ class PeerProcesses:
 
     def members_changed(
         self, earlier: Mapping[str, NodeRecord], members: Mapping[str, NodeRecord]
-    ) -> None:
-        """Forget the leases of stores that others followed, and of nodes that were removed."""
+    ) -> list[str]:
+        """Forget the leases of stores that others followed, and of removed nodes; return whose."""
+        forgotten: list[str] = []
         for node, (store, _) in list(self._known.items()):
             member = members.get(node)
             is_gone = node in earlier if member is None else member.store != store
             if is_gone:
                 del self._known[node]
                 self._leases.restarted(node)
+                forgotten.append(node)
+        return forgotten
