@@ -5,7 +5,7 @@ import pytest
 
 from quorate.protocol.agent import aside_limit
 from quorate.protocol.agent.aside_limit import PER_PARTITION_MAX, AsideLimit
-from quorate.protocol.copies.record import KeptRows, read_kept_rows
+from quorate.protocol.copies.record import ASIDE_KEPT_MS, KeptRows, read_kept_rows
 from quorate.protocol.messages.master import AgentReport, AsideReport, MasterPing
 from quorate.protocol.settings import DEFAULTS
 from quorate.protocol.storage import Row
@@ -88,3 +88,17 @@ def test_a_partition_keeps_the_latest_few(agent: LoneAgent) -> None:
     assert kept(agent, "zone-0", 0) == [101 + number for number in range(3, PER_PARTITION_MAX + 3)]
     assert kept(agent, "zone-0", 1) == [101]
     assert report(agent).aside == {"zone-0": AsideReport(PER_PARTITION_MAX + 1, 0, 3)}
+
+
+@pytest.mark.parametrize("step_ms", [2 * ASIDE_KEPT_MS, 0, -2 * ASIDE_KEPT_MS])
+def test_a_wall_clock_that_is_set_drops_nothing_before_its_time(
+    agent: LoneAgent, step_ms: int
+) -> None:
+    set_aside(agent, "zone-0", 0, 101, ASIDE_KEPT_MS - 60_000, 60)
+
+    agent.wall_ahead_ms += step_ms
+    agent.pass_time(30_000)
+    assert kept(agent, "zone-0", 0) == [101]
+
+    agent.pass_time(60_000)
+    assert kept(agent, "zone-0", 0) == ([101] if step_ms < 0 else [])

@@ -40,6 +40,7 @@ class Upkeep:
         self._marks: deque[tuple[int, dict[int, int]]] = deque()
         self._stalled: dict[int, tuple[int, int]] = {}
         self._digests_asked: dict[int, int] = {}
+        self._wall_ahead_ms = zone.now.wall_ms - zone.now.boot_ms
 
     def tick(self, now: Now) -> None:
         """Do one round; cheap when nothing is due."""
@@ -184,9 +185,9 @@ class Upkeep:
     def _drop_aside(self, now: Now) -> None:
         """Remove what was set aside long enough ago."""
         zone = self._zone
+        since_ms = self._steady_wall_ms(now) - ASIDE_KEPT_MS
         for partition in list(zone.aside):
             copy = zone.copies[partition]
-            since_ms = now.wall_ms - ASIDE_KEPT_MS
             if old := [each for each in copy.kept_rows if each.since_ms <= since_ms]:
                 copy.drop_aside(old)
                 zone.touch(copy)
@@ -197,7 +198,13 @@ class Upkeep:
         """Return when something that is set aside is to be removed (boot ms); NEVER_MS: nothing."""
         zone = self._zone
         since = [each.since_ms for p in zone.aside for each in zone.copies[p].kept_rows]
-        return now.boot_ms + min(since) + ASIDE_KEPT_MS - now.wall_ms if since else NEVER_MS
+        if not since:
+            return NEVER_MS
+        return now.boot_ms + min(since) + ASIDE_KEPT_MS - self._steady_wall_ms(now)
+
+    def _steady_wall_ms(self, now: Now) -> int:
+        """Return the wall time, without steps forward since this zone was opened."""
+        return min(now.wall_ms, now.boot_ms + self._wall_ahead_ms)
 
     def supply(self, node: str, ask: FetchUpdates | FetchKeys) -> None:
         """Answer at once, and charge the answer to the agent's limit."""
