@@ -10,11 +10,11 @@ from quorate.facts.time import Now
 from quorate.facts.zone import SyncWrites, ZoneRecord
 from quorate.protocol.agent.agent import AgentCore, ZoneOpened
 from quorate.protocol.agent.masterships import why_not_obeyed
+from quorate.protocol.agent.peer_processes import is_followed
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.agent.turn import Turn
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.waiters import Waiter
-from quorate.protocol.members.membership import is_followed
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
 from quorate.protocol.messages.master import Greet
 from quorate.protocol.messages.message import Message

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from quorate.facts.addresses import join_address
 from quorate.facts.topology import NodeRecord
-from quorate.protocol.members.membership import is_followed
+from quorate.protocol.agent.peer_processes import is_followed
 from quorate.protocol.messages.handshake import Hello, RefusalCode, Refused
 from quorate_link import DialedPeer, Dialer, Endpoint, Link
 

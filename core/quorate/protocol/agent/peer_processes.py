@@ -8,8 +8,26 @@ from collections.abc import Mapping
 
 from quorate.facts.topology import NodeRecord
 from quorate.protocol.copies.leases import Leases
-from quorate.protocol.members.membership import is_followed, is_namesake
 from quorate.protocol.messages.handshake import Hello
+
+
+def is_namesake(member: NodeRecord, hello: Hello) -> bool:
+    """Return whether another agent than the registered one greets under its name.
+
+    It is over another store, or over a copy of the registered agent's folder. A newer process of
+    that agent, which the master may not have told of yet, is no namesake.
+    """
+    if member.store != hello.store:
+        return True
+    return member.incarnation == hello.incarnation and member.process != hello.process
+
+
+def is_followed(hello: Hello, member: NodeRecord) -> bool:
+    """Return whether a process is older than the registered one, or over another store.
+
+    One over a new store is no member before that is registered.
+    """
+    return hello.store != member.store or hello.incarnation < member.incarnation
 
 
 class PeerProcesses:

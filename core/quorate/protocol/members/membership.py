@@ -232,25 +232,6 @@ def is_same_process(known: NodeRecord | Hello, hello: Hello) -> bool:
     )
 
 
-def is_namesake(member: NodeRecord, hello: Hello) -> bool:
-    """Return whether another agent than the registered one greets under its name.
-
-    It is over another store, or over a copy of the registered agent's folder. A newer process of
-    that agent, which the master may not have told of yet, is no namesake.
-    """
-    if member.store != hello.store:
-        return True
-    return member.incarnation == hello.incarnation and member.process != hello.process
-
-
-def is_followed(hello: Hello, member: NodeRecord) -> bool:
-    """Return whether a process is older than the registered one, or over another store.
-
-    One over a new store is no member before that is registered.
-    """
-    return hello.store != member.store or hello.incarnation < member.incarnation
-
-
 def older_image(hello: Hello, registered: int) -> Refused:
     """Return the refusal of a process over a store of which a later incarnation is known."""
     return Refused(
