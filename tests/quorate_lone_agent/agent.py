@@ -111,11 +111,18 @@ class Agent:
 
     def give(self, holder: Holder, partitions: Any) -> None:
         """A row in a new term that makes `holder` primary of these."""
+        self._set_rows(holder, holder, partitions)
+
+    def lose_primary(self, partition: int) -> None:
+        """A row in a new term without a primary; the other agent is its owner."""
+        self._set_rows(None, OTHER, [partition])
+
+    def _set_rows(self, primary: Holder | None, owner: Holder, partitions: Any) -> None:
         self._version += 1
-        voter = (Voter(holder.node, holder.store),)
+        voter = (Voter(owner.node, owner.store),)
         version = self._version
         rows = [
-            PartitionRow(partition, version, version, holder, (holder.node,), voter)
+            PartitionRow(partition, version, version, primary, (owner.node,), voter)
             for partition in partitions
         ]
         self.replicas.set_rows(rows, self._now())

@@ -27,6 +27,28 @@ def _rest(agent: Agent) -> None:
     assert not any(role.parts or role.locks for role in agent.replicas.roles.values())
 
 
+def test_without_a_primary_of_the_home_a_prepared_transaction_is_given_up() -> None:
+    agent = Agent()
+    home, other = key_in(0), key_in(3)
+    held = agent.replicas.primaries[3]
+    assert held is not None
+    held.locks[other] = b"another"
+    client = agent.writer()
+    client.send((b"MULTI",), (b"SET", home, b"1"), (b"SET", other, b"1"), (b"EXEC",))
+    for _ in range(3):
+        agent.tick(10)
+    agent.lose_primary(0)
+    held.locks.clear()
+    agent.replicas.transactions.parts.waiting.unlocked(3)
+    for _ in range(DEFAULTS.park_bound_ms // 100 + 10):
+        agent.tick(100)
+
+    said = client.told()
+    assert [str(reply).split()[0] for reply in said] == ["CLUSTERDOWN"]
+    assert not held.locks
+    assert agent.writer().ask(b"GET", other) == [None]
+
+
 # --- the order of a connection's commands
 
 

@@ -158,8 +158,8 @@ class Coordinator:
     def look(self, now_ms: int, send: Callable[[str, TransactionMessage], None]) -> Ended | None:
         """Send the next message if it is due; return the end when the time is over."""
         if now_ms >= self.deadline_ms:
-            if self.stage is AttemptStage.PREPARING:
-                return self.abort(Outcome.NOT_EXECUTED)
+            if self.stage is not AttemptStage.ABORTING and not self.decides:
+                return self.abort(Outcome.NOT_EXECUTED)  # also if the home has no primary
             grace = self._zone.park_bound_ms
             if now_ms >= self.deadline_ms + grace:
                 if self.stage is AttemptStage.DECIDING:
