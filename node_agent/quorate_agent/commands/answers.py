@@ -75,7 +75,7 @@ class Answers:
 
     def tell_expired(self, role: Primary, keys: Iterable[bytes], now_ms: int) -> None:
         """Have clients told which of these keys have expired, before the keys are shown."""
-        if shows_expiry(role, now_ms):
+        if shows_expiry(role, self.replicas.surveys, now_ms):
             self._tracking.expire(role, keys, now_ms)
             self.turn()
 

@@ -81,6 +81,7 @@ class ZoneEndpoint:
         self._metrics = metrics
         self._shift = slot_shift(replicas.record.partitions)
         self._primaries = replicas.primaries
+        self._surveys = replicas.surveys
         self._view = View()
         self._next_id = 1
         self._passed_s = clock.passed_s
@@ -188,7 +189,15 @@ class ZoneEndpoint:
             count == 1
             and not self._slow_log.is_close
             and (
-                said := read_one(client.state, view, commands[0], self._primaries, self._shift, now)
+                said := read_one(
+                    client.state,
+                    view,
+                    commands[0],
+                    self._primaries,
+                    self._surveys,
+                    self._shift,
+                    now,
+                )
             )
         ):
             (client.queue or client.out).append(said)  # `client.answer`

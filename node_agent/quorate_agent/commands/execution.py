@@ -70,6 +70,7 @@ class CommandExecution:
         replicas = answers.replicas
         self._replicas = replicas
         self._primaries = replicas.primaries
+        self._surveys = replicas.surveys
         self._shift = slot_shift(replicas.record.partitions)
         self._answers = answers
         self._overview = overview
@@ -99,7 +100,9 @@ class CommandExecution:
             elif is_close:
                 last = self._execute_each(client, commands, now)
             elif (number := len(commands)) > 1 and (
-                said := join_reads(self._view, commands, self._primaries, self._shift, now)
+                said := join_reads(
+                    self._view, commands, self._primaries, self._surveys, self._shift, now
+                )
             ):
                 self._meter.at_once[READ] += number
                 client.answer(said)

@@ -104,7 +104,8 @@ class Tracking:
         self._all_stale: dict[int, None] = {}  # connections that must forget everything
         self._behind: dict[ClientConnection, list[_Behind]] = {}  # one or two of a connection
         self._writer = 0  # the client whose command is being executed; 0: none
-        self._elsewhere: list[bytes] = []  # keys that it reads and that are not noted
+        self._read: list[bytes] = []  # keys that it reads
+        self._elsewhere: list[bytes] = []  # those of them that are not noted
         self._untracked: list[bytes] = []  # keys read by an EXEC that has not begun to track yet
         self._look_ms = 0
 
@@ -143,6 +144,7 @@ class Tracking:
         for key in _reads(state, args):
             if mode is not None and mode.broadcast and not mode.covers(key):
                 continue
+            self._read.append(key)
             partition = key_partition(key, self._replicas.record.partitions)
             role = self._replicas.primaries[partition]
             if mode is None:
@@ -161,10 +163,11 @@ class Tracking:
         untracked, self._untracked = self._untracked, []
         if untracked and mode is None and client.queue:
             self._hold(client, untracked)
+        read, self._read = self._read, []  # EXEC has emptied its transaction by now
         keys, self._elsewhere = self._elsewhere, []
         if mode is not None:
             if _is_parked(client) and not mode.broadcast:
-                keys = [*_reads(client.state, args)]
+                keys = read
             if keys:  # even for an error: redis-py would wait for the reply and not ask again
                 self._tell_behind(client, mode, keys)
         if (

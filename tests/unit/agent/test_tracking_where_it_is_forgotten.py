@@ -7,10 +7,11 @@ import hiredis
 import pytest
 
 from quorate.facts.keyspace import key_partition
+from quorate.protocol.messages.transactions import PartPrepared, PreparePart
 from quorate_agent.notices import pushes, tracking
 from quorate_agent.notices.tracking import NOTES_BYTES_MAX
 from quorate_differential.kept_client import KeptClient
-from quorate_lone_agent.agent import Agent, key_in
+from quorate_lone_agent.agent import OTHER, ZONE, Agent, key_in
 
 INVALIDATIONS = b"__redis__:invalidate"
 
@@ -31,6 +32,24 @@ def test_expiry_is_told_before_anybody_is_answered_that_the_key_is_gone(
     assert (shown, told) == ([], [[b"k"]])  # to show it waits for the acknowledgement
     agent.turn()
     assert reader.told() == [None]
+
+
+@pytest.mark.parametrize("reads", [1, 2], ids=["one", "joined"])
+def test_expiry_is_told_before_it_is_shown_while_a_new_primary_searches_its_rows(
+    agent: Agent, pass_a_minute: Callable[[], None], reads: int
+) -> None:
+    agent.write(b"SET", b"k", b"1", b"EX", b"60")
+    agent.give(agent.me, range(4))
+    assert key_partition(b"k", ZONE.partitions) in agent.replicas.surveys
+    client, reader = agent.client(), agent.writer()
+    assert client.ask(b"GET", b"k") == [b"1"]
+    pass_a_minute()
+
+    shown = reader.send(*[(b"GET", b"k")] * reads)
+    told = _pushes(client.told())
+    assert (shown, told) == ([], [[b"k"]])
+    agent.turn()
+    assert reader.told() == [None] * reads
 
 
 def test_who_reads_that_a_key_has_expired_is_told_when_it_is_written_again(
@@ -57,6 +76,49 @@ def test_expiry_that_a_transaction_over_partitions_shows_is_told(
     pass_a_minute()
     assert agent.execute(agent.writer(), (b"GET", low), (b"GET", high)) == [None, None]
     assert _pushes(client.told()) == [[low]]
+
+
+def test_what_a_transaction_reads_that_another_agent_executes_is_not_to_be_kept(
+    agent: Agent,
+) -> None:
+    key = key_in(1)
+    client = agent.client()
+    agent.give(OTHER, [1])
+    client.send((b"MULTI",), (b"GET", key), (b"EXEC",))
+    agent.forwarded(client, b"*1\r\n$3\r\nold\r\n")
+    told = client.told()
+
+    assert told[0] == [b"old"]
+    assert _pushes(told) == [[key]]
+
+
+def test_what_a_parked_transaction_reads_is_not_to_be_kept(agent: Agent) -> None:
+    key = key_in(1)
+    agent.write(b"SET", key, b"old")
+    client = agent.client()
+    agent.lose_primary(1)
+    client.send((b"MULTI",), (b"GET", key), (b"EXEC",))
+    agent.give(agent.me, [1])
+    agent.turn()
+    told = client.told()
+
+    assert len(told[0]) == 1
+    assert _pushes(told) == [[key]]
+
+
+def test_what_a_transaction_reads_at_two_agents_is_not_to_be_kept(agent: Agent) -> None:
+    here, elsewhere = key_in(0), key_in(1)
+    client = agent.client()
+    agent.give(OTHER, [1])
+    client.send((b"MULTI",), (b"GET", here), (b"GET", elsewhere), (b"EXEC",))
+    agent.turn()
+    asked = [message for _, message in agent.said if isinstance(message, PreparePart)][-1]
+    answered = PartPrepared(ZONE.uid, asked.transaction, 1, 0, 5, 5, (b"$3\r\nold\r\n",), b"")
+    agent.receive("b", answered)
+    told = client.told()
+
+    assert told[0] == [None, b"old"]
+    assert elsewhere in _pushes(told)[0]
 
 
 def test_what_a_transaction_read_that_begins_to_track_is_kept_while_something_expires(

@@ -1,7 +1,7 @@
 """Checks shared by joined reads and writes: the partition of each key, and whether it is served."""
 
 from binascii import crc_hqx
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import TypeGuard
 
 from quorate.facts.keyspace import FIRST_UNRESERVED, TAG, key_slot
@@ -20,9 +20,13 @@ def is_served(role: Primary | None, now: int) -> TypeGuard[Primary]:
     return not (role is None or role.lease.ms <= now or role.frozen or role.locks)
 
 
-def shows_expiry(role: Primary, now_ms: int) -> bool:
-    """Return whether a key may have expired without the clients that cache it having been told."""
+def shows_expiry(role: Primary, surveys: Container[int], now_ms: int) -> bool:
+    """Return whether a key may have expired without the clients that cache it having been told.
+
+    `surveys`: partitions of which not all expiries are known yet."""
     if role.changed is None:
         return False
+    if role.copy.partition in surveys:
+        return True
     expiring = role.copy.expiring.heap
     return bool(expiring) and expiring[0][0] < now_ms

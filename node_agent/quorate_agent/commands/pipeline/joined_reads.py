@@ -4,7 +4,7 @@ The interpreter's overhead is then paid once for a whole pipeline instead of onc
 """
 
 from binascii import crc_hqx
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from quorate.facts.keyspace import FIRST_UNRESERVED, TAG, key_slot
 from quorate.protocol.copies.primary import Primary
@@ -19,6 +19,7 @@ def join_reads(
     view: View,
     commands: list[list[bytes]],
     primaries: Sequence[Primary | None],
+    surveys: Container[int],
     shift: int,
     now: int,
 ) -> bytes | None:
@@ -40,7 +41,7 @@ def join_reads(
     spaces = {}
     for partition in set(partitions):
         role = primaries[partition]
-        if not is_served(role, now) or role.waiters or shows_expiry(role, view.now_ms):
+        if not is_served(role, now) or role.waiters or shows_expiry(role, surveys, view.now_ms):
             return None
         spaces[partition] = role.copy.get
     if not spaces:
@@ -62,6 +63,7 @@ def read_one(
     view: View,
     args: list[bytes],
     primaries: Sequence[Primary | None],
+    surveys: Container[int],
     shift: int,
     now: int,
 ) -> bytes | None:
@@ -79,7 +81,7 @@ def read_one(
     role = primaries[(key_slot(key) if TAG in key else crc_hqx(key, 0) & 16383) >> shift]
     if not is_served(role, now) or role.waiters:
         return None
-    if key < FIRST_UNRESERVED or shows_expiry(role, view.now_ms):
+    if key < FIRST_UNRESERVED or shows_expiry(role, surveys, view.now_ms):
         return None
     view.is_pending, view.copy = None, role.copy
     reply: bytes = command.handler(view, args)
