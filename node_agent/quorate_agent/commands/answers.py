@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 
+from quorate.facts.errors import QuorateError
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.primary import Primary
+from quorate.protocol.storage import StorageFull
 from quorate_agent.clients.connection import ClientConnection, Slot
 from quorate_agent.clients.meter import CommandMeter
 from quorate_agent.commands.pipeline.alike import shows_expiry
@@ -13,6 +16,12 @@ from quorate_agent.machine.clock import Clock
 from quorate_agent.metrics import AgentMetrics
 from quorate_agent.notices.tracking import Tracking
 from quorate_agent.resp import replies
+from quorate_agent.resp.command import Command
+
+_log = logging.getLogger("quorate.agent.commands")
+
+_ENDS_AGENT = (QuorateError, StorageFull, MemoryError)
+"""Errors that are none of the command: its agent cannot go on."""
 
 
 class Answers:
@@ -60,6 +69,15 @@ class Answers:
         if client.half_closed_ms and reply in (replies.CLUSTERDOWN, replies.UNKNOWN_OUTCOME):
             client.refuse(replies.CLUSTERDOWN)  # the commands behind it are too late as well
 
+    def failed(
+        self, client: ClientConnection, command: Command, slot: Slot | None, error: Exception
+    ) -> None:
+        """Answer a command whose handler has failed, and close its connection.
+
+        The caller has forgotten what the command had gathered to write."""
+        self.say(client, command.family, slot, failure(command, error))
+        client.state.closing = not client.state.is_agents
+
     def unblock(self, slot: Slot) -> None:
         """Let later commands of the slot's connection no longer wait for it."""
         client = slot.connection
@@ -88,3 +106,12 @@ class Answers:
         if not self.replicas.record.persistent:
             return replies.OOM
         return replies.misconf(self.replicas.me.node, self.why_full())
+
+
+def failure(command: Command, error: Exception) -> bytes:
+    """Log that the handler of a command has failed, and return the reply; raise the error again if
+    it ends the agent."""
+    if isinstance(error, _ENDS_AGENT):
+        raise error
+    _log.error("the command %s failed", command.name.decode(), exc_info=error)
+    return replies.COMMAND_FAILED

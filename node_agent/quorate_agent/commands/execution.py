@@ -236,7 +236,11 @@ class CommandExecution:
                         continue
                     view.is_pending = None
                     view.copy = copy
-                    reply = command.handler(view, args)
+                    try:
+                        reply = command.handler(view, args)
+                    except Exception as error:
+                        self._failed(client, command, slot, error)
+                        return None
                     view.operations.clear()
                     self._say(client, command.family, slot, reply)
                     if len(reply) > LONG_BYTES and not _is_read(client):
@@ -265,7 +269,11 @@ class CommandExecution:
             ):
                 commands.append(args)  # before a long value is unpacked and made anew in vain
                 return None
-            reply = command.handler(view, args)
+            try:
+                reply = command.handler(view, args)
+            except Exception as error:
+                self._failed(client, command, slot, error)
+                return None
             if view.operations:
                 if (
                     may_wait
@@ -305,6 +313,14 @@ class CommandExecution:
             role.wait(waiter)
             view.is_pending = role.is_pending
         return last
+
+    def _failed(
+        self, client: ClientConnection, command: Command, slot: Slot | None, error: Exception
+    ) -> None:
+        """Answer a command whose handler has failed; nothing of it was written."""
+        self._view.operations.clear()
+        self._view.waits = False
+        self._answers.failed(client, command, slot, error)
 
     def _stored_bytes(self, now: int, key: bytes) -> int:
         """Return the length of the key's value; 0 if this agent does not serve it."""
@@ -381,7 +397,11 @@ class CommandExecution:
             # Clients follow a table that names a dead agent, and some give up then.
             self._parking.park(client, command, args, now, slot)
             return None
-        answer = command.handler(client.session, args)
+        try:
+            answer = command.handler(client.session, args)
+        except Exception as error:
+            self._failed(client, command, slot, error)
+            return None
         if isinstance(answer, Call):
             return self._execute_each(client, [answer.args], now, slot, answer.command)
         if isinstance(answer, bytes):

@@ -40,6 +40,8 @@ COLLECTION_TOO_LONG = b"-ERR the hash, set or list would take more than 64 MiB i
 REPLY_BYTES_MAX = 4 * VALUE_BYTES_MAX
 REPLY_TOO_LONG = b"-ERR the reply would take more than 256 MiB: ask for fewer values at a time\r\n"
 DAMAGED = b"-ERR the value is damaged: `quorate validate` compares its copies\r\n"
+# Our own: a defect of one command must not end the agent, and then the next one it is sent to.
+COMMAND_FAILED = b"-ERR internal error, nothing was changed: see the agent's log\r\n"
 # Our own: clients do not repeat a command by themselves after an unknown error code.
 UNKNOWN_OUTCOME = b"-UNKNOWN the command may or may not have been applied\r\n"
 

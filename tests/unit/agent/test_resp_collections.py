@@ -11,7 +11,7 @@ from quorate_agent.resp.replies import COLLECTION_TOO_LONG, DAMAGED, WRONGTYPE
 from quorate_agent.resp.tables.table import resolve
 from quorate_agent.resp.values import collection
 from quorate_agent.resp.values.unpacked import WORTH_BYTES, Unpacked
-from quorate_agent.resp.values.value import MARKER, Damaged, kind_of, unpack_elements
+from quorate_agent.resp.values.value import MARKER, Damaged, kind_of, pack_elements, unpack_elements
 from quorate_differential.dict_view import DictView
 from quorate_differential.local_endpoint import LocalEndpoint
 
@@ -375,3 +375,14 @@ class TestUnpacked:
         kept.items(b"d", values[b"d"], unpack)
 
         assert [value[:1] for value in calls[4:]] == [b"b", b"h"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [b"LPOP k", b"RPOP k", b"LPOP k 2", b"LLEN k", b"LRANGE k 0 -1", b"LSET k 0 v"],
+)
+def test_an_empty_list_that_is_stored_is_as_one_that_is_absent(words: bytes) -> None:
+    view = DictView(NOW_MS)
+    view.put(b"k", pack_elements([]), 0)
+
+    assert _run(view, *words.split()) == _run(DictView(NOW_MS), *words.split())

@@ -63,7 +63,11 @@ def join_writes(
             if is_reserved(later) or key_slot(later) >> shift != partition:
                 break
             gathered = len(operations)
-            answer = command.handler(view, args)
+            try:
+                answer = command.handler(view, args)
+            except Exception:  # it is answered in its own turn
+                del operations[gathered:]
+                break
             if len(operations) == gathered or len(operations[-1][1] or b"") >= LARGE_BYTES:
                 del operations[gathered:]
                 break

@@ -16,7 +16,7 @@ from quorate.protocol.storage import ROW_OVERHEAD_BYTES
 from quorate.protocol.transactions.coordinator import Ended, Outcome, PartWanted
 from quorate.protocol.transactions.parts import Evaluated
 from quorate_agent.clients.connection import ClientConnection, Slot
-from quorate_agent.commands.answers import Answers
+from quorate_agent.commands.answers import Answers, failure
 from quorate_agent.commands.routing.parking import Parking
 from quorate_agent.metrics import AgentMetrics
 from quorate_agent.resp import replies
@@ -151,7 +151,12 @@ class Across:
         if any(command.grows for command, _ in found) and (problem := self._answers.no_room()):
             return Evaluated((), (), problem)
         watched = {key: (term, counter) for key, term, counter in ask.watched}
-        answers = Execution(found, watched, _no_plain).answers(view)
+        execution = Execution(found, watched, _no_plain)
+        try:
+            answers = execution.answers(view)
+        except Exception as error:
+            view.operations.clear()
+            answers = failure(execution.call().command, error)
         operations = tuple(view.operations)
         view.operations.clear()
         view.waits = False

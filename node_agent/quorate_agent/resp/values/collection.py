@@ -86,9 +86,12 @@ def _at(
     try:
         if kind_of(row.value) is not kind:
             return WRONGTYPE
-        return Collection(_unpacked.items(key, row.value, unpack), True, row.expires_at)
+        items = _unpacked.items(key, row.value, unpack)
     except Damaged:
         return DAMAGED
+    if not items:  # no command stores one
+        return Collection(empty(), False, 0)
+    return Collection(items, True, row.expires_at)
 
 
 def _put(
