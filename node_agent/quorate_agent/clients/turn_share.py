@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from quorate_agent.clients.connection import ClientConnection
 from quorate_agent.resp.replies import error
 from quorate_agent.resp.slow_log import SlowLog
+from quorate_agent.resp.transaction import Transaction
 
 QUANTUM = 128
 """Commands that one connection executes before the next gets its turn.
@@ -116,8 +117,7 @@ class TurnShare:
             and not client.backlog
             and client.state.transaction is None
         ):
-            for _ in commands:
-                client.answer(OVERLOADED)
+            _refuse(client, commands)
             return False
         client.backlog.extend([(now_ms, command) for command in commands])
         self._waiting += len(commands)
@@ -158,3 +158,25 @@ class TurnShare:
     def client_gone(self, client: ClientConnection) -> None:
         """Forget a client whose connection has ended."""
         self._late.pop(client, None)
+
+
+def _refuse(client: ClientConnection, commands: Sequence[list[bytes]]) -> None:
+    """Refuse the commands, and what is still to come of a transaction that begins among them.
+
+    Executed alone, its last commands would be half of it."""
+    state = client.state
+    for args in commands:
+        client.answer(OVERLOADED)
+        match args[0].lower():
+            case b"multi":
+                state.transaction = Transaction()
+                state.transaction.refuse(OVERLOADED)
+                state.transaction.refusal = OVERLOADED
+            case b"watch":
+                state.watch_refusal = OVERLOADED
+            case b"exec" | b"discard" | b"reset":
+                state.transaction, state.watch_refusal = None, b""
+            case b"unwatch" if state.transaction is None:
+                state.watch_refusal = b""
+            case _:
+                pass

@@ -33,7 +33,7 @@ class Connection:
         "subscribed",
         "tracking",
         "transaction",
-        "watch_moved",
+        "watch_refusal",
         "watched",
     )
 
@@ -56,7 +56,7 @@ class Connection:
         self.transaction: Transaction | None = None  # between MULTI and EXEC
         self.watched: dict[bytes, Seen] = {}
         self.tracking: TrackingMode | None = None  # set while it caches what it reads
-        self.watch_moved = False  # a WATCH was redirected; the transaction must follow it
+        self.watch_refusal = b""  # why a WATCH was not executed: so is no transaction behind it
         self.subscribed: dict[tuple[bool, bytes], None] = {}  # (is a pattern, name), in order
 
     @property
@@ -65,6 +65,11 @@ class Connection:
 
         `joined_reads.read_one` has the same test inlined."""
         return self.transaction is not None or self.tracking is not None or bool(self.subscribed)
+
+    def end_transaction(self) -> None:
+        """Forget what was queued and watched."""
+        self.transaction, self.watched = None, {}
+        self.watch_refusal = b""
 
 
 class AgentServices(Protocol):

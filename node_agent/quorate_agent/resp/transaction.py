@@ -39,12 +39,13 @@ class Call(NamedTuple):
 class Transaction:
     """The commands of one connection since its MULTI."""
 
-    __slots__ = ("bytes", "commands", "refused", "slot")
+    __slots__ = ("bytes", "commands", "refusal", "refused", "slot")
 
     def __init__(self, slot: int = -1) -> None:
         self.slot = slot  # of the first key that is watched or queued; -1: none yet
         self.commands: list[tuple[Command, list[bytes]]] = []
         self.refused = False  # a command was wrong, so EXEC runs nothing
+        self.refusal = b""  # the reply to all of it, EXEC included: its MULTI was refused
         self.bytes = 0  # of the queued commands
 
     def queue(self, command: Command, args: list[bytes]) -> bytes:

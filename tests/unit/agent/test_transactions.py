@@ -1,6 +1,7 @@
 """Transactions of one agent that is primary of everything: what it refuses, and what they keep."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -47,6 +48,47 @@ def test_without_a_primary_of_the_home_a_prepared_transaction_is_given_up() -> N
     assert [str(reply).split()[0] for reply in said] == ["CLUSTERDOWN"]
     assert not held.locks
     assert agent.writer().ask(b"GET", other) == [None]
+
+
+# --- a WATCH that was not executed
+
+
+def _moves(agent: Agent) -> None:
+    agent.give(OTHER, [1])
+
+
+def _has_no_primary(agent: Agent) -> None:
+    agent.lose_primary(1)
+
+
+@pytest.mark.parametrize("happens", [_moves, _has_no_primary])
+def test_a_transaction_behind_a_watch_that_was_not_executed_is_not_executed(
+    happens: Callable[[Agent], None],
+) -> None:
+    agent = Agent()
+    here, watched = key_in(0), key_in(1)
+    happens(agent)
+    client = agent.writer()
+    said = client.send((b"WATCH", watched), (b"MULTI",), (b"SET", here, b"new"), (b"EXEC",))
+    agent.tick(DEFAULTS.park_bound_ms)
+    said += client.told()
+
+    watch, multi, queued, ended = [str(each) for each in said]
+    assert watch.split()[0] in ("MOVED", "CLUSTERDOWN")
+    assert (multi, queued) == ("b'OK'", watch)
+    assert ended.startswith("EXECABORT")
+    assert agent.writer().ask(b"GET", here) == [None]
+    assert agent.execute(client, (b"SET", here, b"new")) == [b"OK"]
+
+
+@pytest.mark.parametrize("word", [b"UNWATCH", b"RESET"])
+def test_it_holds_until_the_client_gives_up_what_it_watches(word: bytes) -> None:
+    agent = Agent()
+    agent.give(OTHER, [1])
+    client = agent.writer()
+    client.send((b"WATCH", key_in(1)), (word,))
+
+    assert agent.execute(client, (b"SET", key_in(0), b"new")) == [b"OK"]
 
 
 # --- the order of a connection's commands

@@ -1,5 +1,8 @@
 """Clients get their share of a turn, one after the other, and no more."""
 
+import pytest
+
+from quorate_agent.clients import turn_share
 from quorate_agent.clients.connection import ClientConnection
 from quorate_agent.clients.turn_share import (
     COMMANDS_PER_TURN,
@@ -14,6 +17,7 @@ from quorate_agent.clients.turn_share import (
 from quorate_agent.resp.session import Connection
 from quorate_agent.resp.transaction import Transaction
 from quorate_differential.kept_socket import KeptSocket
+from quorate_lone_agent.agent import Agent
 
 
 class _Socket(KeptSocket):
@@ -107,6 +111,39 @@ def test_commands_are_refused_when_too_many_wait_but_never_inside_a_transaction(
     assert share.keep(inside, pipeline, 0)
     assert len(inside.backlog) == len(pipeline)
     assert share.keep(few, [PING] * QUANTUM, 0)
+
+
+@pytest.mark.parametrize("begins", [b"MULTI", b"multi"])
+def test_a_transaction_whose_beginning_was_refused_is_refused_to_its_end(
+    monkeypatch: pytest.MonkeyPatch, begins: bytes
+) -> None:
+    monkeypatch.setattr(turn_share, "WAITING_MAX", -1)
+    agent = Agent()
+    client = agent.writer()
+    refused = client.send((begins,), *[(b"SET", b"{k}%d" % n, b"1") for n in range(QUANTUM)])
+    refused += client.send((b"SET", b"k", b"1"), (b"PING",), (b"EXEC",))
+    after = client.send((b"SET", b"l", b"1"))
+    agent.turn()
+    after += client.told()
+
+    assert {str(each)[:4] for each in refused} == {"OOM "}
+    assert len(refused) == QUANTUM + 4
+    assert after == [b"OK"]
+    assert agent.writer().ask(b"MGET", b"{k}1", b"k") == [[None, None]]
+
+
+def test_a_transaction_behind_a_watch_that_was_refused_is_not_executed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(turn_share, "WAITING_MAX", -1)
+    agent = Agent()
+    client = agent.writer()
+    client.send(*[(b"PING",)] * QUANTUM, (b"WATCH", b"k"))
+    monkeypatch.undo()
+    *_, ended = client.send((b"MULTI",), (b"SET", b"k", b"1"), (b"EXEC",))
+
+    assert str(ended).startswith("EXECABORT")
+    assert agent.execute(client, (b"SET", b"k", b"1")) == [b"OK"]
 
 
 def test_a_share_ends_when_its_time_is_over_and_the_next_turn_has_a_new_one() -> None:

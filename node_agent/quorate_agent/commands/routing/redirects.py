@@ -76,9 +76,10 @@ class Redirects:
                 self._metrics.forwarded.inc()
                 forwards.take_on(slot, partition, elsewhere)
         else:
+            moved = self._moved(client, number)
             if command.name == b"watch":
-                client.state.watch_moved = True
-            self._answers.say(client, command.family, slot, self._moved(client, number))
+                client.state.watch_refusal = moved
+            self._answers.say(client, command.family, slot, moved)
 
     def queue(self, client: ClientConnection, command: Command | bytes, args: list[bytes]) -> bytes:
         """Keep a command after MULTI for EXEC, unless it is wrong or belongs to another node.
@@ -86,6 +87,8 @@ class Redirects:
         `command` is an error reply if it is wrong.  Returns the reply to the command."""
         transaction = client.state.transaction
         assert transaction is not None
+        if refusal := transaction.refusal or client.state.watch_refusal:
+            return transaction.refuse(refusal)
         if isinstance(command, bytes):
             return transaction.refuse(command)
         if problem := self._refusal(client, transaction, command, args):
@@ -119,7 +122,7 @@ class Redirects:
             transaction.slot != number
             or self.readable(client, command, partition) is not None
             or not self._elsewhere(client, partition)
-            or (not client.state.watch_moved and self._forwards.covers(partition, self._boot_ms()))
+            or self._forwards.covers(partition, self._boot_ms())
         ):
             return b""
         return self._moved(client, number)

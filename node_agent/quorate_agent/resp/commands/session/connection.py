@@ -114,9 +114,7 @@ def reset(session: Session, args: list[bytes]) -> bytes:
     connection.tracking = None
     connection.name = b""
     connection.subscribed.clear()
-    connection.transaction = None
-    connection.watched = {}
-    connection.watch_moved = False
+    connection.end_transaction()
     return simple(b"RESET")
 
 

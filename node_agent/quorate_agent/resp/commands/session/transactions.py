@@ -35,10 +35,10 @@ def execute(session: Session, args: list[bytes]) -> bytes | Call:
     transaction, watched = connection.transaction, connection.watched
     if transaction is None:
         return _EXEC_ALONE
-    connection.transaction, connection.watched = None, {}
-    connection.watch_moved = False
-    if transaction.refused:
-        return _ABORTED
+    is_refused = transaction.refused or connection.watch_refusal
+    connection.end_transaction()
+    if is_refused:
+        return transaction.refusal or _ABORTED
 
     run_plain = partial(run_inside, session)
     call = Execution(transaction.commands, watched, run_plain).call()
@@ -52,8 +52,7 @@ def discard(session: Session, args: list[bytes]) -> bytes:
     connection = session.connection
     if connection.transaction is None:
         return _DISCARD_ALONE
-    connection.transaction, connection.watched = None, {}
-    connection.watch_moved = False
+    connection.end_transaction()
     return OK
 
 
@@ -70,5 +69,5 @@ def watch(session: Session, args: list[bytes]) -> bytes | Call:
 def unwatch(session: Session, args: list[bytes]) -> bytes:
     """UNWATCH"""
     session.connection.watched = {}
-    session.connection.watch_moved = False
+    session.connection.watch_refusal = b""
     return OK
