@@ -44,6 +44,9 @@ RECEIVE_BYTES = 64 * 1024
 """Kernel receive buffer of a connection, and so about the most that one read brings: two thousand
 small commands."""
 
+SEEN_BYTES = 150
+"""What each watched key takes beside its text."""
+
 _KEEPALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60),
@@ -308,7 +311,7 @@ class ClientConnection(asyncio.Protocol):
             if isinstance(place, bytes):
                 self.held += len(place)
             else:
-                place.held = len(place.reply) + (place.size or _size([place.args]))
+                place.held = len(place.reply) + (place.size or _size(_words_of(place)))
                 self.held += place.held
         self.counted = count
 
@@ -322,17 +325,25 @@ class ClientConnection(asyncio.Protocol):
             + len(self.unread)
             + _size([command for _, command in self.backlog])
             + (transaction.bytes if transaction is not None else 0)
+            + self.watched_bytes()
             + self.held
             + sum(map(len, self.out))
             + self.transport.get_write_buffer_size()
         )
+
+    def watched_bytes(self) -> int:
+        """Return the bytes that the keys it watches take."""
+        watched = self.state.watched
+        return sum(map(len, watched)) + SEEN_BYTES * len(watched)
 
     def admitted_bytes(self) -> int:
         """Return the bytes it holds of large commands that the memory budget has admitted."""
         transaction = self.state.transaction
         queued = transaction.commands if transaction is not None else []
         commands = [command for _, command in [*self.backlog, *queued]]
-        commands += [slot.args for slot in self.queue if isinstance(slot, Slot) and not slot.size]
+        for slot in self.queue:
+            if isinstance(slot, Slot) and not slot.size:
+                commands += _words_of(slot)
         sizes = [_size([command]) for command in commands]
         return self.parser.reserved_bytes + sum(size for size in sizes if size > FREE_BYTES)
 
@@ -463,6 +474,11 @@ class ClientConnection(asyncio.Protocol):
         out.clear()
         if self.state.closing and not self.queue:
             self.transport.close()
+
+
+def _words_of(slot: Slot) -> list[list[bytes]]:
+    """Return the words of its command; of an EXEC also those of the commands that it executes."""
+    return [slot.args, *slot.command.queued]
 
 
 def _size(commands: list[list[bytes]]) -> int:

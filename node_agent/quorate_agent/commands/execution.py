@@ -14,6 +14,7 @@ from quorate.facts.keyspace import TAG, is_reserved, key_slot, slot_shift
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.storage import Operation
 from quorate_agent.clients.connection import ClientConnection, Slot
+from quorate_agent.clients.memory import WATCHED_BYTES
 from quorate_agent.clients.meter import ERROR
 from quorate_agent.clients.turn_share import LARGE_BYTES, TurnShare
 from quorate_agent.commands.answers import Answers
@@ -403,7 +404,10 @@ class CommandExecution:
             self._failed(client, command, slot, error)
             return None
         if isinstance(answer, Call):
-            return self._execute_each(client, [answer.args], now, slot, answer.command)
+            last = self._execute_each(client, [answer.args], now, slot, answer.command)
+            if not client.charged and client.watched_bytes() > WATCHED_BYTES:
+                client.endpoint.memory.watch(client)
+            return last
         if isinstance(answer, bytes):
             self._view.resp3 = client.state.resp3
             self._say(client, command.family, slot, answer)

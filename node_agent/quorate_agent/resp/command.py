@@ -74,6 +74,8 @@ class Command:
     # third word without looking at the row, and answers OK.
     puts_each: Callable[[Sequence[bytes]], Iterable[bytes]] | None = None
     subcommands: Mapping[bytes, "Command"] = field(default_factory=dict)
+    # The words of the commands that EXEC executes: they are not among its own.
+    queued: Sequence[list[bytes]] = field(default=(), compare=False)
     # Derived facts that the endpoint needs at every command.
     is_keyed: bool = field(init=False)
     usual_words: int = field(init=False)  # with so many words the call is valid; 0: look closer

@@ -6,6 +6,7 @@ are prepared and decided (across.py).  Source: docs/protocol.md, sections 8 and 
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from quorate.protocol.storage import Row
@@ -50,11 +51,13 @@ class Transaction:
 
     def queue(self, command: Command, args: list[bytes]) -> bytes:
         """Keep a command for EXEC; return the reply to it."""
+        if not command.in_transactions:
+            return self.refuse(NOT_INSIDE)
+        if self.refused:
+            return QUEUED  # it will not be executed
         self.bytes += COMMAND_BYTES + WORD_BYTES * len(args) + sum(map(len, args))
         if self.bytes > BYTES_MAX:
             return self.refuse(TOO_LARGE)
-        if not command.in_transactions:
-            return self.refuse(NOT_INSIDE)
         self.commands.append((command, args))
         return QUEUED
 
@@ -74,6 +77,7 @@ class Transaction:
         """Make EXEC fail; return `reply`, which says why."""
         self.refused = True
         self.commands.clear()
+        self.bytes = 0
         return reply
 
 
@@ -213,7 +217,8 @@ class Execution:
         """Return it as a command over all queued and watched keys."""
         flags = {flag for command, _ in self.queued for flag in command.flags}
         kept = tuple(sorted(flags & {"write", "denyoom"}))
-        return Call(_command("exec", self, kept), [b"exec", *_keys(self.queued), *self.watched])
+        command = replace(_command("exec", self, kept), queued=[words for _, words in self.queued])
+        return Call(command, [b"exec", *_keys(self.queued), *self.watched])
 
 
 def _keys(queued: list[tuple[Command, list[bytes]]]) -> Iterable[bytes]:

@@ -13,7 +13,7 @@ from quorate_agent.resp.tables.table import COMMANDS
 from quorate_agent.resp.transaction import Transaction
 from quorate_differential.kept_client import KeptClient
 from quorate_differential.raw_replies import encode_command
-from quorate_lone_agent.agent import Agent
+from quorate_lone_agent.agent import Agent, key_in
 
 MIB = 1 << 20
 CHUNK = 128 * 1024
@@ -169,6 +169,81 @@ def test_what_a_transaction_has_queued_counts() -> None:
 
     agent.endpoint.memory.keep()
     assert 3 * MIB <= agent.endpoint.memory.held < 4 * MIB
+
+
+def test_many_small_commands_that_transactions_have_queued_count() -> None:
+    agent = _agent(2 * MIB)
+    memory = agent.endpoint.memory
+    clients = [agent.writer() for _ in range(3)]
+    for client in clients:
+        client.ask(b"MULTI")
+        for _ in range(30):
+            client.ask(b"SET", b"k", bytes(30_000))
+            agent.turn()
+
+    memory.keep()
+
+    assert memory.closed == 1
+    assert memory.held <= 2 * MIB
+    assert memory.held == sum(
+        each.connection.held_bytes() for each in clients if not each.socket.is_closing()
+    )
+
+
+def test_a_transaction_that_is_refused_keeps_none_of_its_commands() -> None:
+    agent = _agent(2 * MIB)
+    client = agent.writer()
+    client.ask(b"MULTI")
+    for words in ((b"SET", b"k", bytes(30_000)), (b"GET",), (b"SET", b"k", bytes(30_000))):
+        client.ask(*words)
+
+    assert client.connection.held_bytes() < 1000
+
+
+@pytest.mark.parametrize("partitions", [(1,), (0, 1)], ids=["one partition", "over partitions"])
+def test_what_a_transaction_executes_counts_while_it_waits(partitions: tuple[int, ...]) -> None:
+    agent = _agent(2 * MIB)
+    agent.lose_primary(1)
+    client = agent.writer()
+    client.ask(b"MULTI")
+    for _ in range(15):
+        for partition in partitions:
+            client.ask(b"SET", key_in(partition), bytes(30_000))
+            agent.turn()
+    queued = client.connection.held_bytes()
+    client.ask(b"EXEC")
+
+    assert client.connection.state.transaction is None
+    assert client.connection.held_bytes() >= 0.9 * queued
+    agent.endpoint.memory.keep()
+    assert agent.endpoint.memory.held == client.connection.held_bytes()
+
+
+def test_what_a_connection_watches_counts() -> None:
+    agent = _agent(2 * MIB)
+    client = agent.writer()
+    for number in range(15):
+        client.ask(b"WATCH", b"{k}%d" % number + bytes(50_000))
+        agent.turn()
+
+    agent.endpoint.memory.keep()
+    assert agent.endpoint.memory.held >= 15 * 50_000
+    client.ask(b"UNWATCH")
+    agent.endpoint.memory.keep()
+    assert agent.endpoint.memory.held == 0
+
+
+def test_a_watched_key_takes_no_more_than_is_counted() -> None:
+    agent = _agent(64 * MIB)
+    client = agent.writer()
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    for at in range(0, 10_000, 100):
+        client.ask(b"WATCH", *[b"{k}%d" % number for number in range(at, at + 100)])
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert after - before <= client.connection.watched_bytes() <= 2 * (after - before)
 
 
 class _Unread:

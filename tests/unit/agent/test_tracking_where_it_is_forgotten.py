@@ -10,6 +10,7 @@ from quorate.facts.keyspace import key_partition
 from quorate.protocol.messages.transactions import PartPrepared, PreparePart
 from quorate_agent.notices import pushes, tracking
 from quorate_agent.notices.tracking import NOTES_BYTES_MAX
+from quorate_agent.resp.commands.session.tracking import PREFIXES_BYTES_MAX
 from quorate_differential.kept_client import KeptClient
 from quorate_lone_agent.agent import OTHER, ZONE, Agent, key_in
 
@@ -342,3 +343,13 @@ def test_beyond_a_number_of_keys_behind_a_reply_everything_is_told(
     agent.turn()
     assert client.told() == [b"OK", None]
     assert _pushes(listener.told()) == [None if bound == 1000 else [b"x", *keys]]
+
+
+def test_the_prefixes_of_a_connection_are_bounded_in_all() -> None:
+    agent = Agent()
+    client = agent.client(b"BCAST", b"PREFIX", b"a" * (PREFIXES_BYTES_MAX - 10))
+    words = (b"CLIENT", b"TRACKING", b"ON", b"BCAST", b"PREFIX")
+
+    (told,) = client.ask(*words, b"b" * 11)
+    assert "prefixes of more than" in str(told)
+    assert client.ask(*words, b"b" * 10) == [b"OK"]

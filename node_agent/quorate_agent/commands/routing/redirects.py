@@ -11,6 +11,7 @@ from __future__ import annotations
 from quorate.facts.keyspace import is_reserved, slot_shift
 from quorate.protocol.copies.copy import Copy
 from quorate_agent.clients.connection import ClientConnection, Slot
+from quorate_agent.clients.memory import WATCHED_BYTES
 from quorate_agent.commands.answers import Answers
 from quorate_agent.commands.routing.across import Across
 from quorate_agent.commands.routing.forwards import Forwards
@@ -93,7 +94,10 @@ class Redirects:
             return transaction.refuse(command)
         if problem := self._refusal(client, transaction, command, args):
             return transaction.refuse(problem)
-        return transaction.queue(command, args)
+        reply = transaction.queue(command, args)
+        if transaction.bytes > WATCHED_BYTES and not client.charged:
+            client.endpoint.memory.watch(client)
+        return reply
 
     def _refusal(
         self,

@@ -21,7 +21,13 @@ _NO_SUCH_CLIENT = error(b"ERR The client ID you want redirect to does not exist"
 PREFIXES_MAX = 256
 """Per connection: each is compared with each other, and with every key that is written."""
 
+PREFIXES_BYTES_MAX = 64 * 1024
+"""Of all prefixes of a connection together: they are kept while it lasts."""
+
 _TOO_MANY_PREFIXES = error(b"ERR more than %d prefixes in one connection" % PREFIXES_MAX)
+_TOO_LONG_PREFIXES = error(
+    b"ERR prefixes of more than %d bytes in one connection" % PREFIXES_BYTES_MAX
+)
 _PREFIX_ALONE = error(b"ERR PREFIX option requires BCAST mode to be enabled")
 _BROADCAST_SWITCHED = error(
     b"ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then"
@@ -119,10 +125,12 @@ def _refused(asked: TrackingMode, before: TrackingMode | None) -> bytes:
         return _BOTH_CHOICES
     if before is not None and ((asked.optin and before.optout) or (asked.optout and before.optin)):
         return _CHOICE_SWITCHED
-    known = len(before.prefixes) if before is not None else 0
-    if len(asked.prefixes) + known > PREFIXES_MAX:
+    known = before.prefixes if before is not None else []
+    if len(asked.prefixes) + len(known) > PREFIXES_MAX:
         return _TOO_MANY_PREFIXES
-    return _overlap(asked.prefixes, before.prefixes if before is not None else [])
+    if sum(map(len, asked.prefixes + known)) > PREFIXES_BYTES_MAX:
+        return _TOO_LONG_PREFIXES
+    return _overlap(asked.prefixes, known)
 
 
 def _overlap(prefixes: list[bytes], known: list[bytes]) -> bytes:
