@@ -11,17 +11,28 @@ from typing import NamedTuple
 
 from quorate.protocol.storage import Row
 from quorate_agent.resp.command import WORD_BYTES, Command, Scope
-from quorate_agent.resp.replies import OK, array, error, null_array
+from quorate_agent.resp.replies import OK, VALUE_BYTES_MAX, array, error, null_array
 from quorate_agent.resp.view import KeyView, is_live
 
 QUEUED = b"+QUEUED\r\n"
 BYTES_MAX = 64 * 1024 * 1024
 """Bytes that one transaction takes until EXEC, and of what it writes: an update fits into one frame
 between agents."""
+REWRITTEN_BYTES_MAX = 2 * VALUE_BYTES_MAX
+"""Bytes of the values that the commands of one EXEC make anew, each time counted.
+
+That takes some 2 ms per MiB, and 10 for collections that are too long to be kept unpacked; the
+agent does nothing else meanwhile.  Two changes of the longest value fit."""
+
 COMMAND_BYTES = 120
 """Bytes of each queued command beside its words."""
 
 TOO_LARGE = error(b"ERR transaction of more than %d bytes: use smaller ones" % BYTES_MAX)
+REWRITES_TOO_MUCH = error(
+    b"ERR the commands of this transaction write values of more than %d MiB again: change each key"
+    b" with one command of many fields, members or elements, or use smaller transactions"
+    % (REWRITTEN_BYTES_MAX >> 20)
+)
 NOT_INSIDE = error(b"ERR Command not allowed inside a transaction")
 
 Seen = tuple[int, int]
@@ -117,6 +128,12 @@ class Gathered:
         """Ask the underlying view."""
         return self._view.written_since(key, position)
 
+    def rewritten_bytes(self, key: bytes, before: Row | None) -> int:
+        """Return the length of the value that was written for `key` since it had the row `before`;
+        0 if none was."""
+        row = self.written.get(key)
+        return len(row.value or b"") if row is not None and row is not before else 0
+
     def byte_count(self) -> int:
         """Return the bytes that would be handed over, with some overhead for each row."""
         rows = self.written.items()
@@ -197,8 +214,10 @@ class Execution:
             return null_array(view.resp3)
         gathered = Gathered(view)
         answers: list[bytes] = []
-        room = BYTES_MAX
+        room, rewritten = BYTES_MAX, 0
         for command, words in self.queued:
+            key = words[command.first_key] if command.rewrites else b""
+            before = gathered.written.get(key)
             answer: bytes = (
                 command.handler(gathered, words)
                 if command.is_keyed
@@ -208,6 +227,10 @@ class Execution:
             room -= len(answer)
             if room < 0:  # before all of them are made: they may be many times as long
                 return TOO_LARGE
+            if command.rewrites:
+                rewritten += gathered.rewritten_bytes(key, before)
+                if rewritten > REWRITTEN_BYTES_MAX:
+                    return REWRITES_TOO_MUCH
         if gathered.byte_count() > room:
             return TOO_LARGE
         gathered.hand_over()

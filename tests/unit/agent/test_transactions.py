@@ -17,6 +17,7 @@ from quorate.protocol.transactions.parts import INDEX_KEY, part_key
 from quorate.wire.frames import encode_frame
 from quorate_agent.commands.routing import across
 from quorate_agent.process.farewell import see_transactions_end
+from quorate_agent.resp import transaction
 from quorate_agent.resp.commands.session import transactions
 from quorate_lone_agent.agent import OTHER, Agent, key_in
 
@@ -48,6 +49,41 @@ def test_without_a_primary_of_the_home_a_prepared_transaction_is_given_up() -> N
     assert [str(reply).split()[0] for reply in said] == ["CLUSTERDOWN"]
     assert not held.locks
     assert agent.writer().ask(b"GET", other) == [None]
+
+
+# --- a transaction that changes the same large values again and again
+
+
+@pytest.mark.parametrize("partitions", [(0,), (0, 3)], ids=["one partition", "over partitions"])
+def test_how_often_a_transaction_writes_large_values_again_is_bounded(
+    monkeypatch: pytest.MonkeyPatch, partitions: tuple[int, ...]
+) -> None:
+    monkeypatch.setattr(transaction, "REWRITTEN_BYTES_MAX", 10_000)
+    agent = Agent()
+    keys = [key_in(partition) for partition in partitions]
+    for key in keys:
+        agent.write(b"HSET", key, b"f", bytes(3000))
+    client = agent.writer()
+    four, three = [
+        [(b"HSET", key, b"f%d" % n, b"v") for key in keys for n in range(times)] for times in (4, 3)
+    ]
+
+    refused = agent.execute(client, *four)
+    assert "write values of more than 128 MiB again" in str(refused)
+    assert [agent.writer().ask(b"HLEN", key) for key in keys] == [[1] for _ in keys]
+    assert agent.execute(client, *three) == [1] * len(three)
+
+
+def test_values_that_are_not_written_again_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction, "REWRITTEN_BYTES_MAX", 10_000)
+    agent = Agent()
+    key = key_in(0)
+    agent.write(b"HSET", key, b"f", bytes(8000))
+    same = [(b"HSET", key, b"f", bytes(9000))] * 6
+    read = [(b"HGET", key, b"g")] * 5
+    put = [(b"SET", b"{%b}s" % key, bytes(5000))] * 5
+
+    assert agent.execute(agent.writer(), *same, *read, *put) == [0] * 6 + [None] * 5 + [b"OK"] * 5
 
 
 # --- a WATCH that was not executed
