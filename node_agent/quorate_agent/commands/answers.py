@@ -96,8 +96,14 @@ class Answers:
     def tell_expired(self, role: Primary, keys: Iterable[bytes], now_ms: int) -> None:
         """Have clients told which of these keys have expired, before the keys are shown."""
         if shows_expiry(role, self.replicas.surveys, now_ms):
-            self._tracking.expire(role, keys, now_ms)
-            self.turn()
+            self.remove_expired(role, keys, now_ms)
+
+    def remove_expired(self, role: Primary, keys: Iterable[bytes], now_ms: int) -> None:
+        """Remove those of these keys that have expired.
+
+        Before WATCH: removed only after it, they would count as changed."""
+        self._tracking.expire(role, keys, now_ms)
+        self.turn()
 
     def no_room(self) -> bytes:
         """Return the error reply while nothing may grow, else b""."""

@@ -256,8 +256,10 @@ class CommandExecution:
                 view.copy = role.copy
                 if not role.locks:
                     at = partition
-            if role.changed is not None:
-                self._tell_expired(role, command.keys(args), view.now_ms)
+            watches = known is not None and known.name == b"watch"
+            if watches or role.changed is not None:
+                show = self._answers.remove_expired if watches else self._tell_expired
+                show(role, command.keys(args), view.now_ms)
                 view.is_pending = role.is_pending if role.waiters else None
             if command.grows and self._why_full():
                 self._say(client, command.family, slot, self._full())

@@ -2,8 +2,9 @@
 
 import pytest
 
+from quorate.protocol.messages.transactions import PartPrepared, PreparePart
 from quorate.protocol.settings import DEFAULTS
-from quorate_lone_agent.agent import Agent, key_in
+from quorate_lone_agent.agent import OTHER, ZONE, Agent, key_in
 
 
 @pytest.mark.parametrize("partitions", [(0,), (0, 3)], ids=["one-partition", "across"])
@@ -134,3 +135,41 @@ def test_an_absent_key_can_be_watched_behind_a_turn_without_room_and_a_cut_of_th
     client = agent.writer()
     client.ask(b"WATCH", key)
     assert agent.execute(client, (b"SET", key, b"mine")) == [b"OK"]
+
+
+@pytest.mark.parametrize("partitions", [(0,), (0, 3)], ids=["one-partition", "across"])
+def test_a_key_that_has_expired_before_is_not_changed_by_its_removal(
+    partitions: tuple[int, ...],
+) -> None:
+    agent = Agent()
+    keys = [key_in(partition) for partition in partitions]
+    agent.write(b"SET", keys[-1], b"v", b"PX", b"1000")
+    agent.clock.wall_ahead_ms += 2_000
+    client = agent.writer()
+    client.ask(b"WATCH", keys[-1])
+    agent.turn()
+    assert client.told() == [b"OK"]
+    role = agent.replicas.primaries[partitions[-1]]
+    assert role is not None
+    if role.copy.expiring.due:  # as the primary's upkeep does
+        role.write(((keys[-1], None, 0),))
+        agent.replicas.commands_wrote(role)
+        agent.turn()
+
+    ended = agent.execute(client, *[(b"SET", key, b"mine") for key in keys])
+    assert ended == [b"OK"] * len(keys)
+
+
+def test_a_key_that_another_agent_watches_here_is_removed_first_if_it_has_expired() -> None:
+    agent, key = Agent(), key_in(0)
+    agent.write(b"SET", key, b"v", b"PX", b"1000")
+    agent.clock.wall_ahead_ms += 2_000
+    agent.receive("b", PreparePart(ZONE.uid, b"t", 0, 0, OTHER, (key,), (), (), False))
+
+    ((_, told),) = [each for each in agent.said if isinstance(each[1], PartPrepared)]
+    assert isinstance(told, PartPrepared)
+    term, counter = told.answers[0].split()
+    assert (term, int(counter)) == (b"0", agent.replicas.copies[0].lwm)
+    row = agent.replicas.copies[0].get(key)
+    assert row is not None
+    assert row.value is None

@@ -139,7 +139,8 @@ class Across:
         view.now_ms = self._answers.clock.wall_ms()
         view.resp3 = ask.resp3
         view.copy = role.copy
-        self._answers.tell_expired(role, ask.keys, view.now_ms)
+        show = self._answers.remove_expired if ask.looks else self._answers.tell_expired
+        show(role, ask.keys, view.now_ms)
         view.is_pending, view.waits = role.is_pending if role.waiters else None, False
         if ask.looks:
             looked = tuple([b"%d %d" % seen(view, key) for key in ask.keys])
