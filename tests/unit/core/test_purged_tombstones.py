@@ -9,11 +9,12 @@ from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.agent import upkeep
+from quorate.protocol.agent.next_look import IDLE_LOOK_MS
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.leases import Leases
 from quorate.protocol.messages.replication import Append, Batch, Fence, Sync, Update
 from quorate.protocol.settings import DEFAULTS
-from quorate_lone_agent.core import IDLE_LOOK_MS, PARTITIONS, TICK_MS, LoneAgent
+from quorate_lone_agent.core import PARTITIONS, TICK_MS, LoneAgent
 from quorate_sim.disk import Image, SimStorage
 
 EACH = 7
