@@ -5,13 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
-from quorate.facts.errors import QuorateError
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.primary import Primary
-from quorate.protocol.storage import StorageFull
 from quorate_agent.clients.connection import ClientConnection, Slot
 from quorate_agent.clients.meter import CommandMeter
-from quorate_agent.commands.pipeline.alike import shows_expiry
+from quorate_agent.commands.pipeline.alike import ENDS_AGENT, shows_expiry
 from quorate_agent.machine.clock import Clock
 from quorate_agent.metrics import AgentMetrics
 from quorate_agent.notices.tracking import Tracking
@@ -19,9 +17,6 @@ from quorate_agent.resp import replies
 from quorate_agent.resp.command import Command
 
 _log = logging.getLogger("quorate.agent.commands")
-
-_ENDS_AGENT = (QuorateError, StorageFull, MemoryError)
-"""Errors that are none of the command: its agent cannot go on."""
 
 
 class Answers:
@@ -119,7 +114,7 @@ class Answers:
 def failure(command: Command, error: Exception) -> bytes:
     """Log that the handler of a command has failed, and return the reply; raise the error again if
     it ends the agent."""
-    if isinstance(error, _ENDS_AGENT):
+    if isinstance(error, ENDS_AGENT):
         raise error
     _log.error("the command %s failed", command.name.decode(), exc_info=error)
     return replies.COMMAND_FAILED

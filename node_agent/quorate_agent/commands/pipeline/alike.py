@@ -4,8 +4,13 @@ from binascii import crc_hqx
 from collections.abc import Container, Sequence
 from typing import TypeGuard
 
+from quorate.facts.errors import QuorateError
 from quorate.facts.keyspace import FIRST_UNRESERVED, TAG, key_slot
 from quorate.protocol.copies.primary import Primary
+from quorate.protocol.storage import StorageFull
+
+ENDS_AGENT = (QuorateError, StorageFull, MemoryError)
+"""Errors of a handler that are not the command's: the agent cannot go on."""
 
 
 def partitions_of(keys: Sequence[bytes], shift: int) -> list[int]:

@@ -11,7 +11,7 @@ from quorate.facts.keyspace import is_reserved, key_slot
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.storage import Operation
 from quorate_agent.clients.turn_share import LARGE_BYTES
-from quorate_agent.commands.pipeline.alike import is_served, partitions_of
+from quorate_agent.commands.pipeline.alike import ENDS_AGENT, is_served, partitions_of
 from quorate_agent.resp.command import Command
 from quorate_agent.resp.tables.table import DISPATCH
 from quorate_agent.resp.view import View
@@ -65,6 +65,8 @@ def join_writes(
             gathered = len(operations)
             try:
                 answer = command.handler(view, args)
+            except ENDS_AGENT:
+                raise
             except Exception:  # it is answered in its own turn
                 del operations[gathered:]
                 break
