@@ -12,7 +12,8 @@ from quorate.protocol.copies.leases import Leases
 from quorate.protocol.messages.replication import Append, Batch, Fence, Sync, Update
 from quorate.protocol.messages.transfer import FetchUpdates, Updates
 from quorate.protocol.settings import DEFAULTS
-from quorate_agent.zones.held_appends import BATCH_BYTES, LONG_BYTES, HeldAppends
+from quorate_agent.storage.long_values import LONG_BYTES
+from quorate_agent.zones.held_appends import BATCH_BYTES, HeldAppends
 from quorate_sim.disk import Image, SimStorage
 
 
