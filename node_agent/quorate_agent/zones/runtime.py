@@ -119,10 +119,14 @@ class ZoneRuntime:
             self._start_sync()
 
     async def _sync_by_interval(self) -> None:
+        """Sync while the record says so, and once more after that has changed."""
+        was_due = False
         while True:
             await asyncio.sleep(SYNC_INTERVAL_S)
-            if self.replicas.record.sync_writes is not SyncWrites.INTERVAL:
-                continue  # each turn is synced; this may change while the zone is open
+            is_due = self.replicas.record.sync_writes is SyncWrites.INTERVAL
+            was_due, is_last = is_due, was_due and not is_due
+            if not is_due and not is_last:
+                continue  # each turn is synced
             try:
                 await asyncio.shield(self._sync())  # `close` cancels this and waits for the thread
             except StorageFull:

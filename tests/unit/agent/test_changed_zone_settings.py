@@ -82,6 +82,26 @@ def test_writes_are_synced_by_interval_as_soon_as_the_zone_says_so(
     asyncio.run(run())
 
 
+def test_what_the_interval_has_not_synced_is_synced_although_the_zone_changes_to_always(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zone_runtime, "SYNC_INTERVAL_S", 0.1)
+
+    async def run() -> None:
+        storage = RocksStorage(tmp_path / "zone")
+        record = SimpleNamespace(persistent=True, sync_writes=SyncWrites.INTERVAL, name="z")
+        runtime = runtime_of(record, storage)
+        database = storage.database
+        write(storage, 1)
+        await until(lambda: database.synced_sequence == database.sequence, "sync")
+        write(storage, 2)
+        record.sync_writes = SyncWrites.ALWAYS
+        await until(lambda: database.synced_sequence == database.sequence, "the last sync")
+        await runtime.close()
+
+    asyncio.run(run())
+
+
 def test_a_changed_max_memory_is_obeyed() -> None:
     async def run() -> None:
         storage = MemoryStorage(1000)

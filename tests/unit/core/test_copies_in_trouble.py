@@ -443,12 +443,14 @@ def _settled(agent: Agent, counter: int) -> None:
 def test_a_refused_turn_keeps_the_tombstones_that_it_was_to_purge() -> None:
     agent = Agent("a")
     _backup_with(agent, _removed(1, b"j"), _removed(2, b"k"))
-    agent.storage.refuse = True
     _settled(agent, 2)
+    agent.storage.refuse = True
+    agent.wait(100)
     copy = agent.replicas.copies[0]
     assert [key for key, _ in copy.space.scan(None, 10, 1 << 20)] == [b"j", b"k"]
 
-    _settled(agent, 2)
+    agent.storage.refuse = False
+    agent.wait(100)
 
     assert copy.space.scan(None, 10, 1 << 20) == []
 
@@ -466,6 +468,7 @@ def test_a_refused_eviction_keeps_the_tombstones_of_the_copy() -> None:
     assert (copy.lwm, copy.adopted) == (1, True)
 
     _settled(agent, 1)
+    agent.wait(100)
 
     assert copy.space.scan(None, 10, 1 << 20) == []
 

@@ -2,18 +2,16 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
-from typing import Any, cast
+from collections.abc import AsyncIterator
+from typing import Any
 
 import msgspec
 import pytest
 
 from quorate.facts.zone import StorageKind, ZoneRecord
 from quorate.protocol.messages.master import ZoneReady
-from quorate_loopback.memory_api import MemoryApi, watch_all
-from quorate_operator.kube.api import ApiUnclear, KubeApi
-from quorate_operator.kube.watch import Revisions
-from quorate_operator.owned import budget, kube_nodes, owned_objects
+from quorate_operator.kube.api import ApiUnclear
+from quorate_operator.owned import budget, owned_objects
 from quorate_owned.facts import managed_cluster
 from quorate_owned.kubelet import BAD_IMAGE, PODS, SETS
 from quorate_owned.managed import ZONE, Managed
@@ -187,53 +185,6 @@ async def test_why_no_pod_may_be_evicted_is_known_and_told_once_where_it_lasts(
     assert "agent-3" in managed.runner.told[1].message
 
 
-async def test_an_agent_on_a_cordoned_node_gives_its_primaries_away(
-    undeclared: Managed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kube_nodes, "watch_revisions", _watch_nodes)
-    managed = undeclared
-    managed.api.reads_nodes = True
-    node = f"{kube_nodes.NODES}/node-of-main-agent-2-0"
-    managed.api.put(node, {"metadata": {"name": "node-of-main-agent-2-0"}, "spec": {}})
-    managed.declare(replicas=3)
-    await managed.until(lambda: len(managed.registered) == 3, "three agents")
-    managed.place_zone()
-
-    def primaries() -> int:
-        [agent] = [e for e in managed.runner.status().nodes if e.name == "agent-2"]
-        return agent.primaries
-
-    assert primaries()
-    managed.api.put(node, {**managed.api.objects[node], "spec": {"unschedulable": True}})
-    await managed.until(lambda: not primaries(), "its primaries are with others")
-    managed.api.put(node, {**managed.api.objects[node], "spec": {}})
-    await managed.until(primaries, "they are back")
-
-
-async def test_labels_of_pods_and_nodes_are_attributes_of_agents(
-    undeclared: Managed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kube_nodes, "watch_revisions", _watch_nodes)
-    managed = undeclared
-    managed.world.client_ports = dict.fromkeys(("agent-1", "agent-2"), (7200, 7299))
-    managed.api.reads_nodes = True
-    name = "node-of-main-agent-2-0"
-    node = f"{kube_nodes.NODES}/{name}"
-    managed.api.put(node, {"metadata": {"name": name, "labels": {"disk": "ssd"}}, "spec": {}})
-    managed.declare(replicas=2)
-
-    def attributes(agent: str) -> dict[str, str]:
-        return next((e.attributes for e in managed.runner.status().nodes if e.name == agent), {})
-
-    await managed.until(lambda: attributes("agent-2").get("disk") == "ssd", "the node's label")
-    assert attributes("agent-2")["quorate.io/agent"] == "agent-2"
-    assert "disk" not in attributes("agent-1")
-    labels = {"name": name, "labels": {"disk": "hdd"}}
-    managed.api.put(node, {**managed.api.objects[node], "metadata": labels})
-
-    await managed.until(lambda: attributes("agent-2").get("disk") == "hdd", "its new value")
-
-
 SERVICES = "/api/v1/namespaces/shop/services"
 CLAIMS = "/api/v1/namespaces/shop/persistentvolumeclaims"
 
@@ -296,32 +247,6 @@ async def test_objects_that_are_to_outlive_their_storage_cluster_are_let_go(
     assert not managed.api.objects[at]["metadata"]["ownerReferences"]
 
 
-async def test_only_nodes_with_pods_of_agents_are_read(
-    undeclared: Managed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A large cluster has many others, and each tells its state every few minutes."""
-    monkeypatch.setattr(kube_nodes, "watch_revisions", _watch_nodes)
-    managed = undeclared
-    managed.api.reads_nodes = True
-    mine, other = "node-of-main-agent-2-0", "node-of-somebody"
-    for name in (mine, other):
-        managed.api.put(f"{kube_nodes.NODES}/{name}", {"metadata": {"name": name}, "spec": {}})
-    managed.declare(replicas=2)
-    await managed.until(lambda: len(managed.registered) == 2, "two agents")
-
-    def asked() -> set[str]:
-        return {at for _, at in managed.api.requests if at.startswith(f"{kube_nodes.NODES}/")}
-
-    await managed.until(lambda: f"{kube_nodes.NODES}/{mine}" in asked(), "the pod's node is read")
-    managed.api.put(f"{kube_nodes.NODES}/{other}", {"metadata": {"name": other}, "spec": {}})
-    again = {"metadata": {"name": mine}, "spec": {"unschedulable": True}}
-    managed.api.put(f"{kube_nodes.NODES}/{mine}", again)
-    known = managed.owned._nodes
-    await managed.until(lambda: mine in known.known and known.known[mine].cordoned, "cordoned")
-    assert f"{kube_nodes.NODES}/{other}" not in asked()
-    assert other not in known.known
-
-
 async def test_the_end_of_a_container_gives_up_what_its_process_had_in_memory(
     managed: Managed,
 ) -> None:
@@ -343,21 +268,6 @@ async def test_the_end_of_a_container_gives_up_what_its_process_had_in_memory(
         return {node for row in world.rows(zone).values() for node in row.voter_nodes}
 
     await managed.until(lambda: "agent-2" not in voters(), "its votes are given up")
-
-
-async def _watch_nodes(
-    api: KubeApi, paths: Sequence[str], selector: str
-) -> AsyncIterator[tuple[str, Revisions, bool]]:
-    async for _ in watch_all(api, paths, selector):
-        objects = cast(MemoryApi, api).objects
-        nodes = [each["metadata"] for at, each in objects.items() if at.startswith(paths[0])]
-        yield paths[0], {each["name"]: each["resourceVersion"] for each in nodes}, True
-
-
-async def test_without_the_right_to_read_nodes_none_is_asked_for(managed: Managed) -> None:
-    await managed.until(managed.is_ready, "ready")
-
-    assert [at for _, at in managed.api.requests if at.startswith(kube_nodes.NODES)] == []
 
 
 async def test_a_changed_template_replaces_pods_one_by_one(managed: Managed) -> None:

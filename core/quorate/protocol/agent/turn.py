@@ -128,14 +128,22 @@ def put_back(zone: ZoneCopies, aside: SetAside) -> None:
 def go_back(zone: ZoneCopies) -> None:
     """Reset copies, roles and rows to what the storage holds, because the batch was not written."""
     for copy in zone.touched.values():
-        lwm, durable_lwm, majority = copy.lwm, copy.durable_lwm, copy.majority
+        lwm, durable_lwm, majority, settled = (
+            copy.lwm,
+            copy.durable_lwm,
+            copy.majority,
+            copy.settled,
+        )
         answered, alive_in = copy.answered, copy.last_term if copy.is_alive else -1
         surveyed = copy.surveyed
         copy.recover()
         if surveyed and copy.present:
             zone.survey(copy)
+        if copy.tombstones:
+            zone.purging.add(copy.partition)  # the turn may have dropped some
         copy.is_alive = copy.last_term == alive_in
-        copy.majority, copy.answered = majority, answered  # those of an earlier turn
+        # Those of an earlier turn:
+        copy.majority, copy.settled, copy.answered = majority, settled, answered
         copy.durable_lwm = min(durable_lwm, copy.lwm)  # earlier turns may still be synced
         row = zone.table[copy.partition]
         if row is not None and row.version > copy.version and (copy.present or zone.names_me(row)):

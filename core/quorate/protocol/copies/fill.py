@@ -410,11 +410,15 @@ class Fill:
 
 def _put_newer(space: Space, update: Update) -> bool:
     """Write the rows of an update where there are none of later ones; False: it is a FLUSHALL."""
-    operations = [(key, *rest) for key, *rest in update.operations if key is not None]
-    if len(operations) < len(update.operations):
+    rows = {
+        key: Row(update.counter, update.term, expires_at, value)
+        for key, value, expires_at in update.operations
+        if key is not None
+    }
+    if any(key is None for key, _, _ in update.operations):
         return False
-    for key, value, expires_at in operations:
+    for key, row in rows.items():
         present = space.get(key)
-        if present is None or present.counter < update.counter:
-            space.put(key, Row(update.counter, update.term, expires_at, value))
+        if present is None or present.counter < row.counter:
+            space.put(key, row)
     return True
