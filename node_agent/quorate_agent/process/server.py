@@ -117,6 +117,7 @@ class Agent(BaseHandler):
         self.links = Endpoint(self._hello, self, keys, links, self._accept)
         self.stopped = asyncio.Event()
         self.failure = ""
+        self._is_closing = False
         self.restart = False
         # The zones of the folder are open already, before a master names them.
         self._engines: dict[str, Engine] = {**stored}
@@ -198,6 +199,7 @@ class Agent(BaseHandler):
             await self.links.close(at_once=True)
         await asyncio.gather(*[endpoint.close(at_once=at_once) for endpoint in endpoints])
         await self.links.close()
+        self._is_closing = True  # no turn is written into a closed database
         await asyncio.gather(*[runtime.close() for runtime in self._runtimes.values()])
         await self._removals.finish()
         for engine in self._engines.values():
@@ -450,7 +452,7 @@ class Agent(BaseHandler):
     # --- the turn --------------------------------------------------------------------------------
 
     def _end_turn(self) -> None:
-        if self.failure:
+        if self.failure or self._is_closing:
             return
         self.links.gather()
         try:
@@ -500,7 +502,7 @@ class Agent(BaseHandler):
                 self._turn()
 
     def _synced(self, uid: str, turn: Turn) -> None:
-        if self.failure:
+        if self.failure or self._is_closing:
             return
         try:
             self._say_durable(uid, turn)

@@ -389,6 +389,8 @@ class Database:
 
         Without room it is opened for reading."""
         with self._lock:
+            if self._closed:
+                return False
             sequence = self._db.latest_sequence_number()
             self._close_engine()
             try:
@@ -502,6 +504,8 @@ class Database:
         return f"{self._path}: cannot be opened ({text}). {_WAY_OUT}"
 
     def _broken(self, verb: str, error: Exception) -> StorageBroken:
+        if self._closed:  # that says nothing of what is on disk
+            return StorageBroken(f"{self._path}: cannot {verb}: it is closed")
         way_out = _MAKE_ROOM if _is_no_room(error) else _WAY_OUT
         return self.broken(f"{self._path}: cannot {verb}: {error}. {way_out}")
 

@@ -138,7 +138,8 @@ class ZoneRuntime:
     @property
     def is_durable(self) -> bool:
         """Whether everything written so far was reported as durable."""
-        return not self._queue and not self._syncing
+        is_written = not self.replicas.waits_for_values
+        return is_written and not self._queue and not self._syncing
 
     async def close(self) -> None:
         """End clients, finish the running sync, release the files."""

@@ -14,7 +14,7 @@ from quorate.protocol.agent.turn import Turn
 from quorate.protocol.messages.outbox import MASTER
 from quorate.protocol.messages.replication import Heartbeat
 from quorate.protocol.settings import DEFAULTS
-from quorate.protocol.storage import Row
+from quorate.protocol.storage import Row, StorageFull
 from quorate_agent.folder.data_folder import DataFolder
 from quorate_agent.machine.clock import MachineClock
 from quorate_agent.machine.descriptors import Descriptors
@@ -140,24 +140,31 @@ def turn(name: str) -> Turn:
     return Turn([], [(name, cast("Any", name))], [], [], [], {}, True)
 
 
+def runtime_of(
+    storage: RocksStorage, synced: Callable[[Turn], object], broken: Callable[[str], object]
+) -> ZoneRuntime:
+    """One open zone with copies that do nothing."""
+    record = SimpleNamespace(persistent=True, sync_writes=SyncWrites.ALWAYS, name="z")
+    replicas = SimpleNamespace(record=record, uid="uid", waits_for_values=False)
+    return ZoneRuntime(
+        cast("Any", replicas),
+        storage,
+        cast("Any", None),
+        lambda uid, turn: synced(turn),
+        lambda: None,
+        broken,
+        ThreadPoolExecutor(2),
+    )
+
+
 def test_turns_whose_sync_failed_are_not_reported_with_a_later_one(tmp_path: Path) -> None:
     async def run() -> None:
         storage = RocksStorage(tmp_path / "zone")
         write(storage, 1)
         FailingSyncs(storage, [EIO])
-        record = SimpleNamespace(persistent=True, sync_writes=SyncWrites.ALWAYS, name="z")
-        replicas = cast("Any", SimpleNamespace(record=record, uid="uid"))
         durable: list[Turn] = []
         broken: list[str] = []
-        runtime = ZoneRuntime(
-            replicas,
-            storage,
-            cast("Any", None),
-            lambda uid, turn: durable.append(turn),
-            lambda: None,
-            broken.append,
-            ThreadPoolExecutor(2),
-        )
+        runtime = runtime_of(storage, durable.append, broken.append)
         runtime.take(turn("first"))
         runtime.take(turn("second"))
         await until(lambda: broken)
@@ -168,6 +175,45 @@ def test_turns_whose_sync_failed_are_not_reported_with_a_later_one(tmp_path: Pat
         storage.close()
 
     asyncio.run(run())
+
+
+def test_a_turn_that_waits_for_long_values_is_not_durable_yet(tmp_path: Path) -> None:
+    async def run() -> None:
+        storage = RocksStorage(tmp_path / "zone")
+        runtime = runtime_of(storage, lambda _: None, lambda _: None)
+        assert runtime.is_durable
+
+        runtime.replicas.waits_for_values = True
+
+        assert not runtime.is_durable
+        storage.close()
+
+    asyncio.run(run())
+
+
+def test_a_closed_storage_is_not_said_to_be_broken(tmp_path: Path) -> None:
+    storage = RocksStorage(tmp_path / "zone")
+    write(storage, 1)
+    storage.close()
+
+    storage.record_put(b"name", b"data")
+    with pytest.raises(StorageBroken, match=r"cannot write: it is closed$"):
+        storage.commit()
+    with pytest.raises(StorageBroken, match=r"cannot read: it is closed$"):
+        storage.space(0, 0).get(b"another")
+
+
+def test_a_closed_storage_that_had_no_room_is_not_opened_again(tmp_path: Path) -> None:
+    storage = RocksStorage(tmp_path / "zone")
+    write(storage, 1)
+    storage.database._no_room.set()
+    storage.close()
+
+    storage.record_put(b"name", b"data")
+    with pytest.raises(StorageFull):
+        storage.commit()
+
+    RocksStorage(tmp_path / "zone").close()
 
 
 # --- the agent
@@ -218,5 +264,20 @@ def test_an_agent_that_has_failed_ends_no_turn_and_sends_nothing(tmp_path: Path)
         agent.on_message(cast("Any", spy), Heartbeat(1, 1))
         assert spy.asked == []
         assert agent.metrics.durable_turns == 0
+
+    _with_agent(tmp_path, story)
+
+
+def test_an_agent_that_has_closed_its_storages_ends_no_turn(tmp_path: Path) -> None:
+    async def story(agent: Agent) -> None:
+        spy = Spy()
+        agent.core = cast("Any", spy)
+        await agent.close()
+
+        agent._end_turn()
+        agent._synced("uid", turn("written"))
+
+        assert spy.asked == []
+        assert agent.failure == ""
 
     _with_agent(tmp_path, story)
