@@ -20,6 +20,7 @@ from quorate_agent.machine.clock import MachineClock
 from quorate_agent.machine.descriptors import Descriptors
 from quorate_agent.process.server import Agent
 from quorate_agent.process.settings import AgentSettings
+from quorate_agent.storage.memory import FREED_AT_ONCE, MemoryStorage
 from quorate_agent.storage.rocks import RocksStorage
 from quorate_lone_agent import agent as lone_agent
 from quorate_loopback.sides import SECRET
@@ -137,5 +138,27 @@ def test_the_folder_stays_locked_until_a_removal_in_progress_is_done(
         await closing
         assert list((tmp_path / "zones").iterdir()) == []
         assert told == [], "its links are closed; the master asks the next process"
+
+    _with_zone(tmp_path, monkeypatch, story)
+
+
+def test_rows_and_updates_of_a_deleted_zone_in_memory_are_freed_without_a_garbage_collection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(agent: Agent, told: list[str]) -> None:
+        engine = MemoryStorage()
+        space = engine.space(0, 0)
+        for counter in range(1, 2 * FREED_AT_ONCE + 2):
+            space.put(b"%d" % counter, Row(counter, 1, 0, b"value"))
+            engine.log_put(0, counter, 1, b"update")
+        agent._engines["in memory"] = engine
+        closed: list[str] = []
+        monkeypatch.setattr(agent._removals, "_closed", closed.append)
+
+        agent.remove_zone("in memory")
+        await until(lambda: closed)
+
+        assert space.scan(None, 1, 1) == []
+        assert engine.log_read(0, 1, 1 << 40, 1) == []
 
     _with_zone(tmp_path, monkeypatch, story)
