@@ -350,8 +350,10 @@ class Database:
 
     @property
     def is_short(self) -> bool:
-        """Whether so little room is left that it is kept for promises and rows."""
-        return self._disk.is_short
+        """Whether so little room is left that it is kept for promises and rows.
+
+        Also while a batch has found none, although the disk shows some: a quota, or no inodes."""
+        return self._no_room.is_set() or self._disk.is_short
 
     def room(self) -> int:
         """Return the bytes that may still be filled."""

@@ -32,8 +32,8 @@ class RocksLog:
     """One partition's updates: this turn's, and what is known of the others unread."""
 
     __slots__ = (
-        "_below", "_database", "_long_values", "_owned", "_touched", "_touched_logs", "bytes",
-        "cut_from", "cut_to", "floor", "kept", "overlay", "partition", "segments",
+        "_before", "_below", "_database", "_long_values", "_owned", "_touched", "_touched_logs",
+        "bytes", "cut_from", "cut_to", "floor", "kept", "overlay", "partition", "segments",
     )  # fmt: skip
 
     def __init__(
@@ -57,6 +57,8 @@ class RocksLog:
         self.kept = 0  # the floor if the batch is dropped
         self.segments: list[list[int]] = []  # [last counter, bytes]
         self.bytes = 0
+        # `bytes`, the number of segments and the last one, before the turn; None: some were cut.
+        self._before: tuple[int, int, list[int]] | None = None
         self._measure()
 
     def put(self, counter: int, term: int, update: bytes) -> None:
@@ -118,6 +120,7 @@ class RocksLog:
         if passed:
             del self.segments[:passed]
             self.cut_to = upto
+            self._before = None
 
     def read(self, first: int, last: int, bytes_max: int) -> list[tuple[int, int, bytes]]:
         """Return updates with first <= counter <= last; see Storage.log_read."""
@@ -172,7 +175,7 @@ class RocksLog:
         else:
             self.floor = self.kept
             self.overlay.clear()
-            self._measure()
+            self._measure_back()
         self.cut_to = 0
         self._touched = self._below = False
 
@@ -180,6 +183,8 @@ class RocksLog:
         if not self._touched:
             self._touched = True
             self._touched_logs.append(self)
+            last = self.segments[-1].copy() if self.segments else []
+            self._before = (self.bytes, len(self.segments), last)
 
     def _count(self, counter: int, size: int) -> None:
         self.bytes += size
@@ -191,6 +196,16 @@ class RocksLog:
             segments[-1][1] += size
         else:
             segments.append([counter, size])
+
+    def _measure_back(self) -> None:
+        """Go back to the sizes before the turn, which the log need not be read for."""
+        if self._before is None:
+            self._measure()
+            return
+        self.bytes, count, last = self._before
+        del self.segments[count:]
+        if count:
+            self.segments[-1] = last
 
     def _measure(self) -> None:
         self.bytes = 0

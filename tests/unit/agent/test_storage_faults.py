@@ -19,6 +19,7 @@ from quorate_agent.folder.disk_room import DiskRoom
 from quorate_agent.storage import DatabaseRefused, StorageBroken, database
 from quorate_agent.storage.memory import MemoryStorage
 from quorate_agent.storage.rocks import RocksStorage
+from quorate_agent.storage.rocks_log import SEGMENT_BYTES
 from quorate_lone_agent.clock import MovedClock
 
 EVERYTHING = 1 << 30
@@ -444,6 +445,53 @@ def test_the_engine_is_not_opened_anew_for_room_that_a_file_would_not_have(
     clock.passed_ahead_s += 1.0
     assert not storage.full_reason
     assert sorted(each.name for each in (tmp_path / "zone").iterdir()) == ["format.json", "rocksdb"]
+    storage.close()
+
+
+def test_a_storage_is_short_of_room_while_a_batch_finds_none_that_does_not_show(
+    tmp_path: Path,
+) -> None:
+    clock = _ToldClock()
+    storage = RocksStorage(tmp_path / "zone", disk=DiskRoom(tmp_path, 0, clock))
+    assert not storage.is_short
+
+    storage.database._no_room.set()
+    assert storage.is_short
+
+    assert not storage.full_reason, "it is opened anew"
+    assert not storage.is_short
+    storage.close()
+
+
+@pytest.mark.parametrize("cut", [0, 30])
+def test_sizes_of_a_log_are_as_before_after_a_batch_without_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: int
+) -> None:
+    clock = _ToldClock()
+    storage = _over_its_quota(tmp_path, clock)
+    storage.database._no_room.clear()
+    for counter in range(1, 31):
+        storage.log_put(0, counter, 1, bytes(SEGMENT_BYTES // 10 + 1))
+    storage.commit()
+    parts = [(1, 5), (1, 30), (11, 30), (30, 99)]
+    before = [storage.log_bytes(0, *part) for part in parts]
+
+    storage.log_put(0, 31, 1, b"u" * 1000)
+    storage.log_cut(0, cut)
+    storage.log_put(0, 32, 1, b"u" * SEGMENT_BYTES)
+    storage.log_put(0, 33, 1, b"u" * 1000)
+    storage.log_put(0, 20, 2, b"undone later")
+    storage.database._no_room.set()
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "Rdict", _Openings(clock).open)
+        if not cut:
+            patch.setattr(storage.database, "items", None)  # the log is not read for that
+        with pytest.raises(StorageFull):
+            storage.commit()
+
+    assert [storage.log_bytes(0, *part) for part in parts] == before
+    assert storage.log_total == before[1]
+    assert len(storage.log_read(0, 1, 99, EVERYTHING)) == 30
     storage.close()
 
 
