@@ -68,13 +68,16 @@ class _Moving(msgspec.Struct, frozen=True):
 
 
 class DataFolder:
-    """An open, locked data folder.  `incarnation` already counts this start, durably."""
+    """An open, locked data folder.  `incarnation` already counts this start, durably.
+
+    `opened_here`: uids of the zones whose database this start has opened."""
 
     def __init__(
         self, path: Path, lock: int, identity: Identity, proven_id: str, disk: DiskRoom
     ) -> None:
         self.path = path
         self.disk = disk
+        self.opened_here: set[str] = set()
         self._proven_id = proven_id
         self._lock = lock
         self._identity = identity
@@ -246,6 +249,7 @@ class DataFolder:
                 identity = read_identity(self.path)
                 assert identity is not None
                 self._identity = identity
+                self.opened_here.clear()
                 self._write(incarnation=1)
         except FolderRefused as refused:
             raise FolderRefused(f"{reason}; it cannot be set aside: {refused}") from refused

@@ -79,6 +79,7 @@ def open_zone(folder: DataFolder, uid: str, tables: int = TABLES_OPEN) -> RocksS
     try:
         storage.check_readable()
         _check_holds_all(folder, uid, storage.database)
+        folder.opened_here.add(uid)
         with suppress(StorageFull):  # then an earlier start stays recorded
             storage.database.set_opened_by(OpenedBy(folder.store, folder.incarnation))
     except BaseException:
@@ -132,19 +133,26 @@ def what_is_synced(engines: Mapping[str, Storage]) -> dict[str, Synced]:
 def _check_holds_all(folder: DataFolder, uid: str, database: Database) -> None:
     """Raise LessThanSynced unless it can be the database that this store synced."""
     recorded = folder.synced(uid)
-    why = _what_is_missing(folder, recorded, database.sequence, database.read_opened_by())
+    opened_by = database.read_opened_by()
+    why = _what_is_missing(folder, uid, recorded, database.sequence, opened_by)
     if why:
         raise LessThanSynced(f"data folder {folder.path}, zone {uid}: {why}")
 
 
 def _what_is_missing(
-    folder: DataFolder, recorded: Synced | None, sequence: int, opened_by: OpenedBy | None
+    folder: DataFolder,
+    uid: str,
+    recorded: Synced | None,
+    sequence: int,
+    opened_by: OpenedBy | None,
 ) -> str:
     """Return what shows that it cannot be; empty if it can."""
     if opened_by is not None and opened_by.store != folder.store:
         return f"store {folder.store} is recorded, a database of store {opened_by.store} was found"
     opened = opened_by.incarnation if opened_by is not None else 0
-    if opened >= folder.incarnation:
+    # A zone whose removal could not be recorded is closed, and may be opened again.
+    latest = folder.incarnation - (uid not in folder.opened_here)
+    if opened > latest:
         return (
             f"{folder.incarnation - 1} starts are recorded, a database that start {opened} has"
             " opened was found, so folder.json is an older copy"

@@ -19,6 +19,7 @@ from quorate_agent.folder.data_folder import DataFolder
 from quorate_agent.folder.identity import FolderRefused
 from quorate_agent.machine.descriptors import CLIENTS_MIN, RESERVE, Descriptors
 from quorate_agent.storage import DatabaseRefused, StorageBroken
+from quorate_agent.storage.database import OpenedBy
 from quorate_agent.storage.memory import MemoryStorage
 from quorate_agent.storage.rocks import RocksStorage
 from quorate_agent.zones.opening import ZoneOpening
@@ -131,6 +132,28 @@ def test_a_folder_is_the_same_store_however_its_process_ended(agent: OneAgent) -
         assert agent.folder.store == store
         assert agent.zones["z1"].space(0, 0).get(b"round %d" % number)
     agent.stop()
+
+
+def test_a_zone_that_was_closed_is_opened_again_by_the_same_start(agent: OneAgent) -> None:
+    agent.zones["z1"].close()
+
+    agent.zones["z1"] = open_zone(agent.folder, "z1")
+
+    assert agent.zones["z1"].space(0, 0).get(b"19")
+    agent.stop()
+
+
+def test_a_database_of_a_later_start_is_noticed_also_when_a_zone_is_opened_again(
+    agent: OneAgent,
+) -> None:
+    later = OpenedBy(agent.folder.store, agent.folder.incarnation + 1)
+    agent.zones["z1"].database.set_opened_by(later)
+    agent.zones["z1"].close()
+
+    with pytest.raises(LessThanSynced, match=r"folder\.json is an older copy"):
+        open_zone(agent.folder, "z1")
+
+    agent.zones["z2"].close()
 
 
 def test_a_newest_log_that_was_deleted_is_noticed(
