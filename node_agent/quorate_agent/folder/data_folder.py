@@ -382,12 +382,13 @@ def set_folder_aside(path: Path, *, cluster: str, node: str, reason: str) -> Pat
 
 
 def put_folder_back(
-    path: Path, *, cluster: str, node: str, number: int, incarnation: int = 0
+    path: Path, *, cluster: str, node: str, number: int, last_start: Callable[[Path], int]
 ) -> None:
     """Put set-aside-<number> back in place of what is there, which is set aside in turn.
 
-    The folder has its former store again, counted as started at least `incarnation` times.  Whether
-    it lacks data that it had synced is no longer checked: only a person can decide that.  An
+    The folder has its former store again, counted as started at least as often as `last_start`
+    finds; that may raise FolderRefused, and is asked before anything is moved.  Whether it lacks
+    data that it had synced is no longer checked: only a person can decide that.  An
     interrupted call is completed by calling again.  FolderRefused: the folder is in use, or there
     is no such set-aside.
     """
@@ -401,6 +402,7 @@ def put_folder_back(
             )
         check_owner(aside, old, cluster, node)
         if store_of(path) != old.store:
+            incarnation = last_start(aside)
             present = read_identity(path) or new_identity(cluster, node, "", 0)
             _move_aside(path, present, new_store_id(), f"{aside.name} was put back in its place")
             obeyed = max(present, old, key=lambda identity: identity.master_term)

@@ -153,9 +153,9 @@ def _put_back(settings: AgentSettings, number: int) -> None:
             cluster=settings.cluster,
             node=settings.name,
             number=number,
-            incarnation=last_start(settings.data / f"set-aside-{number}"),
+            last_start=last_start,
         )
-    except (FolderRefused, DatabaseRefused, StorageBroken) as refused:
+    except FolderRefused as refused:
         _end(EXIT_REFUSED, str(refused))
 
 

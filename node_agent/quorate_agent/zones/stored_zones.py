@@ -20,13 +20,18 @@ from pathlib import Path
 from quorate.facts.errors import QuorateError
 from quorate.protocol.storage import Storage, StorageFull, ZoneRefused
 from quorate_agent.folder.data_folder import DataFolder, listed_zones
-from quorate_agent.folder.identity import Synced
+from quorate_agent.folder.identity import START_ANEW, FolderRefused, Synced
 from quorate_agent.machine.descriptors import Descriptors
-from quorate_agent.storage import DatabaseRefused
+from quorate_agent.storage import DatabaseRefused, StorageBroken
 from quorate_agent.storage.database import TABLES_OPEN, Database, OpenedBy
 from quorate_agent.storage.rocks import RocksStorage
 
 _log = logging.getLogger("quorate.agent")
+
+_OTHER_DATA = (
+    "put another set-aside back, or restore the zone from a backup; `quorate recover reopen` has"
+    " lost partitions begin again without data"
+)
 
 
 class LessThanSynced(QuorateError):
@@ -105,18 +110,28 @@ def last_start(folder: Path) -> int:
 
     Zones that its folder.json does not list were being removed, and do not count.
 
-    DatabaseRefused, StorageBroken, FolderRefused: a file cannot be read.
+    FolderRefused: a zone cannot be read.
     """
     starts = [0]
     for path in listed_zones(folder):
-        with _system_errors_named(path):
-            storage = RocksStorage(path)
         try:
-            opened_by = storage.database.read_opened_by()
-            starts.append(opened_by.incarnation if opened_by is not None else 0)
-        finally:
-            storage.close()
+            starts.append(_opened_last(path))
+        except (DatabaseRefused, StorageBroken) as error:
+            why = str(error).replace(START_ANEW, _OTHER_DATA)
+            text = f"{folder} is not put back, zone {path.name} cannot be read: {why}"
+            raise FolderRefused(text) from error
     return max(starts)
+
+
+def _opened_last(path: Path) -> int:
+    """Return which start opened the database of a zone last; 0 if none is recorded."""
+    with _system_errors_named(path):
+        storage = RocksStorage(path)
+    try:
+        opened_by = storage.database.read_opened_by()
+        return opened_by.incarnation if opened_by is not None else 0
+    finally:
+        storage.close()
 
 
 def what_is_synced(engines: Mapping[str, Storage]) -> dict[str, Synced]:

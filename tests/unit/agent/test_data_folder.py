@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -414,8 +414,13 @@ def test_a_folder_is_not_set_aside_while_it_is_used_is_anothers_or_empty(path: P
 # --- put back
 
 
-def put_back(path: Path, number: int = 1, node: str = "agent-1") -> None:
-    put_folder_back(path, cluster="demo", node=node, number=number, incarnation=7)
+def put_back(
+    path: Path,
+    number: int = 1,
+    node: str = "agent-1",
+    last_start: Callable[[Path], int] = lambda _: 7,
+) -> None:
+    put_folder_back(path, cluster="demo", node=node, number=number, last_start=last_start)
 
 
 def set_aside_and_started_anew(path: Path) -> tuple[str, str]:
@@ -449,16 +454,32 @@ def test_what_was_set_aside_is_put_back_and_what_was_there_is_set_aside(path: Pa
     assert open_folder(path).store == new
 
 
+def _is_damaged(aside: Path) -> int:
+    raise FolderRefused(f"{aside}: damaged")
+
+
 def test_putting_back_is_refused_while_the_folder_is_used_or_anothers(path: Path) -> None:
+    """However damaged it is: that is looked at only in a folder of this agent, in no use."""
     set_aside_and_started_anew(path)
     folder = open_folder(path)
     with pytest.raises(FolderRefused, match="is using this folder"):
-        put_back(path)
+        put_back(path, last_start=_is_damaged)
     folder.close()
     with pytest.raises(FolderRefused, match="this is another's folder"):
-        put_back(path, node="agent-2")
+        put_back(path, node="agent-2", last_start=_is_damaged)
     with pytest.raises(FolderRefused, match="set-aside-3: has no folder"):
-        put_back(path, 3)
+        put_back(path, 3, last_start=_is_damaged)
+
+
+def test_nothing_is_moved_if_what_was_set_aside_is_damaged(path: Path) -> None:
+    _, new = set_aside_and_started_anew(path)
+
+    with pytest.raises(FolderRefused, match="set-aside-1: damaged"):
+        put_back(path, last_start=_is_damaged)
+
+    folder = open_folder(path)
+    assert (folder.store, folder.zone_uids()) == (new, ["b"])
+    folder.close()
 
 
 def test_putting_back_can_be_interrupted_at_any_write(path: Path, monkeypatch) -> None:

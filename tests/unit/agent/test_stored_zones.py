@@ -16,7 +16,7 @@ from quorate.protocol.storage import Row, ZoneRefused
 from quorate_agent.clients.ports import ClientPorts
 from quorate_agent.folder import data_folder, durable_file, identity
 from quorate_agent.folder.data_folder import DataFolder
-from quorate_agent.folder.identity import FolderRefused
+from quorate_agent.folder.identity import START_ANEW, FolderRefused
 from quorate_agent.machine.descriptors import CLIENTS_MIN, RESERVE, Descriptors
 from quorate_agent.storage import DatabaseRefused, StorageBroken
 from quorate_agent.storage.database import OpenedBy
@@ -452,9 +452,24 @@ def test_a_file_that_the_system_refuses_is_named_and_nothing_stays_open(agent: O
     with pytest.raises(ZoneRefused, match=refused):
         opening.open(ZoneRecord("z2", "books", 4, 1), None)
     folder.close()
-    with pytest.raises(DatabaseRefused, match=refused):
+    with pytest.raises(FolderRefused, match=refused):
         last_start(agent.path)
     RocksStorage(agent.path / "zones/z1").close()
+
+
+def test_a_damaged_zone_of_what_is_put_back_is_named_with_what_remains(agent: OneAgent) -> None:
+    agent.stop()
+    folder = DataFolder.open(agent.path, cluster="demo", node="agent-1", cluster_id="id")
+    aside = folder.set_aside("for a test")
+    folder.close()
+    (aside / "zones/z2/rocksdb/CURRENT").unlink()
+
+    said = rf"^{aside} is not put back, zone z2 .*CURRENT: missing\. Way out: put another set-aside"
+    with pytest.raises(FolderRefused, match=said) as refused:
+        last_start(aside)
+
+    assert "quorate recover reopen" in str(refused.value)
+    assert START_ANEW not in str(refused.value)
 
 
 def test_a_zone_that_was_half_removed_does_not_count_when_a_folder_is_put_back(

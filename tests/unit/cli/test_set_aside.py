@@ -110,7 +110,7 @@ def test_what_was_displaced_is_not_put_back_by_a_second_call(tmp_path: Path, is_
     folder.set_aside("corrupt")
     folder.close()
     back = functools.partial(
-        put_folder_back, path, cluster="demo", node="agent-1", number=1, incarnation=7
+        put_folder_back, path, cluster="demo", node="agent-1", number=1, last_start=lambda _: 7
     )
     back()
     if not is_done:  # killed before its last step
