@@ -36,7 +36,7 @@ from quorate_agent.folder.disk_room import DiskRoom
 from quorate_agent.storage.database import TABLES_OPEN, Database
 from quorate_agent.storage.long_values import LONG_BYTES, LongValues
 from quorate_agent.storage.recent_rows import ROW_BYTES_MAX, recent_rows
-from quorate_agent.storage.rocks_log import RocksLog
+from quorate_agent.storage.rocks_log import RocksLog, partitions_with_logs
 from quorate_agent.storage.stored_rows import (
     HEAD_BYTES,
     IN_FILE,
@@ -383,6 +383,11 @@ class RocksStorage:
         for kind in (b"c", b"n"):
             for _ in self.database.items(kind, _after(kind)):
                 pass
+
+    def measure_logs(self) -> None:
+        """Read all logs for their sizes; otherwise the first use of each does."""
+        for partition in partitions_with_logs(self.database):
+            self._log(partition)
 
     # --- rows
 

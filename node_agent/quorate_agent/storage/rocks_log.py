@@ -28,6 +28,18 @@ SEGMENT_BYTES: Final = 256 * 1024
 full."""
 
 
+def partitions_with_logs(database: Database) -> Iterator[int]:
+    """Yield the partitions that have updates in the database."""
+    partition = 0
+    while True:
+        found = next(database.items(_LOG.pack(b"l", partition, 0, 0), b"m"), None)
+        if found is None:
+            return
+        _, partition, _, _ = _LOG.unpack(found[0])
+        yield partition
+        partition += 1
+
+
 class RocksLog:
     """One partition's updates: this turn's, and what is known of the others unread."""
 

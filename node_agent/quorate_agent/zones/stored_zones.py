@@ -84,6 +84,7 @@ def open_zone(folder: DataFolder, uid: str, tables: int = TABLES_OPEN) -> RocksS
     try:
         storage.check_readable()
         _check_holds_all(folder, uid, storage.database)
+        storage.measure_logs()  # the event loop would be blocked by it
         folder.opened_here.add(uid)
         with suppress(StorageFull):  # then an earlier start stays recorded
             storage.database.set_opened_by(OpenedBy(folder.store, folder.incarnation))

@@ -134,6 +134,23 @@ def test_a_folder_is_the_same_store_however_its_process_ended(agent: OneAgent) -
     agent.stop()
 
 
+def test_logs_of_a_zone_are_measured_as_it_is_opened(
+    agent: OneAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that the event loop need not read them."""
+    for partition in (0, 7):
+        agent.zones["z1"].log_put(partition, 1, 1, b"update")
+    agent.write_synced("z1", b"key")
+    agent.stop()
+
+    agent = OneAgent(agent.path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(agent.zones["z1"].database, "items", None)
+        assert [agent.zones["z1"].log_bytes(partition) for partition in (0, 7)] == [6, 6]
+    agent.stop()
+
+
 def test_a_zone_that_was_closed_is_opened_again_by_the_same_start(agent: OneAgent) -> None:
     agent.zones["z1"].close()
 
