@@ -177,11 +177,14 @@ class Agent(BaseHandler):
 
     async def leave(self) -> None:
         """Hand primaries over (bounded), tell clients where they are now, then stop."""
-        self.core.leave(self._now())
-        self._turn()
-        zones, has_master = self.core.zones, lambda: self._master is not None
-        grace_s, linger_s = self.settings.grace_s, self.settings.linger_s
-        await leave_in_time(zones, self._runtimes, grace_s, has_master, linger_s)
+        try:
+            self.core.leave(self._now())
+            self._turn()
+            zones, has_master = self.core.zones, lambda: self._master is not None
+            grace_s, linger_s = self.settings.grace_s, self.settings.linger_s
+            await leave_in_time(zones, self._runtimes, grace_s, has_master, linger_s)
+        except Exception as error:  # the process must end all the same
+            self._step_failed("leaving", error)
         self.stopped.set()
 
     async def close(self) -> None:
@@ -460,13 +463,13 @@ class Agent(BaseHandler):
             if not self.failure:
                 self.links.flush()
         except Exception as error:
-            self._turn_failed(error)
+            self._step_failed("the turn", error)
 
-    def _turn_failed(self, error: Exception) -> None:
+    def _step_failed(self, what: str, error: Exception) -> None:
         if isinstance(error, _DISK_ERRORS):
             self._fail(str(error))
             return
-        _log.error("the turn failed", exc_info=error)
+        _log.error("%s failed", what, exc_info=error)
         self._fail(f"{type(error).__name__}: {error}")
 
     def _flush(self) -> None:
@@ -507,7 +510,7 @@ class Agent(BaseHandler):
         try:
             self._say_durable(uid, turn)
         except Exception as error:  # the loop calls this, and would only log the error
-            self._turn_failed(error)
+            self._step_failed("the turn", error)
 
     def _say_durable(self, uid: str, turn: Turn) -> None:
         self.metrics.durable_turns += 1

@@ -281,3 +281,18 @@ def test_an_agent_that_has_closed_its_storages_ends_no_turn(tmp_path: Path) -> N
         assert agent.failure == ""
 
     _with_agent(tmp_path, story)
+
+
+def test_an_agent_that_cannot_hand_over_ends_all_the_same(tmp_path: Path) -> None:
+    def fails(now: object) -> None:
+        raise AssertionError("an invariant")
+
+    async def story(agent: Agent) -> None:
+        agent.core = cast("Any", SimpleNamespace(leave=fails))
+
+        await agent.leave()
+
+        assert agent.stopped.is_set()
+        assert agent.failure == "AssertionError: an invariant"
+
+    _with_agent(tmp_path, story)
