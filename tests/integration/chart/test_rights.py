@@ -73,8 +73,8 @@ def test_a_whole_life_is_refused_nothing_and_uses_every_right(released: Released
     first.kill()
     road.wait_led_by(second)
     _live_with_external_agents(released)
-    with _node(released):
-        _live_with_managed_agents(released)
+    with _node(released) as node:
+        _live_with_managed_agents(released, node)
     second.terminate()  # watches are in the log once they have ended
 
     assert not released.missing(), f"the chart's roles lack: {released.missing()}"
@@ -131,19 +131,19 @@ def _live_with_external_agents(released: Released) -> None:
 
 
 @contextmanager
-def _node(released: Released) -> Iterator[None]:
-    """A Node to read, which belongs to no namespace."""
+def _node(released: Released) -> Iterator[str]:
+    """The name of a Node to read, which belongs to no namespace."""
     road = released.road
     name = f"node-{road.namespace}"
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
     road.kubectl("create", "--filename=-", stdin=json.dumps(node))
     try:
-        yield
+        yield name
     finally:
         road.kubectl("delete", "node", name)
 
 
-def _live_with_managed_agents(released: Released) -> None:
+def _live_with_managed_agents(released: Released, node: str) -> None:
     """Made, put right, changed one by one, fewer, and gone; in the end claims are kept."""
     road = released.road
     managed: dict[str, Any] = {"replicas": 3, "image": "i", "storage": {"size": "1Gi"}}
@@ -176,9 +176,25 @@ def _live_with_managed_agents(released: Released) -> None:
     released.wait("two agents", lambda: len(released.names("statefulsets", "shop")) == 2, 120)
     road.kubectl("delete", "zone", "carts", "--timeout=60s")
     released.wait("no Service", lambda: "carts-clients" not in released.names("services", "shop"))
+    _put_on(node, min(released.pods.running), released)
     road.kubectl("annotate", "storagecluster", "shop", "quorate.io/release=true")
     road.kubectl("delete", "storagecluster", "shop", "--timeout=60s")
     assert len(released.names("persistentvolumeclaims", "shop")) == 3, "claims are kept"
+
+
+def _put_on(node: str, pod: str, released: Released) -> None:
+    """Have a pod on the node, until that is read.  There is no kubelet to end it."""
+    road = released.road
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": pod},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }
+    at = f"/api/v1/namespaces/{road.namespace}/pods/{pod}/binding"
+    road.kubectl("create", f"--raw={at}", "--filename=-", stdin=json.dumps(binding))
+    released.wait("a look at it", lambda: Right("get", "", "nodes") not in released.unused())
+    road.kubectl("delete", "pod", pod, "--force", "--grace-period=0")
 
 
 @pytest.mark.parametrize("released", [["scope.allNamespaces=true"]], indirect=True)
