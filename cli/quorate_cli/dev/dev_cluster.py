@@ -301,8 +301,9 @@ class DevCluster:
             raise Problem(
                 f"{name} has data of zones that the operator does not know"
                 f" ({', '.join(sorted(unknown))}), and may be the only one: `quorate dev recover`"
-                " declares them again; delete those that are not needed, by"
-                f" `quorate delete zone NAME`, then remove {name}"
+                " declares them again. Delete those that are not needed, by `quorate delete zone"
+                " NAME`: first compare this id with metadata.uid of `quorate get zone NAME -o yaml`, as"
+                f" several may have one name. Then remove {name}"
             )
         if state.node(name) is not None:
             return True

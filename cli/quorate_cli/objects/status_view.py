@@ -246,8 +246,9 @@ def unrecorded_sentence(nodes: Sequence[NodeStatus]) -> str:
         return ""
     return (
         f"agents have data of zones without a record: {zones}: `quorate dev recover` (elsewhere"
-        " `quorate-operator recover`) declares them again; then delete those that are not needed,"
-        " by `quorate delete zone NAME`"
+        " `quorate-operator recover`) declares them again. Several may have one name: before you"
+        " delete one by `quorate delete zone NAME`, compare this id with metadata.uid of"
+        " `quorate get zone NAME -o yaml`"
     )
 
 

@@ -37,7 +37,11 @@ from quorate_operator.declared.watched_cluster import known_status
 from quorate_operator.embedded.objects import Object, ObjectStore
 from quorate_operator.mastership.runner import STARTING, Runner
 from quorate_operator.metastores.backups import EVERY_S, FIRST_S, way_out
-from quorate_operator.metastores.sqlite import SqliteMetastore, recovering_clusters
+from quorate_operator.metastores.sqlite import (
+    SqliteMetastore,
+    noted_zone_names,
+    recovering_clusters,
+)
 from quorate_operator.metastores.sqlite_file import EmbeddedStore
 from quorate_operator.process.clock import rfc3339
 from quorate_operator.process.mandate import Always, CannotLead
@@ -83,6 +87,8 @@ class Embedded:
         self._observed_at = 0.0
         self._backing_up: asyncio.Task[None] | None = None
         self._recovering: frozenset[str] = frozenset()
+        self._names_before: dict[str, dict[str, str]] = {}
+        """By recovering cluster: the names of the zones that the replaced file declared, by uid."""
         self._loop_task: asyncio.Task[None] | None = None
         self._failed: asyncio.Future[None] | None = None
         self._wake = asyncio.Event()
@@ -91,6 +97,8 @@ class Embedded:
         """Read what was declared and lead it."""
         await self.objects.load()
         self._recovering = await recovering_clusters(self._store)
+        for cluster in self._recovering:
+            self._names_before[cluster] = await noted_zone_names(self._store, cluster)
         self.metrics.is_master.set(1)
         self._failed = asyncio.get_running_loop().create_future()
         self._loop_task = asyncio.get_running_loop().create_task(self._keep_reconciling())
@@ -253,22 +261,30 @@ class Embedded:
         """Declare again the zones that agents have told; end the recovery when nothing more is
         expected.
 
-        From then on, the zones are those that users declare.
+        From then on, the zones are those that users declare. Zones keep the names that the replaced
+        file gave them. A zone that has the name of such a one waits until every agent has told
+        everything: only then is it known whether the name is free.
         """
+        is_complete = runner.has_recovered  # before the zones, so that none is missing of them
         declared = {made["metadata"]["uid"] for made in self.objects.list(ZONES)}
-        for uid, record in runner.known_zones().items():
-            if uid in declared:
+        before = self._names_before.get(cluster, {})
+        taken = {name for uid, name in before.items() if uid not in declared}
+        known = runner.known_zones()
+        for uid in sorted(known, key=lambda uid: (uid not in before, uid)):
+            name = before.get(uid, known[uid].name)
+            if uid in declared or (uid not in before and name in taken and not is_complete):
                 continue
             # The name may have been declared anew meanwhile.
-            wanted = record.name, f"{record.name}-{uid[:8]}", f"{record.name}-{uid}"
-            made = await self.objects.restore(ZONES, wanted, manifest_of(record, cluster), uid)
+            wanted = name, f"{name}-{uid[:8]}", f"{name}-{uid}"
+            made = await self.objects.restore(ZONES, wanted, manifest_of(known[uid], cluster), uid)
             if made is not None:
                 name = made["metadata"]["name"]
                 _log.info("zone %s (%s) is declared again: agents have it", name, uid)
-        if runner.has_recovered:
+        if is_complete:
             await SqliteMetastore(self._store, cluster).end_recovery()
             runner.end_recovery()
             self._recovering -= {cluster}
+            self._names_before.pop(cluster, None)
             _log.info("cluster %s: every agent has told what it has, all of it is led", cluster)
 
     async def _reconcile_zone(self, zone: Zone) -> None:

@@ -3,7 +3,8 @@
 The new metastore has a mastership above all that agents know, and a mark that makes the operator,
 once started, ask the agents for zones and rows (core: recover_rows.py).  It is made in a folder of
 its own and put in place when it is complete; the old one is set aside.  Other clusters of the same
-file are kept as they are, if it can be read; else each is recovered by a command of its own.
+file are kept as they are, if it can be read; else each is recovered by a command of its own.  Zones
+keep the names by which the old file declares them, if it can be read.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ from quorate_link import BaseHandler, Endpoint, Link, RoleKeys
 from quorate_operator.embedded.objects import ObjectStore
 from quorate_operator.metastores.backups import DATABASE, put_in_place, set_aside
 from quorate_operator.metastores.other_clusters import NotCopied, OtherClusters, other_clusters
-from quorate_operator.metastores.sqlite import mark_recovering
+from quorate_operator.metastores.sqlite import mark_recovering, note_zone_names
 from quorate_operator.metastores.sqlite_file import EmbeddedStore, lock_folder
 
 MADE = "recover.new"
@@ -122,6 +123,7 @@ async def _make(
 
     def job(at: sqlite3.Connection) -> None:
         others.put(at)
+        note_zone_names(at, cluster, others.zone_names)
         mark_recovering(at, cluster, master_term)
 
     try:

@@ -1,8 +1,8 @@
 """The metastore in SQLite: ownership of one cluster, in the embedded operator's one file."""
 
 import sqlite3
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -27,6 +27,7 @@ _Place = tuple[str, str, int]
 T = TypeVar("T")
 _MASTER_TERM = "masterTerm "
 _RECOVERING = "recovering "
+_ZONE_NAMES = "zoneNames "
 _rows = msgspec.json.Decoder(tuple[PartitionRow, ...])
 _node = msgspec.json.Decoder(NodeRecord)
 _zone = msgspec.json.Decoder(ZoneRecord)
@@ -48,6 +49,7 @@ class SqliteMetastore:
 
         def job(at: sqlite3.Connection) -> None:
             at.execute("DELETE FROM facts WHERE name = ?", (_RECOVERING + self._cluster,))
+            at.execute("DELETE FROM objects WHERE kind = ?", (kind_of_names(self._cluster),))
 
         await self._store.run(job)
 
@@ -134,6 +136,30 @@ def mark_recovering(at: sqlite3.Connection, cluster: str, master_term: int) -> N
     """Mark a new file: masterships go on above this one, and agents are to tell zones and rows."""
     facts = zip(facts_of(cluster), (master_term, 1), strict=True)
     at.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts)
+
+
+def note_zone_names(at: sqlite3.Connection, cluster: str, names: Iterable[tuple[str, str]]) -> None:
+    """Note, until the recovery ends, by which names the zones of these uids were declared."""
+    for uid, name in names:
+        made = {"metadata": {"name": name, "uid": uid}, "spec": {"clusterRef": {"name": cluster}}}
+        row = (kind_of_names(cluster), uid, msgspec.json.encode(made))
+        at.execute("INSERT OR REPLACE INTO objects VALUES (?, ?, ?)", row)
+
+
+async def noted_zone_names(store: EmbeddedStore, cluster: str) -> dict[str, str]:
+    """Return by which names zones were declared before the recovery, by uid."""
+
+    def job(at: sqlite3.Connection) -> list[Any]:
+        kind = kind_of_names(cluster)
+        found = at.execute("SELECT manifest FROM objects WHERE kind = ?", (kind,))
+        return [msgspec.json.decode(manifest)["metadata"] for (manifest,) in found]
+
+    return {each["uid"]: each["name"] for each in await store.run(job)}
+
+
+def kind_of_names(cluster: str) -> str:
+    """Return the kind of objects in which a recovery notes the names of the cluster's zones."""
+    return _ZONE_NAMES + cluster
 
 
 def facts_of(cluster: str) -> tuple[str, str]:

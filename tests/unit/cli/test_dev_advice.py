@@ -55,6 +55,7 @@ def test_data_without_a_record_is_recovered_before_its_agent_is_removed(
     )
     assert "`quorate dev recover` declares them again" in str(refused.value)
     assert "`quorate delete zone NAME`" in str(refused.value)
+    assert "compare this id with metadata.uid" in str(refused.value)
     assert "dev start" not in str(refused.value)
 
 

@@ -60,6 +60,7 @@ def test_data_of_a_zone_without_a_record_is_named_with_the_way_out() -> None:
         "cluster main: agents have data of zones without a record: uid-7 (agent-2): "
         "`quorate dev recover`"
     ) in said
+    assert "before you delete one by `quorate delete zone NAME`, compare this id with" in said
     assert "without a record" not in _text(StatusView().render([_state(_zone())]))
 
 

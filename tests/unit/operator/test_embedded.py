@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from quorate.protocol.master.master import Master
@@ -20,6 +21,8 @@ from quorate_loopback.sides import SECRET
 from quorate_loopback.waiting import until
 from quorate_operator.embedded.objects import ObjectStore
 from quorate_operator.embedded.operator import OVERTAKEN_MAX, Embedded
+from quorate_operator.embedded.recover import recover
+from quorate_operator.mastership.runner import Runner
 from quorate_operator.metastores.sqlite_file import EmbeddedStore
 from quorate_operator.names import ANNOTATION_PAUSED
 
@@ -382,3 +385,48 @@ async def test_data_of_a_zone_that_is_deleted_stays_while_its_cluster_is_paused(
     assert paused.embedded.objects.get("zones", "sessions") is not None
     await paused.cluster(1)
     await until(lambda: paused.embedded.objects.get("zones", "sessions") is None, "gone")
+
+
+@pytest.mark.parametrize("stale_uid", ["00000000-stale", "ffffffff-stale"])
+async def test_a_recovery_leaves_a_live_zone_its_name_beside_stale_data_of_that_name(
+    tmp_path: Path, stale_uid: str
+) -> None:
+    """An agent that was away when a zone was deleted has data of it, and the name is used anew."""
+    write_private(tmp_path / "main.json", json.dumps(SECRET.texts()))
+    zone = {"clusterRef": {"name": "main"}, "partitions": 1, "replicas": 1}
+    agent = ScriptedAgent("agent-1", lambda table: None)
+    async with AsyncExitStack() as stack:
+        await agent.listen()
+        stack.push_async_callback(agent.close)
+        async with _running(tmp_path) as embedded:
+            spec = {"external": {"addresses": [agent.address]}}
+            await _declare(embedded.objects, "StorageCluster", "main", spec)
+            await _declare(embedded.objects, "Zone", "sessions", zone)
+            live = _uids(embedded)["sessions"]
+            await until(lambda: _is_available(embedded, "sessions"), "available")
+            agent.zone = _runner(embedded).known_zone(live)
+        assert agent.zone is not None
+        agent.older = (msgspec.structs.replace(agent.zone, uid=stale_uid),)
+
+        await recover(tmp_path, "main", [agent.address], SECRET.keys("tool"), tmp_path)
+
+        async with _running(tmp_path) as embedded:
+            await until(lambda: len(_uids(embedded)) == 2, "declared again", 20)
+            assert _uids(embedded) == {"sessions": live, f"sessions-{stale_uid[:8]}": stale_uid}
+
+
+def _uids(embedded: Embedded) -> dict[str, str]:
+    """The declared zones: name -> uid."""
+    zones = [made["metadata"] for made in embedded.objects.list("zones")]
+    return {each["name"]: each["uid"] for each in zones}
+
+
+def _runner(embedded: Embedded) -> Runner:
+    runner = embedded.runner("main")
+    assert runner is not None
+    return runner
+
+
+def _is_available(embedded: Embedded, name: str) -> bool:
+    made = embedded.objects.get("zones", name)
+    return made is not None and embedded.with_status(made)["status"]["phase"] == "Available"
