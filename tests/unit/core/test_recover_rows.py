@@ -180,6 +180,28 @@ def test_each_quorum_of_such_a_row_has_one_of_each_quorum_before(voted: str) -> 
     assert all(each & before for each in quorums for before in former)
 
 
+def test_of_nine_voters_those_that_are_gone_for_good_do_not_vote() -> None:
+    here, gone = "efghi", "abcd"
+    agents = of(*(told(node, GROWING, prepared=GROWING) for node in here))
+
+    row = recovered_row(3, agents, voters(gone), 1)
+
+    assert isinstance(row, PartitionRow)
+    assert row.voters == voters(here)
+    assert is_quorum(row, here, gone), "it can be activated"
+
+
+@pytest.mark.parametrize("left", ["h", ""])
+def test_nine_voters_of_which_one_or_none_is_left_wait_for_a_person(left: str) -> None:
+    gone = voters("abcdefghi".replace(left, "") if left else "abcdefghi")
+    others = [told(node, GROWING, store="new") for node in "abcdefgi"] if not left else []
+    row = recovered_row(3, of(*(told(node, GROWING) for node in left), *others), gone, 1)
+
+    assert isinstance(row, Waiting)
+    assert row.last is not None
+    assert row.last.next.voters == (voters(left) if left else EIGHT.voters)
+
+
 def test_a_store_that_is_gone_stays_a_voter_where_a_quorum_of_all_together_is_left() -> None:
     row = recovered_row(3, of(told("a", MOVING), told("b", MOVING)), voters("d"), 1)
 

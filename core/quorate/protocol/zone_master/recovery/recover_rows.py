@@ -126,14 +126,16 @@ def _all_together(
     """Return the voters of both sets, or those that are left, if too few are left for a quorum.
 
     A quorum of each set finds what was answered before; a quorum of the voters left has what will
-    be answered. If both sets together are too many for a row, the one that was to leave does not
-    vote, and the quorums of its set do without it. Two quorums of a set of eight have two voters in
-    common, so one beside it.
+    be answered. Both sets together may be nine, one too many for a row. Then those whose stores are
+    gone do not vote. If there is none, the one that was to leave does not, and the quorums of its
+    set do without it. Two quorums of a set of eight have two voters in common, so one beside it.
     """
     voters = tuple(dict.fromkeys(voter for each in (newest.voters, *both) for voter in each))
-    if len(voters) > VOTERS_MAX:
-        voters = both[-1]
     left = tuple(voter for voter in voters if voter not in dead)
+    if len(voters) > VOTERS_MAX:
+        if len(left) == len(voters):
+            return both[-1]
+        return left or newest.voters
     if not both or not left or len(left) >= quorum(len(voters), len(voters) - len(left)):
         return voters
     return left
