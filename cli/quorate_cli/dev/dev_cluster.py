@@ -302,8 +302,8 @@ class DevCluster:
                 f"{name} has data of zones that the operator does not know"
                 f" ({', '.join(sorted(unknown))}), and may be the only one: `quorate dev recover`"
                 " declares them again. Delete those that are not needed, by `quorate delete zone"
-                " NAME`: first compare this id with metadata.uid of `quorate get zone NAME -o yaml`, as"
-                f" several may have one name. Then remove {name}"
+                " NAME`: first compare this id with metadata.uid in `quorate get zone NAME -o yaml`"
+                f" (several may have one name). Then remove {name}"
             )
         if state.node(name) is not None:
             return True
