@@ -208,22 +208,22 @@ class Writer:
         if (now and now.reason) != (told and told.reason):
             self._leader.blocked(now)
 
-    async def look_at(self, key: Key, revision: Revision | None) -> None:
+    async def look_at(self, key: Key, revision: Revision | None) -> bool:
         """Read an object seen at `revision` (None: gone), if another process has changed it.
 
-        If it cannot be read, `look_at_unread` does it later; also if an own write of it is under
-        way, and what was seen is not that write.
+        If it cannot be read, which returns False, `look_at_unread` does it later; also if an own
+        write of it is under way, and what was seen is neither that write nor known already.
         """
         look, known = self._second_look, self._revisions
         is_left = revision is not None and look.is_of_ended_zone(key, known)
         if isinstance(key, ShardKey) and ZoneKey(key.uid) not in known and not is_left:
-            return  # see load
+            return True  # see load
         async with self._read_lock:
+            if revision == known.get(key):
+                return True
             if look.is_writing(key):
                 self._seen_during_write[key] = revision
-                return
-            if revision == known.get(key):
-                return
+                return True
             try:
                 with look.looking() as touched:
                     stored = await self._metastore.read(key)
@@ -231,15 +231,15 @@ class Writer:
             except MetastoreUnavailable as error:
                 _log.warning("cluster %s: %s cannot be read: %s", self._leader.cluster, key, error)
                 self._look_later(key, revision)
-                return
+                return False
             except InvariantError as error:
                 self._leader.stop_for(error)
-                return
+                return True
             found = stored.revision if stored is not None else None
             if found == known.get(key) or key in touched:
-                return  # what another stored after an own write is seen after this
+                return True  # what another stored after an own write is seen after this
             if not self._leader.may_act():
-                return
+                return True
             what = "written" if stored is not None else "deleted"
             _log.warning("cluster %s: another has %s %s", self._leader.cluster, what, key)
             self._note(key, found)
@@ -247,6 +247,7 @@ class Writer:
                 self._leader.reloaded(key, None)
             else:
                 self._leader.reloaded(key, stored.value, stored.damaged)
+        return True
 
     def _judge_seen_meanwhile(self, key: Key) -> None:
         """Have read later what was seen during an own write that has ended, unless it is the write.
@@ -281,9 +282,8 @@ class Writer:
                 return
             unread, self._unread = self._unread, {}
             self._has_unread.clear()
-            for key, revision in unread.items():
-                await self.look_at(key, revision)
-            wait_s = min(wait_s * 2, REFUSED_MAX_S) if self._unread else RETRY_S
+            are_read = [await self.look_at(key, revision) for key, revision in unread.items()]
+            wait_s = RETRY_S if all(are_read) else min(wait_s * 2, REFUSED_MAX_S)
 
     async def look_again(self) -> dict[Key, Value] | None:
         """Take what another process has stored since the last read; return everything found.

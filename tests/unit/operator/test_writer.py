@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import msgspec
+import pytest
 
 from quorate.facts.errors import InvariantError
 from quorate.facts.topology import NodeRecord
@@ -12,7 +13,7 @@ from quorate.protocol.metastore import DamagedRow, Key, NodeKey, Value
 from quorate_loopback.slow_metastore import SlowMetastore
 from quorate_loopback.waiting import until
 from quorate_operator.mastership.refused_writes import Refusal
-from quorate_operator.mastership.writer import Writer
+from quorate_operator.mastership.writer import RETRY_S, Writer
 from quorate_operator.process.metrics import Metrics
 
 KEY, OTHER = NodeKey("agent-1"), NodeKey("agent-2")
@@ -132,3 +133,48 @@ async def test_a_change_seen_while_an_own_write_is_under_way_is_read_after_it() 
     assert leader.told == [world.second]
     assert leader.wrote == [RECORD, RECORD]
     assert metastore.keys_read == [KEY], "a write that is seen before its answer is no change"
+
+
+async def test_an_own_write_that_is_seen_during_the_next_one_is_no_change() -> None:
+    world = _World()
+    metastore, writer, leader = world.metastore, world.writer, world.leader
+    await writer.load()
+    await writer.write(KEY, RECORD)
+    known = metastore.stored[KEY].revision
+    metastore.slow_writes = True
+    again = asyncio.create_task(writer.write(KEY, world.first))
+    await metastore.asked(1)
+    await writer.look_at(KEY, known)
+    metastore.answer_all()
+    await again
+
+    assert writer._unread == {}, "nothing is to be read"
+    assert leader.wrote == [RECORD, world.first]
+
+
+async def test_what_is_put_off_while_others_are_read_does_not_lengthen_the_next_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only a read that failed does."""
+    world = _World()
+    writer = world.writer
+    await writer.load()
+    waits: list[float] = []
+    passes = 3
+
+    async def noted(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) > passes:
+            raise asyncio.CancelledError
+
+    async def looked(key: Key, revision: str | None) -> bool:
+        writer._look_later(key, revision)  # as after an own write that ends meanwhile
+        return len(waits) != 2
+
+    monkeypatch.setattr(writer, "look_at", looked)
+    writer._look_later(KEY, "7")
+    monkeypatch.setattr(asyncio, "sleep", noted)
+    with pytest.raises(asyncio.CancelledError):
+        await writer.look_at_unread()
+
+    assert waits == [RETRY_S, RETRY_S, 2 * RETRY_S, RETRY_S]
