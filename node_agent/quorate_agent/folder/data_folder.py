@@ -350,14 +350,17 @@ def _refused_by_system(path: Path) -> Iterator[None]:
         ) from error
 
 
-def listed_zones(path: Path) -> list[Path]:
-    """Return the folders of the zones that the folder `path` lists, as far as they are there.
+def kept_zones(path: Path) -> list[Path]:
+    """Return the zones' folders in the folder `path`, except empty ones and those that were being
+    removed.
 
     FolderRefused: its identity cannot be read.
     """
     identity = read_identity(path)
-    zones = identity.zones if identity is not None else ()
-    return [each for uid in zones if (each := path / _ZONES / _safe(uid)).is_dir()]
+    removing = {_safe(uid) for uid in identity.removing} if identity is not None else set()
+    zones = path / _ZONES
+    found = sorted(zones.iterdir()) if zones.exists() else []
+    return [each for each in found if each.name not in removing and any(each.iterdir())]
 
 
 def set_folder_aside(path: Path, *, cluster: str, node: str, reason: str) -> Path:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from quorate.facts.errors import QuorateError
 from quorate.protocol.storage import Storage, StorageFull, ZoneRefused
-from quorate_agent.folder.data_folder import DataFolder, listed_zones
+from quorate_agent.folder.data_folder import DataFolder, kept_zones
 from quorate_agent.folder.identity import START_ANEW, FolderRefused, Synced
 from quorate_agent.machine.descriptors import Descriptors
 from quorate_agent.storage import DatabaseRefused, StorageBroken
@@ -109,12 +109,13 @@ def _system_errors_named(path: Path) -> Iterator[None]:
 def last_start(folder: Path) -> int:
     """Return the last start of an agent that opened a zone of a set-aside folder; 0 if none did.
 
-    Zones that its folder.json does not list were being removed, and do not count.
+    Zones that were being removed do not count: their files may be half gone. One that folder.json
+    neither lists nor names as such does count: folder.json is older than it.
 
     FolderRefused: a zone cannot be read.
     """
     starts = [0]
-    for path in listed_zones(folder):
+    for path in kept_zones(folder):
         try:
             starts.append(_opened_last(path))
         except (DatabaseRefused, StorageBroken) as error:

@@ -507,6 +507,21 @@ def test_a_zone_that_was_half_removed_does_not_count_when_a_folder_is_put_back(
     assert last_start(aside) == 0, "the next start names what is missing"
 
 
+def test_a_zone_later_than_the_list_of_a_folder_counts_when_the_folder_is_put_back(
+    agent: OneAgent,
+) -> None:
+    older = (agent.path / "folder.json").read_bytes()
+    agent.write_synced("z1", b"key-1")
+    agent.stop()
+    folder = DataFolder.open(agent.path, cluster="demo", node="agent-1", cluster_id="id")
+    open_zone(folder, "z3").close()
+    aside = folder.set_aside("for a test")
+    folder.close()
+    (aside / "folder.json").write_bytes(older)
+
+    assert last_start(aside) == 2
+
+
 def test_zones_without_descriptors_stay_closed_and_are_checked_when_they_are_opened(
     tmp_path: Path,
 ) -> None:
