@@ -45,16 +45,17 @@ class Recovery(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     dry_run: bool = True
 
 
-class PartitionAnswer(msgspec.Struct, frozen=True):
+class PartitionAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     """The effect of a decision on one partition, or the effect that it would have.
 
-    `version`: of its row before. `decided`: the row that was decided, for the operator itself.
+    `version`: of its row before. `row`: the one that was decided, for the operator itself. It is
+    never sent, so that a CLI and an operator of different versions understand each other.
     """
 
     partition: int
     version: int
     sentence: str
-    decided: PartitionRow | None = None
+    row: PartitionRow | None = None
 
 
 class RecoveryAnswer(msgspec.Struct, frozen=True):

@@ -216,7 +216,7 @@ class Api:
             return _json({"message": "; ".join(told.refusals)}, 409)
         if not asked.dry_run:
             await runner.rows_stored(uid, told)
-        shown = [msgspec.structs.replace(each, decided=None) for each in told.partitions]
+        shown = [msgspec.structs.replace(each, row=None) for each in told.partitions]
         return _json(RecoveryAnswer(tuple(shown)))
 
     async def events(self, request: web.Request) -> web.Response:

@@ -266,7 +266,7 @@ class Runner:
 
     async def rows_stored(self, uid: str, answer: RecoveryAnswer) -> None:
         """Wait until what `recover` just decided is stored; raises OutcomeUnknown if in doubt."""
-        decided = [each.decided for each in answer.partitions]
+        decided = [each.row for each in answer.partitions]
         await self._awaited.rows(uid, [row for row in decided if row is not None])
 
     def disruption(self, gone: Collection[str] = (), restarted: Collection[str] = ()) -> Disruption:

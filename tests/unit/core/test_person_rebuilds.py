@@ -68,7 +68,7 @@ def test_an_invalid_row_is_replaced_by_one_that_agents_know() -> None:
 
     assert answer.refusals == ()
     row = stored(world)[5]
-    assert answer.partitions[0].decided == row
+    assert answer.partitions[0].row == row
     assert row.version == row.term > RECOVERY_GAP
     assert {*row.voter_nodes} == {"a", "b", "c"}
     world.wait(lambda: world.status(ZONE).available == 8)
@@ -176,9 +176,9 @@ def test_the_highest_number_that_can_be_read_is_exceeded(version: int, term: int
 
     [done] = rebuild(world, {5: shown.version}).partitions
 
-    assert done.decided is not None
-    assert done.decided.version > 10**12
-    assert done.decided.term > 10**12
+    assert done.row is not None
+    assert done.row.version > 10**12
+    assert done.row.term > 10**12
 
 
 def test_a_row_whose_version_cannot_be_read_has_a_number_by_what_is_wrong_with_it() -> None:

@@ -555,3 +555,5 @@ async def test_what_a_person_decided_is_not_told_as_done_before_its_rows_are_sto
     assert status == code
     assert told in str(said)
     assert "store-a" not in str(said)
+    shown = said.get("partitions", [])
+    assert all(each == {"partition": 5, "version": 17, "sentence": "so it is"} for each in shown)

@@ -48,7 +48,7 @@ async def test_they_are_told_as_stored_when_the_metastore_has_them(world: World)
 
     stored = world.stored()[ShardKey(ZONE.uid, 0)]
     assert isinstance(stored, tuple)
-    assert answer.partitions[0].decided in stored
+    assert answer.partitions[0].row in stored
 
 
 async def test_it_is_unknown_while_the_write_is_not_answered(
@@ -70,7 +70,7 @@ async def test_another_row_of_that_version_is_not_taken_for_it(
     metastore = Slow()
     runner, answer = await restarted(world, metastore)
     metastore.answers.clear()
-    decided = answer.partitions[0].decided
+    decided = answer.partitions[0].row
     assert decided is not None
     key = ShardKey(ZONE.uid, 0)
     before = await metastore.read(key)
