@@ -161,10 +161,10 @@ class Controller:
         for task in tasks:
             task.cancel()
         self._queue.close()
-        self._pauses.close()
         self._runs.counts.close()
         await asyncio.gather(*tasks, self._owned.close(), return_exceptions=True)
         await self._led.close()
+        self._pauses.close()  # a master may end with a defect until here
 
     @property
     def queued(self) -> int:

@@ -49,10 +49,6 @@ class LeadAgain:
         _log.error("%s; led again in %g s", why, pause_s)
         self._lead_after(name, pause_s)
 
-    def counts(self, name: str) -> tuple[int, int]:
-        """Return how often the cluster was overtaken, and how often a defect ended its master."""
-        return self._overtaken.get(name, (0, 0.0))[0], self._failed.get(name, (0, 0.0))[0]
-
     def forget(self, name: str) -> None:
         """Forget a cluster that is gone: the next one of its name begins with the first pause."""
         self._overtaken.pop(name, None)
