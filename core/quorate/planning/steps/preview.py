@@ -17,7 +17,7 @@ from quorate.planning.target.distribute_partitions import (
     distribute_partitions,
     placed_voters,
 )
-from quorate.planning.target.stand_ins import with_stand_ins
+from quorate.planning.target.stand_ins import is_drained, with_stand_ins
 
 STEPS_MAX = 32
 
@@ -118,7 +118,7 @@ def preview(
     leaving = [
         at
         for at, (row, wanted) in enumerate(zip(rows, balanced.assignments, strict=True))
-        if any(node in giving_away and node not in wanted for node in row.voters)
+        if is_drained(row.voters, wanted, giving_away.__contains__)
     ]
     chosen = with_stand_ins(balanced, current, leaving, left, absent)
     target = chosen.assignments

@@ -6,11 +6,21 @@ the node may be waited for without end. Such a copy goes to a node that is there
 node is back, the next target gives it its share.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 
 from quorate.planning.target.distribute_partitions import DataNode, Distribution
+
+
+def is_drained(
+    voters: Iterable[str], wanted: Collection[str], gives_away: Callable[[str], bool]
+) -> bool:
+    """Return whether a partition has a copy, or a vote, to move off an agent that is to have none.
+
+    `wanted`: its target. `gives_away`: whether the copies of an agent are to move off it.
+    """
+    return any(gives_away(node) and node not in wanted for node in voters)
 
 
 def with_stand_ins(

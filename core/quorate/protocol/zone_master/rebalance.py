@@ -24,7 +24,7 @@ from quorate.planning.target.distribute_partitions import (
     Distribution,
     distribute_partitions,
 )
-from quorate.planning.target.stand_ins import with_stand_ins
+from quorate.planning.target.stand_ins import is_drained, with_stand_ins
 from quorate.protocol.members.cluster import Cluster
 from quorate.protocol.members.membership import ZoneNodes
 from quorate.protocol.zone_master import ownership
@@ -175,7 +175,7 @@ class Rebalance:
 
         Each step of such a row leads there, also one that replaces another copy first.
         """
-        return any(self.states.gives_away(n) and n not in wanted for n in row.voter_nodes)
+        return is_drained(row.voter_nodes, wanted, self.states.gives_away)
 
     def plan(self, record: ZoneRecord) -> None:
         """Plan the next step of each row that may not be at its target."""
