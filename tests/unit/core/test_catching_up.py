@@ -7,9 +7,13 @@ from pathlib import Path
 import pytest
 
 from quorate.facts.lineage import EMPTY_LINEAGE, Entry
+from quorate.facts.time import Now
 from quorate.facts.topology import Holder
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.copy import Copy, decode_update
-from quorate.protocol.copies.fill import CATCH_UP_CHUNKS, Fill
+from quorate.protocol.copies.fill import CATCH_UP_CHUNKS, CATCH_UP_TRIES, ROW_DROPPED_BYTES, Fill
+from quorate.protocol.copies.leases import Leases
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Operation, Storage
 from quorate_agent.storage.memory import MemoryStorage
@@ -30,8 +34,8 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]
     engine.close()
 
 
-def promised(storage: Storage) -> Copy:
-    copy = Copy(0, storage)
+def promised(storage: Storage, partition: int = 0) -> Copy:
+    copy = Copy(partition, storage)
     copy.promise(2, Holder("p", "store-p", 1))
     return copy
 
@@ -55,9 +59,11 @@ def write(copy: Copy, counter: int) -> bytes:
 
 def copied(storage: Storage, primary: Copy) -> Fill:
     """A fill that has the whole snapshot."""
-    exchange = Exchange(
-        Fill(promised(storage), LINEAGE, primary.lwm, ["p"], SETTINGS), {"p": primary}
-    )
+    return copied_by(promised(storage), primary)
+
+
+def copied_by(copy: Copy, primary: Copy) -> Fill:
+    exchange = Exchange(Fill(copy, LINEAGE, primary.lwm, ["p"], SETTINGS), {"p": primary})
     exchange.run()
     assert exchange.fill.is_full
     assert exchange.fill.is_complete()
@@ -69,7 +75,22 @@ def hold(copy: Copy, raw: bytes) -> None:
 
 
 def behind(fill: Fill) -> int:
-    return fill.copy.storage.log_bytes(0, fill._chunk_floor + 1)
+    return fill.copy.storage.log_bytes(fill.copy.partition, fill._chunk_floor + 1)
+
+
+def has_slice(fill: Fill) -> bool:
+    """Have one slice applied."""
+    return fill.catch_up(SLICE_BYTES)
+
+
+def come(fill: Fill, owner: Copy, updates: int) -> None:
+    for counter in range(updates):
+        hold(fill.copy, write(owner, counter))
+
+
+def told(fill: Fill) -> int:
+    """What the master is told of the progress."""
+    return fill.progress("zone", done=False).bytes_done
 
 
 def finished(fill: Fill) -> Copy:
@@ -82,12 +103,12 @@ def finished(fill: Fill) -> Copy:
 def test_each_turn_applies_a_slice_and_the_last_one_has_little_left(storage: Storage) -> None:
     owner = primary()
     fill = copied(storage, owner)
-    for counter in range(UPDATES):
-        hold(fill.copy, write(owner, counter))
-    slices, left = 0, behind(fill)
-    while fill.catch_up():
+    come(fill, owner, UPDATES)
+    slices, left, progress = 0, behind(fill), told(fill)
+    while has_slice(fill):
         assert behind(fill) < left
-        slices, left = slices + 1, behind(fill)
+        assert told(fill) > progress, "else the master gives the migration up"
+        slices, left, progress = slices + 1, behind(fill), told(fill)
 
     assert slices > 5
     assert left <= SLICE_BYTES
@@ -97,34 +118,113 @@ def test_each_turn_applies_a_slice_and_the_last_one_has_little_left(storage: Sto
     assert copy.space.row_count() == owner.space.row_count()
 
 
-def test_a_gap_and_a_flushall_are_left_to_the_turn_that_adopts(storage: Storage) -> None:
+def test_between_ticks_nothing_is_applied(storage: Storage) -> None:
+    owner = primary()
+    fill = copied(storage, owner)
+    assert not fill.catch_up(0)
+    come(fill, owner, UPDATES)
+    left = behind(fill)
+    assert fill.catch_up(0)
+    assert behind(fill) == left
+
+
+def test_a_gap_is_closed_first(storage: Storage) -> None:
     owner = primary()
     fill = copied(storage, owner)
     late = write(owner, 1)
-    for counter in range(UPDATES):
-        hold(fill.copy, write(owner, counter))
-    assert not fill.catch_up()
+    come(fill, owner, UPDATES)
+    for _ in range(2 * CATCH_UP_TRIES):
+        assert not has_slice(fill)
 
     hold(fill.copy, late)
-    assert fill.catch_up()
-    hold(fill.copy, owner.write(FLUSHALL))
-    for counter in range(UPDATES):
-        hold(fill.copy, write(owner, counter))
-    while fill.catch_up():
+    assert has_slice(fill)
+    while has_slice(fill):
         pass
+    assert finished(fill).space.digest() == owner.space.digest()
 
+
+def test_a_flushall_deletes_few_rows_with_each_slice(storage: Storage) -> None:
+    owner = primary()
+    fill = copied(storage, owner)
+    rows = fill.copy.storage.space(0, fill.generation)
+    come(fill, owner, 10)
+    hold(fill.copy, owner.write(FLUSHALL))
+    come(fill, owner, UPDATES)
+    most, left, progress = SLICE_BYTES // ROW_DROPPED_BYTES + 1, rows.row_count(), told(fill)
+    deleted = 0
+    while has_slice(fill):
+        assert left - rows.row_count() <= most
+        deleted += max(left - rows.row_count(), 0)
+        assert told(fill) > progress
+        left, progress = rows.row_count(), told(fill)
+
+    assert deleted > CATCH_UP_TRIES / 2
+    assert behind(fill) <= SLICE_BYTES
     copy = finished(fill)
     assert copy.space.digest() == owner.space.digest()
+    assert copy.space.row_count() == owner.space.row_count()
+
+
+def test_after_a_burst_it_goes_on_in_slices(storage: Storage) -> None:
+    owner = primary()
+    fill = copied(storage, owner)
+    come(fill, owner, 10 * UPDATES)
+    assert has_slice(fill)
+    come(fill, owner, 20)
+
+    slices = 0
+    while has_slice(fill):
+        slices += 1
+    assert slices > 5
+    assert behind(fill) <= SLICE_BYTES
+    assert finished(fill).space.digest() == owner.space.digest()
+
+
+def test_slices_are_larger_while_more_comes(storage: Storage) -> None:
+    owner = primary()
+    fill = copied(storage, owner)
+    come(fill, owner, 2 * UPDATES)
+    slices = 0
+    while has_slice(fill):
+        slices += 1
+        assert slices < 50
+        if behind(fill) > 3 * SLICE_BYTES:
+            come(fill, owner, 10)  # more than a slice
+    assert behind(fill) <= SLICE_BYTES
+    assert finished(fill).space.digest() == owner.space.digest()
 
 
 def test_where_more_comes_than_is_applied_it_adopts_all_the_same(storage: Storage) -> None:
     owner = primary()
     fill = copied(storage, owner)
-    for counter in range(UPDATES):
-        hold(fill.copy, write(owner, counter))
-    assert fill.catch_up()
-    for counter in range(UPDATES):
-        hold(fill.copy, write(owner, counter))
+    come(fill, owner, UPDATES)
+    slices = 0
+    while has_slice(fill):
+        slices += 1
+        assert slices < 2 * CATCH_UP_TRIES
+        come(fill, owner, 20 * (slices + 1))
 
-    assert not fill.catch_up()
+    assert slices >= CATCH_UP_TRIES
     assert finished(fill).space.digest() == owner.space.digest()
+
+
+def test_the_fills_of_a_zone_share_what_a_tick_applies() -> None:
+    owner, now, partitions = primary(), Now(1_000_000, 1_000_000), 4
+    record = ZoneRecord("uid-1", "books", partitions, 1)
+    leases, me = Leases(SETTINGS, 1, 0), Holder("a", "s-a", 1)
+    zone = Replicas(record, me, MemoryStorage(0), leases, SETTINGS, now)
+    for partition in range(partitions):
+        copy = zone.copies[partition] = promised(zone.storage, partition)
+        zone.fills[partition] = copied_by(copy, owner)
+    for counter in range(UPDATES):
+        raw = write(owner, counter)
+        for fill in zone.fills.values():
+            hold(fill.copy, raw)
+
+    floor = owner.lwm - UPDATES
+    zone.tick(now)
+    applied = [fill._chunk_floor - floor for fill in zone.fills.values()]
+
+    assert all(applied)
+    assert len(applied) == partitions
+    assert (sum(applied) - partitions) * len(raw) <= SLICE_BYTES

@@ -259,12 +259,7 @@ class Replicas(ZoneCopies):
         self.transactions.tick(now)
         for role in list(self.roles.values()):
             activation.tick(self, role, now)
-        for fill in list(self.fills.values()):
-            has_begun = fill.bytes_done or fill.is_full
-            if has_begun and now.boot_ms - fill.reported_ms >= self.settings.retry_ms:
-                fill.reported_ms = now.boot_ms
-                self.out.send(MASTER, fill.progress(self.uid, done=False))
-            transfer.step(self, fill)
+        transfer.tick(self, now)
         self.look_ms = next_look_ms(
             self, self.upkeep, self.refills, self.repairs, self.transactions, now
         )

@@ -4,9 +4,10 @@
 questions and answers into messages.  Source: docs/protocol.md, section 5.
 """
 
+from quorate.facts.time import Now
 from quorate.protocol.agent import activation
 from quorate.protocol.copies.copy import Copy, decode_update
-from quorate.protocol.copies.fill import Fill
+from quorate.protocol.copies.fill import CATCH_UP_CHUNKS, Fill
 from quorate.protocol.copies.role_state import Stage
 from quorate.protocol.copies.supply import supply_keys, supply_snapshot, supply_updates
 from quorate.protocol.copies.zone_copies import ZoneCopies
@@ -87,11 +88,31 @@ def refused(zone: ZoneCopies, node: str, answer: Unavailable) -> None:
         step(zone, fill)
 
 
-def step(zone: ZoneCopies, fill: Fill) -> None:
-    """Adopt if nothing is missing, else ask for the next piece."""
-    if fill.catch_up():
-        zone.touch(fill.copy)  # the next tick goes on
-        return
+def tick(zone: ZoneCopies, now: Now) -> None:
+    """Go on with all fills, and report their progress now and then.
+
+    Those that have their snapshots share what is applied of the updates behind them.
+    """
+    fills = list(zone.fills.values())
+    sharing = sum(fill.has_snapshot for fill in fills)
+    bytes_max = CATCH_UP_CHUNKS * zone.settings.transfer_chunk_bytes // max(sharing, 1)
+    for fill in fills:
+        has_begun = fill.bytes_done or fill.is_full
+        if has_begun and now.boot_ms - fill.reported_ms >= zone.settings.retry_ms:
+            fill.reported_ms = now.boot_ms
+            zone.out.send(MASTER, fill.progress(zone.uid, done=False))
+        step(zone, fill, max(bytes_max, 1))
+
+
+def step(zone: ZoneCopies, fill: Fill, catch_up_bytes: int = 0) -> None:
+    """Adopt if nothing is missing, else ask for the next piece.
+
+    `catch_up_bytes`: so much of what came behind a snapshot is applied before (`Fill.catch_up`).
+    """
+    if fill.catch_up(catch_up_bytes):
+        if catch_up_bytes:
+            zone.touch(fill.copy)
+        return  # the next tick goes on
     if fill.is_complete():
         was_adopted = fill.copy.adopted
         if fill.aside is not None:

@@ -13,6 +13,7 @@ term starts again.  Source: docs/protocol.md, section 5.
 import enum
 from collections.abc import Sequence
 
+from quorate.facts.keyspace import is_reserved
 from quorate.facts.lineage import Lineage
 from quorate.protocol.copies.copy import Copy, decode_update
 from quorate.protocol.copies.gathering import TouchedKeys
@@ -34,7 +35,11 @@ from quorate.protocol.storage import Row, Space
 
 RANGES_PER_ASK = 200
 CATCH_UP_CHUNKS = 4
-"""So many pieces' bytes of updates behind a snapshot are applied to its rows in one turn."""
+"""So many pieces' bytes of updates behind snapshots are applied to their rows with one tick."""
+CATCH_UP_TRIES = 20
+"""After so many slices of updates in succession that left no less than before, all are applied."""
+ROW_DROPPED_BYTES = 512
+"""A row that a FLUSHALL deletes counts as so many bytes of updates."""
 PATIENCE_MS_MAX = 8_000
 """The longest wait for an answer.  If the supplier is gone, the term ends anyway."""
 
@@ -65,11 +70,13 @@ class Fill:
         "_asked_ms",
         "_asked_ranges",
         "_at",
-        "_behind_bytes",
+        "_behind_least",
         "_chunk_floor",
         "_floor_min",
+        "_flushed",
         "_full_done",
         "_is_next_due",
+        "_left_behind",
         "_need",
         "_need_first",
         "_patience_ms",
@@ -78,6 +85,7 @@ class Fill:
         "_space",
         "_suppliers",
         "_touched",
+        "_tries",
         "_unable",
         "aside",
         "bytes_done",
@@ -129,7 +137,7 @@ class Fill:
         self._chunk_floor = 0
         self._floor_min = -1
         self._full_done = False
-        self._behind_bytes = 1 << 62
+        self._begin_catching_up()
         self._touched = TouchedKeys()
         self.undo: set[bytes] = set()
         self.undo_rows: dict[bytes, Row | None] = {}
@@ -220,7 +228,7 @@ class Fill:
         self._space = copy.storage.space(copy.partition, self.generation)
         self._after = None
         self._full_done = False
-        self._behind_bytes = 1 << 62
+        self._begin_catching_up()
         self._chunk_floor = -1
         self._need = self._need_first
         self.bytes_done = 0
@@ -272,27 +280,75 @@ class Fill:
             return False
         return not (self.undo - self.undo_rows.keys()) and not self.missing()
 
-    def catch_up(self) -> bool:
+    @property
+    def has_snapshot(self) -> bool:
+        """Whether all rows are copied, and only updates behind them can be missing."""
+        return self._space is not None and self._full_done
+
+    def _begin_catching_up(self) -> None:
+        """Note that no update behind a snapshot was applied to its rows yet."""
+        self._behind_least = self._left_behind = 1 << 62
+        self._tries = 0
+        self._flushed: bytes | None = None  # so far the next FLUSHALL has deleted rows
+
+    def catch_up(self, bytes_max: int) -> bool:
         """Apply some of the updates that came during the copying to the snapshot's rows.
 
         Return whether to go on with it before anything else: what is left would be too much for
-        the turn that adopts.  It is left to that turn all the same if it does not become less.
+        the turn that adopts.  It is left to that turn all the same if many slices in succession do
+        not make it less, and if an update has more than a FLUSHALL.
+
+        `bytes_max`: the size of a slice.  It is at least twice what came since the last one, so
+        that ever less is left.  0: only say whether there is much, which the next tick applies.
         """
-        if self._space is None or not self._full_done:
+        if not self.has_snapshot or self._tries == CATCH_UP_TRIES:
             return False
-        copy, first = self.copy, self._chunk_floor + 1
-        bytes_max = CATCH_UP_CHUNKS * self._settings.transfer_chunk_bytes
-        behind = copy.storage.log_bytes(copy.partition, first)
-        if not bytes_max < behind < self._behind_bytes:
+        first = self._chunk_floor + 1
+        behind = self.copy.storage.log_bytes(self.copy.partition, first)
+        if behind <= (bytes_max or self._settings.transfer_chunk_bytes):
             return False
+        if not bytes_max:
+            return True
+        has_less = behind < self._behind_least or self._flushed is not None
+        if not self._apply_behind(max(bytes_max, 2 * (behind - self._left_behind))):
+            return False
+        self._tries = 0 if has_less else self._tries + 1
+        self._behind_least = min(self._behind_least, behind)
+        self._left_behind = self.copy.storage.log_bytes(self.copy.partition, self._chunk_floor + 1)
+        return True
+
+    def _apply_behind(self, bytes_max: int) -> bool:
+        """Apply the next updates behind the snapshot; return whether there were any."""
+        copy, space, first = self.copy, self._space, self._chunk_floor + 1
+        assert space is not None
         for counter, term, raw in copy.storage.log_read(copy.partition, first, 1 << 62, bytes_max):
             if self._lineage_now.is_divergent(term, counter):
                 continue
             update = decode_update(raw)
-            if counter != self._chunk_floor + 1 or not _put_newer(self._space, update):
+            if counter != self._chunk_floor + 1:
                 break
-            self._chunk_floor, self._behind_bytes = counter, behind
+            if _is_flush(update):
+                if counter != first:
+                    break  # the next slice begins with it
+                return self._flush_some(space, counter, bytes_max)
+            if not _put_newer(space, update):
+                break
+            self._chunk_floor = counter
+            self.bytes_done += len(raw)
         return self._chunk_floor >= first
+
+    def _flush_some(self, space: Space, counter: int, bytes_max: int) -> bool:
+        """Delete the next rows that are older than the FLUSHALL under `counter`."""
+        rows_max = max(bytes_max // ROW_DROPPED_BYTES, 1)
+        found = space.scan_keys(self._flushed, rows_max, bytes_max)
+        for key, of_row in zip(found.keys, found.counters, strict=True):
+            if of_row < counter and not is_reserved(key):
+                space.drop(key)
+        self.bytes_done += max(found.read_bytes, 1)
+        self._flushed = None if found.whole else found.keys[-1]
+        if found.whole:
+            self._chunk_floor = counter
+        return True
 
     @property
     def _lineage_now(self) -> Lineage:
@@ -408,8 +464,13 @@ class Fill:
         )
 
 
+def _is_flush(update: Update) -> bool:
+    """Return whether the update is a FLUSHALL and nothing else."""
+    return len(update.operations) == 1 and update.operations[0][0] is None
+
+
 def _put_newer(space: Space, update: Update) -> bool:
-    """Write the rows of an update where there are none of later ones; False: it is a FLUSHALL."""
+    """Write the rows of an update where there are none of later ones; False: it has a FLUSHALL."""
     rows = {
         key: Row(update.counter, update.term, expires_at, value)
         for key, value, expires_at in update.operations
