@@ -9,7 +9,7 @@ from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import StorageKind, ZoneRecord
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies import supply
-from quorate.protocol.copies.copy import Copy
+from quorate.protocol.copies.copy import Copy, decode_update
 from quorate.protocol.copies.fill import Fill, FullReason
 from quorate.protocol.copies.gathering import TouchedKeys
 from quorate.protocol.copies.leases import Leases
@@ -109,6 +109,42 @@ def test_it_forgets_what_a_majority_had_of_the_history_that_is_undone(is_full: b
     exchange.fill.finish()
 
     assert cut_off.majority <= present.majority < COMMON + 10
+
+
+def test_a_refill_keeps_what_a_majority_has() -> None:
+    copy, present = _copy(), _copy()
+    fill = Fill(copy, FIRST, COMMON, ["p"], SETTINGS, refill="token")
+    exchange = Exchange(fill, {"p": present})
+    exchange.run()
+    for number in range(COMMON):  # meanwhile
+        raw = present.write(((_key(number), b"late", 0),))
+        copy.keep(decode_update(raw), raw)
+    copy.majority = copy.lwm
+    fill.finish()
+
+    assert copy.majority == copy.lwm == 2 * COMMON
+
+
+def test_a_full_copy_keeps_what_the_present_primary_told() -> None:
+    present = _present(6, b"present")
+    copy = Copy(0, MemoryStorage(0))
+    copy.promise(3, Holder("p", "store-p", 1))
+    copy.majority = present.lwm + 10
+    exchange = Exchange(Fill(copy, SECOND, COMMON, ["p"], SETTINGS), {"p": present})
+    exchange.fill._go_full(FullReason.NO_HISTORY)
+    exchange.run()
+    exchange.fill.finish()
+
+    assert copy.majority == present.lwm + 10
+
+
+def test_of_an_earlier_term_it_keeps_only_what_it_has() -> None:
+    """A reset may have undone the rest, and not all that it has."""
+    copy = _copy()
+    copy.majority = COMMON + 100
+    copy.promise(3, Holder("p", "store-p", 1))
+
+    assert copy.majority == COMMON
 
 
 def test_two_of_the_largest_rows_fit_into_no_frame_together() -> None:

@@ -235,6 +235,7 @@ class Copy(UpdateCounter):
         if term == self.promise_term:
             return holder == self.promise_holder
         self.promise_term, self.promise_holder = term, holder
+        self.majority = min(self.majority, self.lwm)  # a reset may undo what we did not have
         self.save_promise()
         if not self.present and term > self.version:
             self.present = True
@@ -497,6 +498,8 @@ class Copy(UpdateCounter):
 
         Then held updates that are valid under the lineage are applied, in order of counter.
         """
+        if prefix < self.lwm:  # what a majority had may be undone
+            self.majority = min(self.majority, prefix)
         if full is not None:
             self._replace_space(aside)
             self.generation, prefix = full
@@ -513,8 +516,6 @@ class Copy(UpdateCounter):
         self._drop_divergent(lineage, prefix)
         self.lineage, self.last_term = lineage, lineage.last_term
         self.is_alive = True
-        if full is not None or prefix < self.lwm:  # a majority's word may be of what is undone
-            self.majority = min(self.majority, prefix)
         self.lwm = prefix
         self.durable_lwm = min(self.durable_lwm, prefix)
         self.answered = 0  # above what a quorum holds, it may be undone
