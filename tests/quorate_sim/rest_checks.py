@@ -53,7 +53,7 @@ def _state(zone: Replicas) -> Iterator[tuple[str, object]]:
     yield "repairs", zone.repairs.to_hand_over
     yield "gaps", dict(upkeep._stalled)
     yield "surveys", dict(zone.surveys)
-    yield "purging", set(zone.purging)
+    yield "purging", dict(zone.purging)
     yield "snapshots", len(upkeep._snapshots)
     yield "marks", len(upkeep._marks)
     yield "digests", dict(upkeep._digests_asked)

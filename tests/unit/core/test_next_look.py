@@ -134,7 +134,7 @@ BUSY = {
         lambda zone, role: zone.surveys.clear(),
     ),
     "tombstones to drop": _Put(
-        lambda zone, role: zone.purging.add(0),
+        lambda zone, role: zone.purging.update({0: None}),
         lambda zone, role: zone.purging.clear(),
     ),
     "a refill": _Put(

@@ -57,12 +57,48 @@ def test_a_primary_drops_few_with_each_tick_over_all_partitions(
     assert zone.at_rest
 
 
+def test_where_more_is_deleted_more_is_dropped_with_each_tick(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agent = LoneAgent(1, monkeypatch)
+    zone, role = agent.core.zones["zone-0"], agent.role()
+    rate, ticks = 4 * STEP, 3 * DEFAULTS.announce_ms // TICK_MS
+    most = 0
+    for at in range(10 * ticks):
+        for number in range(rate):
+            role.write(((b"%d-%d" % (at, number), None, 0),))
+        zone.commands_wrote(role)
+        agent.pass_time(TICK_MS)
+        most = max(most, _rows(zone))
+
+    assert most <= ticks * rate
+
+
+def test_a_partition_with_much_to_drop_does_not_stop_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agent = LoneAgent(1, monkeypatch)
+    zone = agent.core.zones["zone-0"]
+    for partition, role in zone.roles.items():
+        for number in range(20 * STEP if partition == 0 else 1):
+            role.write(((b"%d" % number, None, 0),))
+        zone.commands_wrote(role)
+    agent.turn()
+    copies = [zone.copies[partition] for partition in range(PARTITIONS)]
+    while any(copy.tombstones for copy in copies[1:]) and agent.ms < 10 * IDLE_LOOK_MS:
+        agent.pass_time(TICK_MS)
+
+    assert not any(copy.tombstones for copy in copies[1:])
+    assert len(copies[0].tombstones) > 10 * STEP
+
+
 def test_a_backup_drops_few_with_each_tick() -> None:
     zone, _ = _backup()
     updates = [Update(n + 1, TERM, ((b"%d" % n, None, 0),)) for n in range(EACH)]
     encoded = tuple(map(msgspec.msgpack.encode, updates))
     zone.receive("b", Append("uid-1", (Batch(0, TERM, EACH, 0, 0, encoded),)), NOW)
     zone.synced(zone.flush(NOW), NOW)
+    zone.tick(NOW)  # they do not come since the last one
 
     zone.receive("b", Append("uid-1", (Batch(0, TERM, EACH, EACH, EACH - 1, ()),)), NOW)
     assert _rows(zone) == EACH

@@ -10,8 +10,9 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import StorageKind, ZoneRecord
+from quorate.protocol.agent import upkeep
 from quorate.protocol.agent.replicas import Replicas
-from quorate.protocol.agent.upkeep import SURVEY_BYTES
+from quorate.protocol.agent.upkeep import SURVEY_BYTES, SURVEY_ROWS
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.leases import Leases
 from quorate.protocol.copies.primary import Primary
@@ -99,6 +100,41 @@ def test_what_one_step_reads_is_bounded_over_all_partitions(tmp_path: Path) -> N
 
     assert left == [3, 2, 0]
     storage.close()
+
+
+@pytest.mark.parametrize("rows", [SURVEY_ROWS, 7], ids=["in one step", "in several"])
+def test_tombstones_are_noted_in_the_order_of_their_counters(
+    monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    monkeypatch.setattr(upkeep, "SURVEY_ROWS", rows)
+    zone = zone_on(MemoryStorage())
+    copy = copy_of(zone)
+    for number in range(20):
+        copy.write(((b"%02d" % (19 - number), None, 0),))
+    commit(zone, copy)
+    copy.settled = 12
+
+    zone.survey(copy)
+    while zone.surveys:
+        zone.upkeep.tick(NOW)
+    while zone.purging:
+        zone.upkeep.tick(NOW)
+
+    assert [*copy.tombstones.items()] == [(b"%02d" % (20 - n), n) for n in range(13, 21)]
+    assert copy.space.scan_keys(None, 100, 1 << 20).counters == [*range(20, 12, -1)]
+
+
+def test_a_tombstone_that_was_noted_later_stays_so() -> None:
+    zone = zone_on(MemoryStorage())
+    copy = copy_of(zone)
+    for key in (b"a", b"b", b"a"):
+        copy.write(((key, None, 0),))
+    commit(zone, copy)
+    zone.survey(copy)
+    copy.write(((b"b", None, 0),))
+    zone.upkeep.tick(NOW)
+
+    assert [*copy.tombstones.items()] == [(b"a", 3), (b"b", 4)]
 
 
 def test_only_a_primary_notes_when_its_keys_expire() -> None:

@@ -417,8 +417,7 @@ def tick(zone: ZoneCopies, role: Primary, now: Now) -> None:
     if news:
         role.announced_ms = now.boot_ms
         role.announced = (copy.majority, copy.settled)
-        if copy.tombstones:
-            zone.purging.add(copy.partition)
+        zone.purge(copy)
 
 
 def trouble(zone: ZoneCopies, role: Primary, now: Now) -> Trouble | None:

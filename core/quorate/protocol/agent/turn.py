@@ -139,8 +139,7 @@ def go_back(zone: ZoneCopies) -> None:
         copy.recover()
         if surveyed and copy.present:
             zone.survey(copy)
-        if copy.tombstones:
-            zone.purging.add(copy.partition)  # the turn may have dropped some
+        zone.purge(copy)  # the turn may have dropped some
         copy.is_alive = copy.last_term == alive_in
         # Those of an earlier turn:
         copy.majority, copy.settled, copy.answered = majority, settled, answered

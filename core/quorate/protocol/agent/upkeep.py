@@ -4,13 +4,14 @@ It is done in small pieces, so that no turn of the event loop is long.
 """
 
 from collections import deque
+from heapq import heappop, heappush
 
 from quorate.facts.time import Now
 from quorate.protocol.agent import transfer
 from quorate.protocol.agent.supply_rate import SupplyRate
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.record import ASIDE_KEPT_MS
-from quorate.protocol.copies.zone_copies import ZoneCopies
+from quorate.protocol.copies.zone_copies import Survey, ZoneCopies
 from quorate.protocol.messages.transfer import FetchKeys, FetchSnapshot, FetchUpdates
 from quorate.protocol.storage import GONE
 
@@ -21,6 +22,7 @@ SURVEY_BYTES = 1 << 20
 SURVEY_ROWS_LEAST = 50
 """A partition counts as so many rows, also if it has fewer."""
 PURGE_PER_TICK = 1000
+"""So many tombstones are looked at, or twice as many as came since the last tick if it is more."""
 LOG_CHECK_MS = 1000
 AGE_MARK_MS = 60_000
 NEVER_MS = 1 << 62
@@ -40,6 +42,7 @@ class Upkeep:
         self._marks: deque[tuple[int, dict[int, int]]] = deque()
         self._stalled: dict[int, tuple[int, int]] = {}
         self._digests_asked: dict[int, int] = {}
+        self._tombstones = 0  # of all copies, at the end of the last tick
         self._wall_ahead_ms = zone.now.wall_ms - zone.now.boot_ms
 
     def tick(self, now: Now) -> None:
@@ -151,36 +154,50 @@ class Upkeep:
             if rows <= 0 or size <= 0:
                 return
             copy = zone.copies[partition]
-            copy.surveyed = True
-            after, last = surveys[partition]
-            found = copy.space.scan_keys(after, rows, size)
-            rows -= max(len(found.keys), SURVEY_ROWS_LEAST)
-            size -= found.read_bytes
-            expires = partition in zone.roles
-            columns = zip(found.keys, found.expiries, found.counters, strict=True)
-            for key, expires_at, counter in columns:
-                if expires_at == GONE:
-                    copy.tombstones[key] = counter
-                elif expires and expires_at and counter <= last:
-                    copy.expiring.note(key, expires_at)
-            if found.whole:
+            last, after, gone, whole = surveys[partition]
+            if not whole:
+                copy.surveyed = True
+                found = copy.space.scan_keys(after, rows, size)
+                after, whole = found.keys[-1] if found.keys else after, found.whole
+                rows -= max(len(found.keys), SURVEY_ROWS_LEAST)
+                size -= found.read_bytes
+                expires = partition in zone.roles
+                columns = zip(found.keys, found.expiries, found.counters, strict=True)
+                for key, expires_at, counter in columns:
+                    if expires_at == GONE:
+                        heappush(gone, (-counter, key))
+                    elif expires and expires_at and counter <= last:
+                        copy.expiring.note(key, expires_at)
+            if whole:
+                rows -= _note_tombstones(copy, gone, max(rows, 0))
+            if whole and not gone:
                 del surveys[partition]
+                zone.purge(copy)
             else:
-                surveys[partition] = (found.keys[-1], last)
+                surveys[partition] = Survey(last, after, gone, whole)
 
     def _purge(self) -> None:
-        """Drop tombstones that every copy is past."""
+        """Drop tombstones that every copy is past, of one partition after the other.
+
+        One that is not finished comes last with the next tick.
+        """
         zone = self._zone
-        most = PURGE_PER_TICK
+        came = self._count_tombstones() - self._tombstones
+        most = max(PURGE_PER_TICK, 2 * came)
         for partition in list(zone.purging):
             copy = zone.copies[partition]
             looked_at = copy.purge_tombstones(most)
             if looked_at:
                 zone.touch(copy)
             most -= looked_at
+            del zone.purging[partition]
             if not most:
-                return
-            zone.purging.discard(partition)
+                zone.purge(copy)
+                break
+        self._tombstones = self._count_tombstones()
+
+    def _count_tombstones(self) -> int:
+        return sum([len(copy.tombstones) for copy in self._zone.copies.values()])
 
     def _drop_aside(self, now: Now) -> None:
         """Remove what was set aside long enough ago."""
@@ -277,3 +294,18 @@ class Upkeep:
             if upto > copy.log_from:
                 copy.cut_log(upto)
                 zone.touch(copy)
+
+
+def _note_tombstones(copy: Copy, found: list[tuple[int, bytes]], most: int) -> int:
+    """Note tombstones that a survey found before all others of the copy; return how many.
+
+    The highest counter is noted first, so that the lowest is the first to be dropped.
+    """
+    for noted in range(most):
+        if not found:
+            return noted
+        negative, key = heappop(found)
+        if copy.tombstones.get(key, 0) < -negative:
+            copy.tombstones[key] = -negative
+            copy.tombstones.move_to_end(key, last=False)
+    return most

@@ -32,8 +32,7 @@ def append(zone: ZoneCopies, node: str, batch: Batch) -> None:
         copy.majority = batch.majority
     if batch.settled > copy.settled:
         copy.settled = batch.settled
-        if copy.tombstones:
-            zone.purging.add(batch.partition)
+        zone.purge(copy)
     if changed:
         zone.touched[batch.partition] = copy
         zone.wrote = True

@@ -39,6 +39,21 @@ class Finished(NamedTuple):
     refused: list[Waiter]
 
 
+class Survey(NamedTuple):
+    """The search of a copy's rows.
+
+    - `last`: the copy's LWM at the start
+    - `after`: the key after which it goes on
+    - `found`: a heap of tombstones by counter, negative; it has those that are not noted yet
+    - `whole`: all rows are searched
+    """
+
+    last: int
+    after: bytes | None
+    found: list[tuple[int, bytes]]
+    whole: bool = False
+
+
 class ZoneCopies:
     """The state of one zone on one agent.
 
@@ -76,9 +91,9 @@ class ZoneCopies:
         self.own_leases: dict[int, Primary] = {}  # roles that share their lease with no other
         self.lost_primary: dict[int, int] = {}
         self.fills: dict[int, Fill] = {}
-        # Copies whose rows are to be searched: the key after which, and the LWM at the start.
-        self.surveys: dict[int, tuple[bytes | None, int]] = {}
-        self.purging: set[int] = set()  # copies whose tombstones may be dropped (upkeep.py)
+        self.surveys: dict[int, Survey] = {}  # of copies whose rows are to be searched
+        # Copies whose tombstones may be dropped (upkeep.py), the next first.
+        self.purging: dict[int, None] = {}
         self.aside: set[int] = set()  # partitions of which rows may be set aside
         self.stores: dict[str, str] = {}
         self.domains: dict[str, str] = {}
@@ -205,7 +220,12 @@ class ZoneCopies:
         The expiry of later writes is noted when they are written.
         """
         copy.expiring.clear()
-        self.surveys[copy.partition] = (None, copy.lwm)
+        self.surveys[copy.partition] = Survey(copy.lwm, None, [])
+
+    def purge(self, copy: Copy) -> None:
+        """Have the copy's tombstones dropped that every copy is past (upkeep.py)."""
+        if copy.tombstones:
+            self.purging[copy.partition] = None
 
     def drop_fill(self, partition: int) -> None:
         """Give up filling a copy."""
