@@ -9,7 +9,7 @@ from quorate.protocol.copies.record import ASIDE_KEPT_MS, KeptRows, read_kept_ro
 from quorate.protocol.messages.master import AgentReport, AsideReport, MasterPing
 from quorate.protocol.settings import DEFAULTS
 from quorate.protocol.storage import Row
-from quorate_lone_agent.core import LoneAgent
+from quorate_lone_agent.core import TICK_MS, LoneAgent
 
 
 @pytest.fixture
@@ -95,6 +95,7 @@ def test_a_wall_clock_that_is_set_drops_nothing_before_its_time(
     agent: LoneAgent, step_ms: int
 ) -> None:
     set_aside(agent, "zone-0", 0, 101, ASIDE_KEPT_MS - 60_000, 60)
+    agent.pass_time(TICK_MS)
 
     agent.wall_ahead_ms += step_ms
     agent.pass_time(30_000)
@@ -102,3 +103,29 @@ def test_a_wall_clock_that_is_set_drops_nothing_before_its_time(
 
     agent.pass_time(60_000)
     assert kept(agent, "zone-0", 0) == ([101] if step_ms < 0 else [])
+
+
+@pytest.mark.parametrize("step_ms", [2 * ASIDE_KEPT_MS, -2 * ASIDE_KEPT_MS])
+def test_what_is_set_aside_after_the_wall_clock_was_set_goes_in_time(
+    agent: LoneAgent, step_ms: int
+) -> None:
+    agent.wall_ahead_ms += step_ms
+    agent.pass_time(10_000)
+    set_aside(agent, "zone-0", 0, 101, ASIDE_KEPT_MS - 60_000, 60)
+
+    agent.pass_time(30_000)
+    assert kept(agent, "zone-0", 0) == [101]
+
+    agent.pass_time(60_000)
+    assert kept(agent, "zone-0", 0) == []
+    zone = agent.core.zones["zone-0"]
+    assert not zone.aside
+
+
+def test_of_what_is_dropped_no_time_is_remembered(agent: LoneAgent) -> None:
+    set_aside(agent, "zone-0", 0, 101, 3000, 60)
+    set_aside(agent, "zone-0", 0, 102, 1000, 60)
+    agent.pass_time(3 * aside_limit.CHECK_MS)
+
+    upkeep = agent.core.zones["zone-0"].upkeep
+    assert [*upkeep._aside_due] == [(0, 102)]

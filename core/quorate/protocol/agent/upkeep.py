@@ -10,7 +10,7 @@ from quorate.facts.time import Now
 from quorate.protocol.agent import transfer
 from quorate.protocol.agent.supply_rate import SupplyRate
 from quorate.protocol.copies.copy import Copy
-from quorate.protocol.copies.record import ASIDE_KEPT_MS
+from quorate.protocol.copies.record import ASIDE_KEPT_MS, KeptRows
 from quorate.protocol.copies.zone_copies import Survey, ZoneCopies
 from quorate.protocol.messages.transfer import FetchKeys, FetchSnapshot, FetchUpdates
 from quorate.protocol.storage import GONE
@@ -43,7 +43,8 @@ class Upkeep:
         self._stalled: dict[int, tuple[int, int]] = {}
         self._digests_asked: dict[int, int] = {}
         self._tombstones = 0  # of all copies, at the end of the last tick
-        self._wall_ahead_ms = zone.now.wall_ms - zone.now.boot_ms
+        # By partition and generation, when what is set aside is to be removed (boot ms).
+        self._aside_due: dict[tuple[int, int], int] = {}
 
     def tick(self, now: Now) -> None:
         """Do one round; cheap when nothing is due."""
@@ -202,26 +203,34 @@ class Upkeep:
     def _drop_aside(self, now: Now) -> None:
         """Remove what was set aside long enough ago."""
         zone = self._zone
-        since_ms = self._steady_wall_ms(now) - ASIDE_KEPT_MS
         for partition in list(zone.aside):
             copy = zone.copies[partition]
-            if old := [each for each in copy.kept_rows if each.since_ms <= since_ms]:
+            kept_rows = copy.kept_rows
+            if old := [e for e in kept_rows if self._due_ms(partition, e, now) <= now.boot_ms]:
                 copy.drop_aside(old)
                 zone.touch(copy)
             if not copy.kept_rows:
                 zone.aside.discard(partition)
+        if len(self._aside_due) > zone.count_aside()[0]:
+            kept = {(p, each.generation) for p in zone.aside for each in zone.copies[p].kept_rows}
+            self._aside_due = {n: due for n, due in self._aside_due.items() if n in kept}
 
     def aside_due_ms(self, now: Now) -> int:
         """Return when something that is set aside is to be removed (boot ms); NEVER_MS: nothing."""
         zone = self._zone
-        since = [each.since_ms for p in zone.aside for each in zone.copies[p].kept_rows]
-        if not since:
-            return NEVER_MS
-        return now.boot_ms + min(since) + ASIDE_KEPT_MS - self._steady_wall_ms(now)
+        dues = [self._due_ms(p, e, now) for p in zone.aside for e in zone.copies[p].kept_rows]
+        return min(dues, default=NEVER_MS)
 
-    def _steady_wall_ms(self, now: Now) -> int:
-        """Return the wall time, without steps forward since this zone was opened."""
-        return min(now.wall_ms, now.boot_ms + self._wall_ahead_ms)
+    def _due_ms(self, partition: int, kept: KeptRows, now: Now) -> int:
+        """Return when these rows are to be removed (boot ms).
+
+        That is when they have been kept long enough by the wall clock, and by the boot clock since
+        they were first seen here: a wall clock that is set removes none too early.
+        """
+        left_ms = kept.since_ms + ASIDE_KEPT_MS - now.wall_ms
+        by_boot_ms = now.boot_ms + max(left_ms, 0)
+        name = (partition, kept.generation)
+        return max(self._aside_due.setdefault(name, by_boot_ms), now.boot_ms + left_ms)
 
     def supply(self, node: str, ask: FetchUpdates | FetchKeys) -> None:
         """Answer at once, and charge the answer to the agent's limit."""
