@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.agent.agent import MastershipNotKept
+from quorate.protocol.agent.masterships import MastershipNotKept
 from quorate_agent.folder.data_folder import DataFolder
 
 _log = logging.getLogger("quorate.agent")

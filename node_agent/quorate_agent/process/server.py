@@ -15,12 +15,12 @@ from quorate.facts.errors import QuorateError
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.agent.agent import (
     AgentCore,
-    MastershipNotKept,
     MembersChanged,
     ZoneClosed,
     ZoneOpened,
 )
 from quorate.protocol.agent.masterships import (
+    MastershipNotKept,
     is_obeyed_refusal,
     why_not_believed,
     why_not_obeyed,

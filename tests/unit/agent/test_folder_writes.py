@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.agent.agent import AgentCore, MastershipNotKept
+from quorate.protocol.agent.agent import AgentCore
+from quorate.protocol.agent.masterships import MastershipNotKept
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, RefusalCode
 from quorate.protocol.settings import DEFAULTS
 from quorate_agent.folder import data_folder, identity

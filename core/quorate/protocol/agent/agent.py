@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from quorate.facts.errors import InvariantError, QuorateError
+from quorate.facts.errors import InvariantError
 from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
@@ -26,7 +26,7 @@ from quorate.protocol.agent.peer_processes import PeerProcesses
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.agent.supply_rate import SupplyRate
 from quorate.protocol.agent.turn import Turn
-from quorate.protocol.agent.zone_openings import Opening, ZoneOpenings
+from quorate.protocol.agent.zone_openings import Opening, ZoneOpenings, knows_ports
 from quorate.protocol.agent.zones_awake import ZonesAwake
 from quorate.protocol.copies.leases import Leases
 from quorate.protocol.copies.reports import copy_summaries, inventory
@@ -56,10 +56,6 @@ from quorate.protocol.storage import Storage, ZoneRefused
 SUMMARIES_PER_TICK = 20
 """Zones whose copies are told in brief in one tick of 50 ms: those of 1,000 zones take 2.5 s, and
 neither end is busy with them for long enough to delay a heartbeat."""
-
-
-class MastershipNotKept(QuorateError):
-    """A higher mastership cannot be made durable now, so its master is not obeyed; says why."""
 
 
 class AgentStore(Protocol):
@@ -250,8 +246,13 @@ class AgentCore:
         If that master, or the next one, takes it in again, it sends the members.
         """
         if is_obeyed_refusal(self.master_term, hello) and refused.code in ENDS_PART:
-            self.registered = False
             self.refusal = refused.reason
+            self._is_replaced()
+
+    def _is_replaced(self) -> None:
+        self.registered = False
+        for zone in self.zones.values():
+            zone.end_roles()
 
     def leave(self, now: Now) -> None:
         """Ask the master to move our primaries away; `has_primaries` shows the progress."""
@@ -353,6 +354,8 @@ class AgentCore:
         )
         if self.registered:
             self.refusal = ""
+        elif mine is not None:
+            self._is_replaced()
         if members != self.members:
             forgotten = self._processes.members_changed(self.members, members)
             self.members = members
@@ -378,7 +381,7 @@ class AgentCore:
         zone.set_rows(message.rows, now)
         self._keep_zone(record)
         ready = self._ports.get(record.uid)
-        if ready is not None and not _knows(record, self.node, ready):
+        if ready is not None and not knows_ports(record, self.node, ready):
             self._sends.append((MASTER, ready))  # the earlier message was lost
 
     def _open_next(self, now: Now) -> None:
@@ -524,6 +527,8 @@ class AgentCore:
     def tick(self, now: Now) -> None:
         """Do what is due by time; called several times per heartbeat interval."""
         if not self.registered:
+            for zone in self.awake.values():  # clients still wait
+                zone.give_up_transactions(now)
             return
         if now.boot_ms - self._heartbeat_ms >= self.settings.heartbeat_ms:
             self._heartbeat_ms = now.boot_ms
@@ -588,10 +593,3 @@ class AgentCore:
         for zone in self.zones.values():
             zone.check()
         self._awake.check()
-
-
-def _knows(record: ZoneRecord, node: str, ready: ZoneReady) -> bool:
-    """Return whether this record shows that the master knows the client ports of `node`."""
-    if ready.external_port and record.external_ports.get(node, 0) != ready.external_port:
-        return False
-    return record.ports.get(node, 0) == ready.port

@@ -8,6 +8,7 @@ master counts again, above what the agent knows.  Source: docs/protocol.md, sect
 
 from typing import Final
 
+from quorate.facts.errors import QuorateError
 from quorate.protocol.messages.handshake import Hello, RefusalCode
 
 TERMS_BELIEVED: Final = 1_000
@@ -30,6 +31,10 @@ ENDS_PART: Final = frozenset(
     {RefusalCode.NAME_IN_USE, RefusalCode.COPIED_FOLDER, RefusalCode.OLDER_PROCESS}
 )
 """A master's refusals by which another process has the agent's name, or its folder."""
+
+
+class MastershipNotKept(QuorateError):
+    """A higher mastership cannot be made durable now, so its master is not obeyed; says why."""
 
 
 def is_obeyed_refusal(term: int, hello: Hello) -> bool:

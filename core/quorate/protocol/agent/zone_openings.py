@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.zone import ZoneRecord
+from quorate.protocol.messages.master import ZoneReady
 
 RETRY_FIRST_MS = 1_000
 RETRY_MAX_MS = 60_000
@@ -79,3 +80,10 @@ class ZoneOpenings:
     def untried(self) -> list[str]:
         """Return the zones that were not tried yet."""
         return [uid for uid, opening in self._openings.items() if not opening.reason]
+
+
+def knows_ports(record: ZoneRecord, node: str, ready: ZoneReady) -> bool:
+    """Return whether this record shows that the master knows the client ports of `node`."""
+    if ready.external_port and record.external_ports.get(node, 0) != ready.external_port:
+        return False
+    return record.ports.get(node, 0) == ready.port

@@ -274,6 +274,11 @@ class ZoneCopies:
         role.pending.clear()
         role.serving_until = 0
 
+    def end_roles(self) -> None:
+        """End all roles for good."""
+        for role in list(self.roles.values()):
+            self.end_role(role)
+
     def repeat_reports(self) -> None:
         """Have all roles report everything again, because the master asks for an inventory."""
         self.wake()
