@@ -358,7 +358,7 @@ class Agent(BaseHandler):
 
     def _refused(self, hello: Hello, refused: Refused) -> None:
         self.core.refused(hello, refused)
-        is_obeyed = is_obeyed_refusal(self.core.master_term, hello)
+        is_obeyed = is_obeyed_refusal(self.core.master_term, self.core.master_word, hello)
         if is_obeyed and refused.code == RefusalCode.OLDER_IMAGE:
             self._set_aside(refused.reason)
 

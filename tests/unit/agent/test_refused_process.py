@@ -29,8 +29,10 @@ class _Link:
 
     dialed = False
 
-    def __init__(self, role: str, master_term: int) -> None:
-        self.peer_hello = Hello(FORMAT_VERSION, role, "demo", "b", master_term=master_term)
+    def __init__(self, role: str, master_term: int, word: str = "") -> None:
+        self.peer_hello = Hello(
+            FORMAT_VERSION, role, "demo", "b", master_term=master_term, master_word=word
+        )
 
 
 def _with_agent(path: Path, story: Callable[[Agent], None]) -> None:
@@ -106,6 +108,26 @@ def test_a_process_whose_place_another_has_takes_no_part_until_it_is_taken_in_ag
         assert probes.ready() == (False, "another has its place")
         _register(agent)
         assert agent.core.refusal == ""
+
+    _with_agent(tmp_path, story)
+
+
+@pytest.mark.parametrize("code", [*ENDS_PART, RefusalCode.OLDER_IMAGE])
+def test_of_two_masters_of_one_term_only_the_refusal_of_the_obeyed_one_counts(
+    tmp_path: Path, code: RefusalCode
+) -> None:
+    """Two masters have the same term if the metastore was put back to an older state."""
+
+    def story(agent: Agent) -> None:
+        obeyed, other = _Link("master", TERM, "obeyed"), _Link("master", TERM, "other")
+        assert agent.core.master_up(obeyed.peer_hello)
+
+        agent.on_down(cast(Any, other), Refused("another has its place", code))
+        assert agent.core.registered
+        assert not agent.restart
+
+        agent.on_down(cast(Any, obeyed), Refused("another has its place", code))
+        assert agent.restart or not agent.core.registered
 
     _with_agent(tmp_path, story)
 

@@ -245,7 +245,8 @@ class AgentCore:
 
         If that master, or the next one, takes it in again, it sends the members.
         """
-        if is_obeyed_refusal(self.master_term, hello) and refused.code in ENDS_PART:
+        is_obeyed = is_obeyed_refusal(self.master_term, self.master_word, hello)
+        if is_obeyed and refused.code in ENDS_PART:
             self.refusal = refused.reason
             self._is_replaced()
 

@@ -37,12 +37,12 @@ class MastershipNotKept(QuorateError):
     """A higher mastership cannot be made durable now, so its master is not obeyed; says why."""
 
 
-def is_obeyed_refusal(term: int, hello: Hello) -> bool:
-    """Return whether a refusal has an effect on an agent that knows mastership `term`.
+def is_obeyed_refusal(term: int, word: str, hello: Hello) -> bool:
+    """Return whether a refusal has an effect on an agent that knows the mastership (term, word).
 
-    Only a master's has, and not that of a former one.
+    Only that of a master has which the agent may obey.
     """
-    return hello.role == "master" and hello.master_term >= term
+    return hello.role == "master" and not why_not_obeyed(term, word, hello)
 
 
 def why_not_obeyed(term: int, word: str, hello: Hello) -> str:
