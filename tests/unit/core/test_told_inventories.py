@@ -8,7 +8,7 @@ from quorate_lone_agent.core import LoneAgent
 from quorate_sim.disk import SimStorage
 
 BEFORE, NOW = AskInventory(1), AskInventory(2, rows=True)
-"""The questions of a master and of its successor, to which the metastore is lost."""
+"""The questions of a master, and of its successor that has lost the metastore."""
 
 
 @pytest.fixture
@@ -28,22 +28,26 @@ def _durable(agent: LoneAgent, turns: list[tuple[str, Turn]]) -> list[Inventory]
     return [message for _, message in sent if isinstance(message, Inventory)]
 
 
+@pytest.mark.parametrize("rows", [False, True])
 def test_an_answer_to_the_master_before_does_not_end_the_report_to_the_present_one(
-    agent: LoneAgent,
+    agent: LoneAgent, rows: bool
 ) -> None:
     before = _ask(agent, BEFORE)
-    now = _ask(agent, NOW)
+    now = _ask(agent, AskInventory(2, rows=rows))
 
     told = _durable(agent, before)
     assert [(each.rows, each.last) for each in told] == [(False, False)]
 
     told = _durable(agent, now)
-    assert [(each.rows, each.last) for each in told] == [(True, False), (False, True)]
+    assert [(each.rows, each.last) for each in told] == [(rows, False), (False, True)]
 
 
-def test_rows_told_of_one_zone_do_not_end_a_report_of_all_copies(agent: LoneAgent) -> None:
+@pytest.mark.parametrize("rows", [False, True])
+def test_rows_told_of_one_zone_do_not_end_a_report_of_all_copies(
+    agent: LoneAgent, rows: bool
+) -> None:
     one = _ask(agent, AskInventory(1, True, "zone-0"))
-    every = _ask(agent, AskInventory(2))
+    every = _ask(agent, AskInventory(2, rows=rows))
 
     assert not any(each.last for each in _durable(agent, one))
     assert [each.last for each in _durable(agent, every)] == [False, True]

@@ -413,7 +413,7 @@ class AgentCore:
         zone.set_rows(opening.rows.values(), now)
         self._keep_zone(record)
         if opening.reason or uid in (self._inventory_due or ()):
-            self._send_inventory(zone, self._inventory_rows)
+            zone.inventory_due = self._send_inventory(zone, self._inventory_rows)
         if uid in self._rows_due:
             self._report_rows(uid)
 
@@ -472,7 +472,7 @@ class AgentCore:
         waiting = self._openings.all() if rows else self._openings.untried()
         self._inventory_due = [*self.zones, *waiting]
         for zone in self.zones.values():
-            self._send_inventory(zone, rows)
+            zone.inventory_due = self._send_inventory(zone, rows)
         self._inventory_sent("")
 
     def _report_rows(self, uid: str) -> None:
@@ -499,10 +499,12 @@ class AgentCore:
             if zone is not None:
                 self._sends.append((MASTER, copy_summaries(uid, zone.copies.values())))
 
-    def _send_inventory(self, zone: Replicas, rows: bool) -> None:
+    def _send_inventory(self, zone: Replicas, rows: bool) -> Inventory:
         zone.repeat_reports()
-        told, record = inventory(zone, rows), zone.record if rows else None
-        zone.out.send_durable(MASTER, Inventory(zone.uid, told, False, record, rows))
+        record = zone.record if rows else None
+        told = Inventory(zone.uid, inventory(zone, rows), False, record, rows)
+        zone.out.send_durable(MASTER, told)
+        return told
 
     def _inventory_sent(self, uid: str) -> None:
         due = self._inventory_due
@@ -577,10 +579,10 @@ class AgentCore:
             return []
         sends = zone.synced(turn, now)
         if self._inventory_due is not None:
-            for _, message in sends:
-                # One of other contents answers an earlier question: the present one's is behind it.
-                if isinstance(message, Inventory) and message.rows == self._inventory_rows:
-                    self._inventory_sent(uid)
+            # Not another one: it answers an earlier question, or one about this zone alone.
+            if any(message is zone.inventory_due for _, message in sends):
+                zone.inventory_due = None
+                self._inventory_sent(uid)
             sends += self._sends
             self._sends = []
         return sends

@@ -186,5 +186,7 @@ def go_back(zone: ZoneCopies) -> None:
     if inventories:  # the master does not repeat this request
         zone.repeat_reports()
     for each in inventories:
-        told = inventory(zone, each.rows)
-        zone.out.send_durable(MASTER, msgspec.structs.replace(each, copies=told))
+        told = msgspec.structs.replace(each, copies=inventory(zone, each.rows))
+        if each is zone.inventory_due:
+            zone.inventory_due = told
+        zone.out.send_durable(MASTER, told)

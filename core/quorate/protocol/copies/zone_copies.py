@@ -21,6 +21,7 @@ from quorate.protocol.copies.record import KeptRows, recorded_partitions
 from quorate.protocol.copies.role_state import Stage
 from quorate.protocol.copies.shared_leases import FOREVER, isolated_at
 from quorate.protocol.copies.waiters import Waiter
+from quorate.protocol.messages.master import Inventory
 from quorate.protocol.messages.outbox import Outbox
 from quorate.protocol.messages.replication import Batch
 from quorate.protocol.settings import ProtocolSettings
@@ -107,6 +108,7 @@ class ZoneCopies:
         self.full_reasons: dict[str, int] = {}
         # Changed in the present turn, and to be sent in it.
         self.out = Outbox()
+        self.inventory_due: Inventory | None = None  # the zone's part of a report of all copies
         self.wrote = False
         self.dirty: dict[int, Primary] = {}
         self.touched: dict[int, Copy] = {}
