@@ -119,13 +119,12 @@ class ZoneRuntime:
             self._start_sync()
 
     async def _sync_by_interval(self) -> None:
-        """Sync while the record says so, and once more after that has changed."""
-        was_due = False
+        """Sync while the record says so, and successfully once more after that has changed."""
+        was_due = True  # it may change before the first interval is over
         while True:
             await asyncio.sleep(SYNC_INTERVAL_S)
             is_due = self.replicas.record.sync_writes is SyncWrites.INTERVAL
-            was_due, is_last = is_due, was_due and not is_due
-            if not is_due and not is_last:
+            if not is_due and not was_due:
                 continue  # each turn is synced
             try:
                 await asyncio.shield(self._sync())  # `close` cancels this and waits for the thread
@@ -134,6 +133,7 @@ class ZoneRuntime:
             except Exception as error:
                 self._broken(f"zone {self.replicas.record.name}: {error}")
                 return
+            was_due = is_due
 
     @property
     def is_durable(self) -> bool:
