@@ -143,7 +143,7 @@ class Agent(BaseHandler):
         self._garbage = Garbage(clock.passed_s, clock.cpu_s, jitter=random.random())
         self._protocol = protocol
         self._memory = budget(settings.client_memory_share, *memory_limit())
-        self._held = HeldAppends()
+        self._held: HeldAppends[Link] = HeldAppends()
         self._paced = PacedQuestions(self._answer_tool, self._loop.call_later, clock.passed_s)
         self.core: AgentCore
 
@@ -351,7 +351,7 @@ class Agent(BaseHandler):
             if link.dialed or self.core.hears(hello):  # else its successor's are not lost
                 for runtime in self._runtimes.values():
                     runtime.endpoint.forwards.peer_down(hello.node)
-                self._held.peer_down(hello.node)
+            self._held.link_down(link)
             self._sends.link_down(link)
         self._paced.link_down(link)
         self._table_changed()
@@ -375,7 +375,7 @@ class Agent(BaseHandler):
             # A process that was replaced, or one over a copied folder, must neither get this
             # node's leases nor speak for it.
             if self.core.hears(hello):
-                self._receive(hello.node, message)
+                self._receive(link, hello.node, message)
         elif isinstance(message, FromMaster):
             self._obey(link, hello, message)
         elif not self._paced.take(link, message):
@@ -423,11 +423,11 @@ class Agent(BaseHandler):
             self._uninformed.discard(uid)
             runtime.endpoint.overview.events.master_found()
 
-    def _receive(self, node: str, message: Message) -> None:
+    def _receive(self, link: Link, node: str, message: Message) -> None:
         if not isinstance(message, _OF_CLIENTS):
             held = self._held
             if held and isinstance(message, Append):
-                passes = held.hold(node, message)
+                passes = held.hold(link, message)
                 if passes is None:
                     return
                 message = passes
@@ -500,8 +500,10 @@ class Agent(BaseHandler):
             if uid not in settled and uid in self._runtimes and zone.has_work:
                 self._runtimes[uid].endpoint.settle()
         if flushed.going_on or self._held:
-            for node, message in self._held.turn_ended(flushed.going_on):
-                self.core.receive(node, message, self._now())
+            for link, message in self._held.turn_ended(flushed.going_on):
+                hello = link.peer_hello  # it may have been replaced meanwhile
+                if hello is not None and self.core.hears(hello):
+                    self.core.receive(hello.node, message, self._now())
                 self._turn()
 
     def _synced(self, uid: str, turn: Turn) -> None:

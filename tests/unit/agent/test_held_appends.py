@@ -25,21 +25,21 @@ def _append(number: int, size: int = 10, zone: str = "z", partition: int = 0) ->
     return Append(zone, (_batch(number, size, partition),))
 
 
-def _passes(held: HeldAppends, node: str, message: Append) -> bool:
-    passes = held.hold(node, message)
+def _passes(held: HeldAppends[str], link: str, message: Append) -> bool:
+    passes = held.hold(link, message)
     assert passes in (message, None)
     return passes is not None
 
 
 def test_nothing_is_held_while_no_turn_goes_on() -> None:
-    held = HeldAppends()
+    held = HeldAppends[str]()
 
     assert _passes(held, "b", _append(1, LONG_BYTES + 1))
     assert held.turn_ended([]) == []
 
 
 def test_long_ones_wait_with_what_their_agent_says_of_the_same_partition_behind_them() -> None:
-    held = HeldAppends()
+    held = HeldAppends[str]()
     held.turn_ended(["z"])
     long, small = _append(2, LONG_BYTES + 1), _append(3)
     assert _passes(held, "b", _append(1))
@@ -61,7 +61,7 @@ def test_long_ones_wait_with_what_their_agent_says_of_the_same_partition_behind_
 
 
 def test_behind_one_that_was_taken_the_order_is_kept() -> None:
-    held = HeldAppends()
+    held = HeldAppends[str]()
     held.turn_ended(["z"])
     long = _append(1, LONG_BYTES + 1)
     small = [_append(2), _append(3)]
@@ -76,7 +76,7 @@ def test_behind_one_that_was_taken_the_order_is_kept() -> None:
 
 
 def test_of_one_message_only_the_partitions_that_wait_are_held() -> None:
-    held = HeldAppends()
+    held = HeldAppends[str]()
     held.turn_ended(["z"])
     long = _append(2, LONG_BYTES + 1, partition=4)
     held.hold("b", long)
@@ -90,13 +90,13 @@ def test_of_one_message_only_the_partitions_that_wait_are_held() -> None:
 
 
 def test_what_came_on_a_link_that_is_lost_is_forgotten() -> None:
-    held = HeldAppends()
+    held = HeldAppends[str]()
     held.turn_ended(["z"])
     long = _append(1, LONG_BYTES + 1)
     assert not _passes(held, "b", long)
     assert not _passes(held, "c", long)
 
-    held.peer_down("b")
+    held.link_down("b")
 
     assert _passes(held, "b", _append(1))  # it is what the next link begins with
     assert held.turn_ended([]) == [("c", long)]
@@ -104,7 +104,7 @@ def test_what_came_on_a_link_that_is_lost_is_forgotten() -> None:
 
 def test_no_more_is_held_than_the_bound_allows_in_all_zones_together() -> None:
     size = LONG_BYTES + 1
-    held = HeldAppends(2 * size)
+    held = HeldAppends[str](2 * size)
     held.turn_ended(["y", "z"])
     long = [_append(number, size, zone) for number in range(1, 4) for zone in "yz"]
     for message in long:
@@ -120,10 +120,10 @@ def test_no_more_is_held_than_the_bound_allows_in_all_zones_together() -> None:
 
 def test_what_one_link_brought_leaves_its_room_to_the_others() -> None:
     size = LONG_BYTES + 1
-    held = HeldAppends(size)
+    held = HeldAppends[str](size)
     held.turn_ended(["z"])
     assert not _passes(held, "b", _append(1, size))
-    held.peer_down("b")
+    held.link_down("b")
 
     assert held.bytes == 0
     assert not _passes(held, "c", _append(1, size))
@@ -133,7 +133,7 @@ def test_what_one_link_brought_leaves_its_room_to_the_others() -> None:
 def test_a_copy_fetches_what_was_not_held_for_it() -> None:
     copies = _follower()
     updates = [_encoded(number) for number in range(1, 7)]
-    held = HeldAppends(2 * LONG_BYTES)
+    held = HeldAppends[str](2 * LONG_BYTES)
     held.turn_ended(["z"])
     for number, update in enumerate(updates, 1):
         assert held.hold("b", Append("z", (Batch(0, 1, number, 0, 0, (update,)),))) is None

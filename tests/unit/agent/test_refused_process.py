@@ -1,16 +1,18 @@
-"""What a running agent does when it is refused: only a master's word counts."""
+"""What a running agent does when it is refused, or when another agent is replaced."""
 
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from quorate.facts.topology import NodeRecord
 from quorate.protocol.agent.agent import AgentCore
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, RefusalCode, Refused
 from quorate.protocol.messages.master import Members
+from quorate.protocol.messages.replication import Append, Batch
 from quorate.protocol.settings import DEFAULTS
 from quorate_agent.folder.data_folder import DataFolder
 from quorate_agent.machine.clock import MachineClock
@@ -18,6 +20,8 @@ from quorate_agent.machine.descriptors import Descriptors
 from quorate_agent.process.probes import Probes
 from quorate_agent.process.server import Agent
 from quorate_agent.process.settings import AgentSettings
+from quorate_agent.storage.long_values import LONG_BYTES
+from quorate_agent.zones.held_appends import BATCH_BYTES
 from quorate_loopback.sides import SECRET
 
 TERM = 7
@@ -53,12 +57,12 @@ def _with_agent(path: Path, story: Callable[[Agent], None]) -> None:
     asyncio.run(run())
 
 
-def _register(agent: Agent) -> None:
+def _register(agent: Agent, *others: NodeRecord, sequence: int = 1) -> None:
     said = agent._hello()
     record = NodeRecord(
         said.node, said.store, said.incarnation, "host", 1, "host", process=said.process
     )
-    agent.core.receive_from_master(Members(TERM, (record,), 1), agent._now())
+    agent.core.receive_from_master(Members(TERM, (record, *others), sequence), agent._now())
     assert agent.core.registered
 
 
@@ -130,6 +134,41 @@ def test_of_two_masters_of_one_term_only_the_refusal_of_the_obeyed_one_counts(
         assert agent.restart or not agent.core.registered
 
     _with_agent(tmp_path, story)
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_what_a_replaced_store_said_is_not_taken_for_its_successors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_lost: bool
+) -> None:
+    """It is held until long values are written; meanwhile another store is registered."""
+
+    def story(agent: Agent) -> None:
+        taken: list[Append] = []
+        monkeypatch.setattr(agent.core, "receive", lambda node, message, now: taken.append(message))
+        links = [_agents_link(store) for store in ("old", "new")]
+        updates = [Append("z", (Batch(0, 1, 1, 0, 0, (bytes(LONG_BYTES + at),)),)) for at in (1, 2)]
+        agent._held.turn_ended(["z"])
+        for at, link in enumerate(links):
+            store = link.peer_hello.store
+            _register(agent, NodeRecord("b", store, 1, "host", 1, "host"), sequence=at + 2)
+            agent.on_message(link, updates[at])
+        assert not taken
+        if is_lost:
+            agent.on_down(links[0], None)
+            assert agent._held.bytes == len(updates[1].batches[0].updates[0]) + BATCH_BYTES
+
+        while agent._held:
+            agent._flush()
+
+        assert taken == updates[1:]
+
+    _with_agent(tmp_path, story)
+
+
+def _agents_link(store: str) -> Any:
+    link = _Link("agent", 0)
+    link.peer_hello = msgspec.structs.replace(link.peer_hello, store=store, incarnation=1)
+    return link
 
 
 @pytest.mark.parametrize("code", [code for code in RefusalCode if code not in ENDS_PART])
