@@ -321,7 +321,7 @@ class Endpoint:
             link.peer.link_up(link)
         elif hello.role == "agent":
             for other in self.links:
-                if not other.dialed and _is_followed(other.peer_hello, hello):
+                if not other.dialed and _is_replaced_by(other.peer_hello, hello):
                     other.abort("replaced by a newer connection")
                     self._report_down(other, None)
         self._up[link] = None
@@ -357,7 +357,7 @@ def _words_of(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-def _is_followed(hello: Hello | None, newer: Hello) -> bool:
+def _is_replaced_by(hello: Hello | None, newer: Hello) -> bool:
     """Return whether a new link is of the same process, or of a later one of the same store.
 
     Another store, or a copy of the folder, may still run under that name. Both keep their links:

@@ -10,7 +10,7 @@ from quorate.facts.time import Now
 from quorate.facts.zone import SyncWrites, ZoneRecord
 from quorate.protocol.agent.agent import AgentCore, ZoneOpened
 from quorate.protocol.agent.masterships import why_not_obeyed
-from quorate.protocol.agent.peer_processes import is_followed
+from quorate.protocol.agent.peer_processes import is_another
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.agent.turn import Turn
 from quorate.protocol.copies.primary import Primary
@@ -277,7 +277,7 @@ class AgentProcess:
     def _dial(self, name: str, host: str) -> None:
         target = self.cluster.agent_at(host)
         member = self.core.members.get(name)
-        if target is not None and member is not None and is_followed(target.hello(), member):
+        if target is not None and member is not None and is_another(target.hello(), member):
             target = None  # the real agent refuses its greeting, and tries again
         link = self.cluster.network.connect(self, target) if target is not None else None
         if link is not None:

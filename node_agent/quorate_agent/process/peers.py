@@ -7,8 +7,8 @@ number that was never counted is not believed".
 A member may have moved after a restart.  A new address in the registry moves the link.  A DNS name
 stays the same, and a host that vanished closes no connection; so a link to an earlier process than
 the registered one is dropped, and the name is looked up again.  If an earlier process still answers
-there, or one over a store that is not registered, it is refused.  The name is looked up again after
-a pause, and at once when another process is registered.
+there, or one over a store that is not registered or over a copied folder, it is refused.  The name
+is looked up again after a pause, and at once when another process is registered.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from quorate.facts.addresses import join_address
 from quorate.facts.topology import NodeRecord
-from quorate.protocol.agent.peer_processes import is_followed
+from quorate.protocol.agent.peer_processes import is_another
 from quorate.protocol.messages.handshake import Hello, RefusalCode, Refused
 from quorate_link import DialedPeer, Dialer, Endpoint, Link
 
@@ -82,12 +82,13 @@ class Peers:
 
     def _judge(self, hello: Hello) -> Refused | None:
         record = self._records.get(hello.node)
-        if record is None or not is_followed(hello, record):
+        if record is None or not is_another(hello, record):
             return None
         return Refused(
-            f"node {hello.node}: store {hello.store}, incarnation {hello.incarnation}, answers at"
-            f" {join_address(record.host, record.peer_port)}; registered is store {record.store},"
-            f" incarnation {record.incarnation}",
+            f"node {hello.node}: store {hello.store}, incarnation {hello.incarnation}, process"
+            f" {hello.process}, answers at {join_address(record.host, record.peer_port)};"
+            f" registered is store {record.store}, incarnation {record.incarnation}, process"
+            f" {record.process}",
             RefusalCode.NODE,
         )
 
@@ -101,5 +102,6 @@ class Peers:
 def _has_to_redial(link: Link | None, earlier: NodeRecord, record: NodeRecord) -> bool:
     """Return whether the link to a member is to be made anew, or now if there is none."""
     if link is None:
-        return (earlier.store, earlier.incarnation) != (record.store, record.incarnation)
-    return link.peer_hello is not None and is_followed(link.peer_hello, record)
+        was, now = ((each.store, each.incarnation, each.process) for each in (earlier, record))
+        return was != now
+    return link.peer_hello is not None and is_another(link.peer_hello, record)

@@ -29,11 +29,13 @@ class _Peer:
 
 
 def _hello(store: str = "s", incarnation: int = 3) -> Hello:
-    return Hello(FORMAT_VERSION, "agent", "main", "b", store, incarnation)
+    return Hello(FORMAT_VERSION, "agent", "main", "b", store, incarnation, process="word")
 
 
-def _record(store: str = "s", incarnation: int = 3, host: str = "b.main") -> NodeRecord:
-    return NodeRecord("b", store, incarnation, host, 7100, host)
+def _record(
+    store: str = "s", incarnation: int = 3, host: str = "b.main", process: str = "word"
+) -> NodeRecord:
+    return NodeRecord("b", store, incarnation, host, 7100, host, process=process)
 
 
 @pytest.mark.parametrize(
@@ -43,6 +45,8 @@ def _record(store: str = "s", incarnation: int = 3, host: str = "b.main") -> Nod
         (_record(incarnation=4), True),
         (_record(incarnation=2), False),  # of the process that is linked the master tells soon
         (_record(store="t", incarnation=1), True),
+        (_record(process="of the original"), True),  # linked is one over a copied folder
+        (_record(incarnation=2, process="former"), False),
         (_record(host="10.0.0.8"), True),
     ],
 )

@@ -106,6 +106,21 @@ async def test_an_earlier_process_that_still_answers_is_dialed_again_after_a_pau
     assert earlier.count("up", "b") == 2, "it was dialed once at each registration"
 
 
+async def test_a_process_over_a_copied_folder_is_refused_until_it_is_the_registered_one() -> None:
+    """The original counted as many starts, and its name leads to the copy."""
+    copy = Side("away", store="store-away", incarnation=1)
+    agent = Dialing("b", LinkSettings(redial_first_ms=60_000, redial_max_ms=60_000))
+    port = await copy.listen()
+    record = NodeRecord("away", "store-away", 1, HOST, port, HOST, process="of the original")
+
+    agent.peers.dial({"away": record})
+    await until(lambda: copy.count("down", RefusalCode.NODE), "its refusal")
+
+    assert not agent.peers.is_up("away")
+    agent.peers.dial(_members(port, "away"))
+    await until(lambda: agent.peers.is_up("away"), "a link to the process that is registered now")
+
+
 async def test_an_earlier_process_that_answers_all_the_time_is_named_once_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

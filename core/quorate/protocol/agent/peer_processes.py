@@ -11,23 +11,17 @@ from quorate.protocol.copies.leases import Leases
 from quorate.protocol.messages.handshake import Hello
 
 
-def is_namesake(member: NodeRecord, hello: Hello) -> bool:
-    """Return whether another agent than the registered one greets under its name.
+def is_another(hello: Hello, member: NodeRecord) -> bool:
+    """Return whether a process is neither the registered one nor a later one of its store.
 
-    It is over another store, or over a copy of the registered agent's folder. A newer process of
-    that agent, which the master may not have told of yet, is no namesake.
+    It is an earlier one, or it is over another store, which is no member before that is registered,
+    or over a copy of the registered agent's folder.
     """
-    if member.store != hello.store:
+    if hello.store != member.store:
         return True
-    return member.incarnation == hello.incarnation and member.process != hello.process
-
-
-def is_followed(hello: Hello, member: NodeRecord) -> bool:
-    """Return whether a process is older than the registered one, or over another store.
-
-    One over a new store is no member before that is registered.
-    """
-    return hello.store != member.store or hello.incarnation < member.incarnation
+    if hello.incarnation == member.incarnation:
+        return hello.process != member.process
+    return hello.incarnation < member.incarnation
 
 
 class PeerProcesses:
@@ -54,9 +48,7 @@ class PeerProcesses:
 
     def hears(self, hello: Hello, member: NodeRecord | None) -> bool:
         """Return whether messages of this process are taken in; `member`: the registered one."""
-        if member is None or is_followed(hello, member) or is_namesake(member, hello):
-            return False
-        return not self.is_ended(hello)
+        return member is not None and not is_another(hello, member) and not self.is_ended(hello)
 
     def members_changed(
         self, earlier: Mapping[str, NodeRecord], members: Mapping[str, NodeRecord]
