@@ -250,11 +250,18 @@ class ClientConnection(asyncio.Protocol):
         """Execute the complete commands, or keep them while the connection is blocked."""
         if self.state.closing or self.ended:
             return
+        if self.state.unwatched and self._is_at_rest():
+            self.state.forget_unwatched()
         if len(data) > LONG_BYTES or self.unread:
             self.unread += data
             self.endpoint.cut(self)
         else:
             self._take_in(data)
+
+    def _is_at_rest(self) -> bool:
+        """Return whether all that was read is answered, and no transaction has begun."""
+        waits = self.queue or self.backlog or self.unread or self.blocked
+        return not (waits or self.parser.pending_bytes or self.state.transaction is not None)
 
     def take_in(self) -> None:
         """Cut and execute what was read and had to wait."""

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from quorate_agent.clients.connection import ClientConnection
 from quorate_agent.resp.replies import error
 from quorate_agent.resp.slow_log import SlowLog
-from quorate_agent.resp.transaction import Transaction
 
 QUANTUM = 128
 """Commands that one connection executes before the next gets its turn.
@@ -161,22 +160,26 @@ class TurnShare:
 
 
 def _refuse(client: ClientConnection, commands: Sequence[list[bytes]]) -> None:
-    """Refuse the commands, and what is still to come of a transaction that begins among them.
+    """Refuse the commands; close the connection if the end of a transaction is still to come.
 
     Executed alone, its last commands would be half of it."""
-    state = client.state
+    state, begun = client.state, False
     for args in commands:
         client.answer(OVERLOADED)
         match args[0].lower():
             case b"multi":
-                state.transaction = Transaction()
-                state.transaction.refuse(OVERLOADED)
-                state.transaction.refusal = OVERLOADED
-            case b"watch":
-                state.watch_refusal = OVERLOADED
-            case b"exec" | b"discard" | b"reset":
-                state.transaction, state.watch_refusal = None, b""
-            case b"unwatch" if state.transaction is None:
-                state.watch_refusal = b""
+                begun = True
+            case b"watch" if not begun:
+                state.unwatched.update(args[1:])
+            case b"exec" | b"discard" if begun:
+                begun = False
+                state.unwatch()  # it is over, and no later one is to depend on what it watched
+            case b"reset":
+                begun = False
+                state.unwatch()
+            case b"unwatch" if not begun:
+                state.unwatch()
             case _:
                 pass
+    if begun:
+        state.closing = True

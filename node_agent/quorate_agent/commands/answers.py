@@ -61,8 +61,6 @@ class Answers:
         self.unblock(slot)
         if reply == replies.CLUSTERDOWN:
             self._metrics.clusterdown.inc()
-            if slot.command.name == b"watch":
-                client.state.watch_refusal = reply
         if client.half_closed_ms and reply in (replies.CLUSTERDOWN, replies.UNKNOWN_OUTCOME):
             client.refuse(replies.CLUSTERDOWN)  # the commands behind it are too late as well
 

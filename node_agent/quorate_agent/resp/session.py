@@ -33,7 +33,7 @@ class Connection:
         "subscribed",
         "tracking",
         "transaction",
-        "watch_refusal",
+        "unwatched",
         "watched",
     )
 
@@ -55,8 +55,8 @@ class Connection:
         self.closing = False  # close after sending the replies
         self.transaction: Transaction | None = None  # between MULTI and EXEC
         self.watched: dict[bytes, Seen] = {}
+        self.unwatched: set[bytes] = set()  # keys of a WATCH that was not executed
         self.tracking: TrackingMode | None = None  # set while it caches what it reads
-        self.watch_refusal = b""  # why a WATCH was not executed: so is no transaction behind it
         self.subscribed: dict[tuple[bool, bytes], None] = {}  # (is a pattern, name), in order
 
     @property
@@ -68,8 +68,20 @@ class Connection:
 
     def end_transaction(self) -> None:
         """Forget what was queued and watched."""
-        self.transaction, self.watched = None, {}
-        self.watch_refusal = b""
+        self.transaction = None
+        self.unwatch()
+
+    def unwatch(self) -> None:
+        """Forget what was watched, and which keys could not be.
+
+        A WATCH that is executed late finds the former collections, so it changes nothing here."""
+        self.watched, self.unwatched = {}, set()
+
+    def forget_unwatched(self) -> None:
+        """Forget which keys could not be watched: the client was told before it sent more."""
+        for key in self.unwatched:
+            self.watched.pop(key, None)
+        self.unwatched.clear()
 
 
 class AgentServices(Protocol):

@@ -33,12 +33,18 @@ REWRITES_TOO_MUCH = error(
     b" with one command of many fields, members or elements, or use smaller transactions"
     % (REWRITTEN_BYTES_MAX >> 20)
 )
+NOT_WATCHED = error(
+    b"ERR the WATCH before this transaction was not executed, so neither is the transaction"
+)
 NOT_INSIDE = error(b"ERR Command not allowed inside a transaction")
 
 Seen = tuple[int, int]
 """(term, counter) of a live row when it was watched.
 
 If there was none: term 0, and the last counter."""
+
+CHANGED: Seen = (1 << 60, 0)
+"""Of a row that is no longer known: no row is like this, so EXEC takes it for changed."""
 
 
 class Call(NamedTuple):
@@ -51,13 +57,12 @@ class Call(NamedTuple):
 class Transaction:
     """The commands of one connection since its MULTI."""
 
-    __slots__ = ("bytes", "commands", "refusal", "refused", "slot")
+    __slots__ = ("bytes", "commands", "refused", "slot")
 
     def __init__(self, slot: int = -1) -> None:
         self.slot = slot  # of the first key that is watched or queued; -1: none yet
         self.commands: list[tuple[Command, list[bytes]]] = []
         self.refused = False  # a command was wrong, so EXEC runs nothing
-        self.refusal = b""  # the reply to all of it, EXEC included: its MULTI was refused
         self.bytes = 0  # of the queued commands
 
     def queue(self, command: Command, args: list[bytes]) -> bytes:
@@ -151,12 +156,15 @@ class Gathered:
 
 
 class Watching:
-    """The handler of one WATCH: notes the present rows of its keys in `watched`."""
+    """The handler of one WATCH: notes the present rows of its keys in `watched`.
 
-    __slots__ = ("_noted", "watched")
+    `unwatched` has the keys until they are noted: however WATCH is refused, they stay there."""
 
-    def __init__(self, watched: dict[bytes, Seen]) -> None:
+    __slots__ = ("_noted", "unwatched", "watched")
+
+    def __init__(self, watched: dict[bytes, Seen], unwatched: set[bytes]) -> None:
         self.watched = watched
+        self.unwatched = unwatched
         self._noted: dict[bytes, None] = {}
 
     def __call__(self, view: KeyView, args: list[bytes]) -> bytes:
@@ -167,14 +175,18 @@ class Watching:
 
     def note(self, key: bytes, row: Seen) -> None:
         """Watch a key; the first time it is named counts."""
-        if key not in self.watched:
+        self.unwatched.discard(key)
+        if self.watched.get(key, CHANGED) == CHANGED:
             self.watched[key] = row
             self._noted[key] = None
 
     def forget(self) -> None:
-        """Undo it, because it is refused or executed again: the rows it saw may be undone."""
+        """Undo it, because it is refused or executed again: the rows it saw may be undone.
+
+        An EXEC that waits behind it has the same `watched`, and is not executed without them."""
         for key in self._noted:
-            self.watched.pop(key, None)
+            self.watched[key] = CHANGED
+        self.unwatched.update(self._noted)
         self._noted.clear()
 
     def call(self, keys: list[bytes]) -> Call:

@@ -344,17 +344,17 @@ def test_no_redirection_is_passed_on_for_what_may_have_been_executed(agent: Agen
     assert len(_forwards(agent)) == 3  # it is asked again of whoever is primary
 
 
-def test_watch_is_redirected_and_what_it_guards_with_it(agent: Agent) -> None:
+def test_watch_is_redirected_and_what_it_guards_is_refused_with_it(agent: Agent) -> None:
     """Also while other commands are forwarded: the guard would stay behind."""
     client = agent.writer()
     agent.give(OTHER, range(4))
-    (told,) = client.ask(b"WATCH", b"k")
-    assert str(told).startswith("MOVED")
-    assert client.ask(b"MULTI") == [b"OK"]
-    (told,) = client.ask(b"SET", b"k", b"v")
-    assert str(told).startswith("MOVED")
-    (told,) = client.ask(b"EXEC")
-    assert str(told).startswith("EXECABORT")
+    watch, multi, queued, ended = client.send(
+        (b"WATCH", b"k"), (b"MULTI",), (b"SET", b"k", b"v"), (b"EXEC",)
+    )
+    assert str(watch).startswith("MOVED")
+    assert multi == b"OK"
+    assert str(queued).startswith("ERR the WATCH before this transaction was not executed")
+    assert str(ended).startswith("EXECABORT")
     assert _forwards(agent) == []
     assert client.ask(b"SET", b"k", b"v") == []  # that guard is over: forwarded
     assert len(_forwards(agent)) == 1

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from quorate.facts.keyspace import RESERVED
 from quorate.facts.topology import Holder
 from quorate.protocol.copies.role_state import FrozenFor
+from quorate.protocol.messages.clients import Forward
 from quorate.protocol.messages.handshake import FRAME_BYTES_MAX
 from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.transactions import PartFinished, PartPrepared, PreparePart
@@ -19,6 +21,8 @@ from quorate_agent.commands.routing import across
 from quorate_agent.process.farewell import see_transactions_end
 from quorate_agent.resp import transaction
 from quorate_agent.resp.commands.session import transactions
+from quorate_agent.resp.transaction import CHANGED, NOT_WATCHED
+from quorate_differential.kept_client import KeptClient
 from quorate_lone_agent.agent import OTHER, Agent, key_in
 
 
@@ -111,7 +115,8 @@ def test_a_transaction_behind_a_watch_that_was_not_executed_is_not_executed(
 
     watch, multi, queued, ended = [str(each) for each in said]
     assert watch.split()[0] in ("MOVED", "CLUSTERDOWN")
-    assert (multi, queued) == ("b'OK'", watch)
+    assert multi == "b'OK'"
+    assert queued == NOT_WATCHED[1:-2].decode()
     assert ended.startswith("EXECABORT")
     assert agent.writer().ask(b"GET", here) == [None]
     assert agent.execute(client, (b"SET", here, b"new")) == [b"OK"]
@@ -122,9 +127,89 @@ def test_it_holds_until_the_client_gives_up_what_it_watches(word: bytes) -> None
     agent = Agent()
     agent.give(OTHER, [1])
     client = agent.writer()
-    client.send((b"WATCH", key_in(1)), (word,))
+    _, _, _, queued, _ = client.send(
+        (b"WATCH", key_in(1)), (word,), (b"MULTI",), (b"SET", key_in(0), b"new"), (b"DISCARD",)
+    )
 
-    assert agent.execute(client, (b"SET", key_in(0), b"new")) == [b"OK"]
+    assert queued == b"QUEUED"
+
+
+def _ended(agent: Agent, client: KeptClient, *commands: tuple[bytes, ...]) -> Any:
+    """The reply to the last of commands that are sent in one go."""
+    said = client.send(*commands)
+    for _ in range(3):
+        agent.turn()
+    return [*said, *client.told()][-1]
+
+
+def test_it_holds_for_what_was_sent_before_the_client_could_know() -> None:
+    agent = Agent()
+    agent.give(OTHER, [1])
+    change = ((b"MULTI",), (b"SET", key_in(0), b"new"), (b"EXEC",))
+    client = agent.writer()
+    last = _ended(agent, client, (b"WATCH", key_in(1)), (b"MULTI",))
+    assert last == b"OK"
+    assert "EXECABORT" in str(_ended(agent, client, *change[1:]))
+
+    client.ask(b"WATCH", key_in(1))  # a pool gives the connection to somebody else now
+    assert _ended(agent, client, *change) == [b"OK"]
+
+
+def test_a_refused_watch_counts_until_its_keys_are_watched() -> None:
+    agent = Agent()
+    key, lost = key_in(1), key_in(3)
+    change = ((b"MULTI",), (b"SET", b"{%b}x" % key, b"new"), (b"EXEC",))
+    agent.lose_primary(3)
+    for again, executed in ((key_in(0), False), (key, True)):
+        agent.give(OTHER, [1])
+        client = agent.writer()
+        said = client.send((b"WATCH", key), (b"GET", lost), (b"WATCH", again), *change)
+        agent.give(agent.me, [1])
+        agent.tick(DEFAULTS.park_bound_ms)
+        for _ in range(3):
+            agent.turn()
+        first, _, watched, *_, ended = said + client.told()
+
+        assert str(first).startswith("MOVED")
+        assert watched == b"OK"
+        assert ended == [b"OK"] if executed else str(ended).startswith("EXECABORT")
+
+
+def test_a_watch_that_is_refused_late_does_not_count_for_later_transactions() -> None:
+    agent = Agent()
+    key, lost, here = key_in(1), key_in(3), key_in(0)
+    agent.lose_primary(3)
+    client = agent.writer()
+    agent.writer().send((b"SET", key, b"not acknowledged yet"))
+    client.send(
+        (b"WATCH", key),
+        (b"UNWATCH",),
+        (b"GET", lost),
+        (b"MULTI",),
+        (b"SET", here, b"1"),
+        (b"EXEC",),
+    )
+    agent.give(OTHER, [1])
+    agent.tick(DEFAULTS.park_bound_ms)
+    agent.turn()
+    watch, *_, ended = client.told()
+
+    assert str(watch).startswith("MOVED")
+    assert ended == [b"OK"]
+
+
+def test_a_transaction_that_is_forwarded_behind_a_watch_refused_late_is_not_executed() -> None:
+    agent = Agent()
+    key = key_in(1)
+    client = agent.writer()
+    agent.writer().send((b"SET", key, b"not acknowledged yet"))
+    client.send((b"WATCH", key), (b"MULTI",), (b"GET", key), (b"EXEC",))
+    agent.give(OTHER, [1])
+    agent.turn()
+    (forwarded,) = [message for message in agent.sent if isinstance(message, Forward)]
+
+    assert "MOVED" in str(client.told()[0])
+    assert forwarded.watched == ((key, *CHANGED),)
 
 
 # --- the order of a connection's commands

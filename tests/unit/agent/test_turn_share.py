@@ -1,5 +1,7 @@
 """Clients get their share of a turn, one after the other, and no more."""
 
+from typing import Any
+
 import pytest
 
 from quorate_agent.clients import turn_share
@@ -16,6 +18,7 @@ from quorate_agent.clients.turn_share import (
 )
 from quorate_agent.resp.session import Connection
 from quorate_agent.resp.transaction import Transaction
+from quorate_differential.kept_client import KeptClient
 from quorate_differential.kept_socket import KeptSocket
 from quorate_lone_agent.agent import Agent
 
@@ -113,37 +116,69 @@ def test_commands_are_refused_when_too_many_wait_but_never_inside_a_transaction(
     assert share.keep(few, [PING] * QUANTUM, 0)
 
 
-@pytest.mark.parametrize("begins", [b"MULTI", b"multi"])
-def test_a_transaction_whose_beginning_was_refused_is_refused_to_its_end(
-    monkeypatch: pytest.MonkeyPatch, begins: bytes
-) -> None:
+@pytest.fixture
+def full(monkeypatch: pytest.MonkeyPatch) -> Agent:
+    """An agent that takes no long pipelines."""
     monkeypatch.setattr(turn_share, "WAITING_MAX", -1)
-    agent = Agent()
-    client = agent.writer()
-    refused = client.send((begins,), *[(b"SET", b"{k}%d" % n, b"1") for n in range(QUANTUM)])
-    refused += client.send((b"SET", b"k", b"1"), (b"PING",), (b"EXEC",))
-    after = client.send((b"SET", b"l", b"1"))
+    return Agent()
+
+
+LONG = [(b"PING",)] * QUANTUM
+CHANGE = ((b"MULTI",), (b"SET", b"k", b"1"), (b"EXEC",))
+
+
+def _ended(agent: Agent, client: KeptClient, *commands: tuple[bytes, ...]) -> Any:
+    """The last reply to commands that are sent in one go."""
+    said = client.send(*commands)
     agent.turn()
-    after += client.told()
+    return [*said, *client.told()][-1]
+
+
+@pytest.mark.parametrize("begins", [b"MULTI", b"multi"])
+def test_the_rest_of_a_transaction_whose_beginning_was_refused_is_not_executed(
+    full: Agent, begins: bytes
+) -> None:
+    client = full.writer()
+    refused = client.send((begins,), *[(b"SET", b"{k}%d" % n, b"1") for n in range(QUANTUM)])
+    assert client.socket.is_closing()
+    client.send((b"SET", b"k", b"1"), (b"EXEC",))
+    full.turn()
 
     assert {str(each)[:4] for each in refused} == {"OOM "}
-    assert len(refused) == QUANTUM + 4
-    assert after == [b"OK"]
-    assert agent.writer().ask(b"MGET", b"{k}1", b"k") == [[None, None]]
+    assert len(refused) == QUANTUM + 1
+    assert full.writer().ask(b"MGET", b"{k}1", b"k") == [[None, None]]
 
 
-def test_a_transaction_behind_a_watch_that_was_refused_is_not_executed(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("ends", [b"EXEC", b"DISCARD", b"RESET"])
+def test_a_connection_goes_on_after_a_transaction_that_was_refused_to_its_end(
+    full: Agent, ends: bytes
 ) -> None:
-    monkeypatch.setattr(turn_share, "WAITING_MAX", -1)
-    agent = Agent()
-    client = agent.writer()
-    client.send(*[(b"PING",)] * QUANTUM, (b"WATCH", b"k"))
-    monkeypatch.undo()
-    *_, ended = client.send((b"MULTI",), (b"SET", b"k", b"1"), (b"EXEC",))
+    client = full.writer()
+    client.ask(b"WATCH", b"k")
+    refused = client.send((b"MULTI",), *LONG, (ends,))
+    full.write(b"SET", b"k", b"0")
 
-    assert str(ended).startswith("EXECABORT")
-    assert agent.execute(client, (b"SET", b"k", b"1")) == [b"OK"]
+    assert {str(each)[:4] for each in refused} == {"OOM "}
+    assert _ended(full, client, *CHANGE) == [b"OK"]
+
+
+def test_what_is_watched_stays_watched_over_refused_commands_of_no_transaction(full: Agent) -> None:
+    client = full.writer()
+    client.ask(b"WATCH", b"k")
+    client.send(*LONG, (b"EXEC",), (b"DISCARD",))
+    full.write(b"SET", b"k", b"0")
+
+    assert _ended(full, client, *CHANGE) is None
+
+
+def test_a_transaction_behind_a_watch_that_was_refused_is_not_executed(full: Agent) -> None:
+    client = full.writer()
+    client.send((b"SET", b"k", b"0"))  # its reply waits: the next commands are read before
+    refused = client.send(*LONG, (b"WATCH", b"k"))
+
+    assert "EXECABORT" in str(_ended(full, client, *CHANGE))
+    assert refused == []
+    assert _ended(full, client, *CHANGE) == [b"OK"]
 
 
 def test_a_share_ends_when_its_time_is_over_and_the_next_turn_has_a_new_one() -> None:

@@ -50,8 +50,6 @@ class Parking:
                 self._metrics.clusterdown.inc()
                 self._meter.answered(command.family, replies.CLUSTERDOWN)
                 client.answer(replies.CLUSTERDOWN)
-                if command.name == b"watch":
-                    client.state.watch_refusal = replies.CLUSTERDOWN
                 return None
             slot = Slot(client, command, args, b"", (), now_ms)
             client.queue.append(slot)

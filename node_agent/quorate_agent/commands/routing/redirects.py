@@ -20,7 +20,7 @@ from quorate_agent.commands.zone.overview import ZoneOverview
 from quorate_agent.metrics import AgentMetrics
 from quorate_agent.resp import replies
 from quorate_agent.resp.command import Command, command_slot
-from quorate_agent.resp.transaction import Transaction
+from quorate_agent.resp.transaction import NOT_WATCHED, Transaction
 
 
 class Redirects:
@@ -77,10 +77,7 @@ class Redirects:
                 self._metrics.forwarded.inc()
                 forwards.take_on(slot, partition, elsewhere)
         else:
-            moved = self._moved(client, number)
-            if command.name == b"watch":
-                client.state.watch_refusal = moved
-            self._answers.say(client, command.family, slot, moved)
+            self._answers.say(client, command.family, slot, self._moved(client, number))
 
     def queue(self, client: ClientConnection, command: Command | bytes, args: list[bytes]) -> bytes:
         """Keep a command after MULTI for EXEC, unless it is wrong or belongs to another node.
@@ -88,8 +85,8 @@ class Redirects:
         `command` is an error reply if it is wrong.  Returns the reply to the command."""
         transaction = client.state.transaction
         assert transaction is not None
-        if refusal := transaction.refusal or client.state.watch_refusal:
-            return transaction.refuse(refusal)
+        if client.state.unwatched:
+            return transaction.refuse(NOT_WATCHED)
         if isinstance(command, bytes):
             return transaction.refuse(command)
         if problem := self._refusal(client, transaction, command, args):

@@ -35,10 +35,10 @@ def execute(session: Session, args: list[bytes]) -> bytes | Call:
     transaction, watched = connection.transaction, connection.watched
     if transaction is None:
         return _EXEC_ALONE
-    is_refused = transaction.refused or connection.watch_refusal
+    is_refused = transaction.refused or bool(connection.unwatched)
     connection.end_transaction()
     if is_refused:
-        return transaction.refusal or _ABORTED
+        return _ABORTED
 
     run_plain = partial(run_inside, session)
     call = Execution(transaction.commands, watched, run_plain).call()
@@ -61,13 +61,15 @@ def watch(session: Session, args: list[bytes]) -> bytes | Call:
     connection = session.connection
     if connection.transaction is not None:
         return _WATCH_INSIDE
-    if sum(map(len, connection.watched)) + sum(map(len, args)) > WATCHED_BYTES_MAX:
+    watched, unwatched = connection.watched, connection.unwatched
+    if sum(map(len, [*watched, *unwatched, *args])) > WATCHED_BYTES_MAX:
         return _WATCHES_TOO_MUCH
-    return Watching(connection.watched).call(args[1:])
+    keys = args[1:]
+    unwatched.update([key for key in keys if key not in watched])  # until it is executed
+    return Watching(watched, unwatched).call(keys)
 
 
 def unwatch(session: Session, args: list[bytes]) -> bytes:
     """UNWATCH"""
-    session.connection.watched = {}
-    session.connection.watch_refusal = b""
+    session.connection.unwatch()
     return OK
