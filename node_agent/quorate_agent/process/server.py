@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from quorate.facts.addresses import join_address
-from quorate.facts.errors import QuorateError
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.agent.agent import (
     AgentCore,
@@ -39,6 +38,7 @@ from quorate_agent.clients.memory import budget, give_back
 from quorate_agent.clients.ports import ClientPorts
 from quorate_agent.commands.endpoint import ZoneEndpoint
 from quorate_agent.commands.large_commands import LargeCommands, is_clear
+from quorate_agent.commands.pipeline.alike import ENDS_AGENT
 from quorate_agent.folder.data_folder import DataFolder
 from quorate_agent.folder.folder_writes import FolderWrites
 from quorate_agent.machine.clock import Clock
@@ -229,14 +229,14 @@ class Agent(BaseHandler):
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Stop the agent on an error that concerns all of it: a broken database, a violated
-        invariant.
+        invariant, no memory.
 
         Otherwise it would end only the connection whose message or command met it."""
         error = context.get("exception")
         if not isinstance(error, _DISK_ERRORS):
             loop.default_exception_handler(context)
-        if isinstance(error, QuorateError):
-            self._fail(str(error))
+        if isinstance(error, ENDS_AGENT):
+            self._fail(str(error) or type(error).__name__)
 
     # --- the core's durable state (AgentStore) ---------------------------------------------------
 

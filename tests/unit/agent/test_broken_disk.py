@@ -296,3 +296,19 @@ def test_an_agent_that_cannot_hand_over_ends_all_the_same(tmp_path: Path) -> Non
         assert agent.failure == "AssertionError: an invariant"
 
     _with_agent(tmp_path, story)
+
+
+@pytest.mark.parametrize("error", [StorageBroken("broken"), MemoryError(), StorageFull("full")])
+def test_an_error_of_a_clients_command_that_concerns_all_ends_the_agent(
+    tmp_path: Path, error: Exception
+) -> None:
+    async def story(agent: Agent) -> None:
+        loop = asyncio.get_running_loop()
+        agent._unhandled(loop, {"message": "a defect", "exception": ZeroDivisionError()})
+        assert not agent.failure
+
+        agent._unhandled(loop, {"message": "data_received() failed", "exception": error})
+        assert agent.failure
+        assert agent.stopped.is_set()
+
+    _with_agent(tmp_path, story)
