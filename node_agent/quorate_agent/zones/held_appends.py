@@ -23,7 +23,7 @@ from quorate.protocol.messages.replication import Append
 from quorate_agent.storage.long_values import LONG_BYTES
 
 HELD_BYTES_MAX = 64 * 1024 * 1024
-"""Bytes held by all zones together; the last Append may exceed it."""
+"""Bytes held by all zones together; a single Append may be longer."""
 
 L = TypeVar("L", bound=Hashable)
 
@@ -70,7 +70,7 @@ class HeldAppends(Generic[L]):
         return Append(zone, passes) if passes else None
 
     def _add(self, link: L, message: Append) -> None:
-        if self.bytes < self._bytes_max:
+        if not self._held or self.bytes + _size(message) <= self._bytes_max:
             self._held.setdefault(message.zone, []).append((link, message))
             self._count(link, message, 1)
 

@@ -104,7 +104,7 @@ def test_what_came_on_a_link_that_is_lost_is_forgotten() -> None:
 
 def test_no_more_is_held_than_the_bound_allows_in_all_zones_together() -> None:
     size = LONG_BYTES + 1
-    held = HeldAppends[str](2 * size)
+    held = HeldAppends[str](2 * (size + BATCH_BYTES))
     held.turn_ended(["y", "z"])
     long = [_append(number, size, zone) for number in range(1, 4) for zone in "yz"]
     for message in long:
@@ -133,7 +133,7 @@ def test_what_one_link_brought_leaves_its_room_to_the_others() -> None:
 def test_a_copy_fetches_what_was_not_held_for_it() -> None:
     copies = _follower()
     updates = [_encoded(number) for number in range(1, 7)]
-    held = HeldAppends[str](2 * LONG_BYTES)
+    held = HeldAppends[str](2 * (len(updates[0]) + BATCH_BYTES))
     held.turn_ended(["z"])
     for number, update in enumerate(updates, 1):
         assert held.hold("b", Append("z", (Batch(0, 1, number, 0, 0, (update,)),))) is None
@@ -175,3 +175,15 @@ def _follower() -> Replicas:
     copies.receive("b", Sync("z", 0, 1, Lineage(0, 0, (Entry(1, 1),)), 0), now)
     copies.flush(now)
     return copies
+
+
+def test_no_more_is_held_than_fits_but_one_of_any_length() -> None:
+    long = _append(1, LONG_BYTES + 1)
+    size = LONG_BYTES + 1 + BATCH_BYTES
+    for room, count in ((2 * size - 1, 1), (2 * size, 2), (1, 1)):
+        held = HeldAppends(room)
+        held.turn_ended(["z"])
+        for _ in range(3):
+            held.hold("b", long)
+
+        assert held.bytes == count * size
