@@ -332,16 +332,16 @@ class ClientConnection(asyncio.Protocol):
             + len(self.unread)
             + _size([command for _, command in self.backlog])
             + (transaction.bytes if transaction is not None else 0)
-            + self.watched_bytes()
+            + self.watched_key_bytes()
             + self.held
             + sum(map(len, self.out))
             + self.transport.get_write_buffer_size()
         )
 
-    def watched_bytes(self) -> int:
-        """Return the bytes that the keys it watches take."""
-        watched = self.state.watched
-        return sum(map(len, watched)) + SEEN_BYTES * len(watched)
+    def watched_key_bytes(self) -> int:
+        """Return the bytes that the keys take which it watches, or is to watch."""
+        keys = [*self.state.watched, *self.state.unwatched]
+        return sum(map(len, keys)) + SEEN_BYTES * len(keys)
 
     def admitted_bytes(self) -> int:
         """Return the bytes it holds of large commands that the memory budget has admitted."""

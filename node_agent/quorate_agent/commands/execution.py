@@ -407,7 +407,7 @@ class CommandExecution:
             return None
         if isinstance(answer, Call):
             last = self._execute_each(client, [answer.args], now, slot, answer.command)
-            if not client.charged and client.watched_bytes() > WATCHED_BYTES:
+            if not client.charged and client.watched_key_bytes() > WATCHED_BYTES:
                 client.endpoint.memory.watch(client)
             return last
         if isinstance(answer, bytes):

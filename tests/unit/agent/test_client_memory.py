@@ -233,6 +233,20 @@ def test_what_a_connection_watches_counts() -> None:
     assert agent.endpoint.memory.held == 0
 
 
+def test_what_is_to_be_watched_counts_though_its_primary_is_awaited() -> None:
+    agent = _agent(2 * MIB)
+    agent.lose_primary(1)
+    client = agent.writer()
+    keys = [b"{%b}%d" % (key_in(1), number) + bytes(50_000) for number in range(15)]
+    client.ask(b"WATCH", *keys)
+    agent.give(agent.me, [1])
+    agent.tick()
+
+    assert client.told() == [b"OK"]
+    agent.endpoint.memory.keep()
+    assert agent.endpoint.memory.held >= 15 * 50_000
+
+
 def test_a_watched_key_takes_no_more_than_is_counted() -> None:
     agent = _agent(64 * MIB)
     client = agent.writer()
@@ -243,7 +257,7 @@ def test_a_watched_key_takes_no_more_than_is_counted() -> None:
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
-    assert after - before <= client.connection.watched_bytes() <= 2 * (after - before)
+    assert after - before <= client.connection.watched_key_bytes() <= 2 * (after - before)
 
 
 class _Unread:
