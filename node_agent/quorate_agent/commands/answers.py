@@ -95,8 +95,8 @@ class Answers:
         """Remove those of these keys that have expired.
 
         Before WATCH: removed only after it, they would count as changed."""
-        self._tracking.expire(role, keys, now_ms)
-        self.turn()
+        if self._tracking.expire(role, keys, now_ms):
+            self.turn()
 
     def no_room(self) -> bytes:
         """Return the error reply while nothing may grow, else b""."""

@@ -197,8 +197,9 @@ class Tracking:
             if partition not in self._watched and _is_sure(role, now_ms):
                 self._watch(partition, role)
 
-    def expire(self, role: Primary, keys: Iterable[bytes], now_ms: int) -> None:
-        """Delete those of `keys` that have expired, before the keys are shown.
+    def expire(self, role: Primary, keys: Iterable[bytes], now_ms: int) -> bool:
+        """Delete those of `keys` that have expired, before the keys are shown; return whether any
+        has.
 
         Clients that cached one are told before any reply shows that it is gone."""
         read: list[bytes] = []  # by the client whose command this is: it sees that they are gone
@@ -221,6 +222,7 @@ class Tracking:
             if watched is not None and watched is self._watched.get(role.copy.partition):
                 for key in read:
                     self._note(watched, key, self._writer)
+        return expired
 
     def _note(self, watched: _Watched, key: bytes, id: int) -> None:
         known = watched.keys.get(key)

@@ -173,3 +173,18 @@ def test_a_key_that_another_agent_watches_here_is_removed_first_if_it_has_expire
     row = agent.replicas.copies[0].get(key)
     assert row is not None
     assert row.value is None
+
+
+def test_only_what_has_expired_makes_watch_ask_for_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = Agent()
+    key, expires = key_in(0), key_in(1)
+    agent.write(b"SET", key, b"v")
+    agent.write(b"SET", expires, b"v", b"PX", b"1000")
+    agent.clock.wall_ahead_ms += 2_000
+    asked: list[int] = []
+    monkeypatch.setattr(agent.endpoint.answers, "turn", lambda: asked.append(1))
+    agent.writer().ask(b"WATCH", key)
+    assert not asked
+
+    agent.writer().ask(b"WATCH", expires)
+    assert asked
