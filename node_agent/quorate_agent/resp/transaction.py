@@ -5,8 +5,7 @@ is one update, redirected, parked, forwarded and acknowledged as any other comma
 are prepared and decided (across.py).  Source: docs/protocol.md, sections 8 and 9.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from quorate.protocol.storage import Row
@@ -252,7 +251,7 @@ class Execution:
         """Return it as a command over all queued and watched keys."""
         flags = {flag for command, _ in self.queued for flag in command.flags}
         kept = tuple(sorted(flags & {"write", "denyoom"}))
-        command = replace(_command("exec", self, kept), queued=[words for _, words in self.queued])
+        command = _command("exec", self, kept, [words for _, words in self.queued])
         return Call(command, [b"exec", *_keys(self.queued), *self.watched])
 
 
@@ -276,8 +275,13 @@ def _has_changed(view: KeyView, key: bytes, before: Seen) -> bool:
     return before[0] > 0 or view.written_since(key, before[1])
 
 
-def _command(name: str, handler: Callable[..., bytes], flags: tuple[str, ...]) -> Command:
+def _command(
+    name: str,
+    handler: Callable[..., bytes],
+    flags: tuple[str, ...],
+    queued: Sequence[list[bytes]] = (),
+) -> Command:
     return Command(
         name.encode(), Scope.KEYED, handler, -2, "", "", "", flags,
-        first_key=1, last_key=-1, step=1,
+        first_key=1, last_key=-1, step=1, queued=queued,
     )  # fmt: skip
