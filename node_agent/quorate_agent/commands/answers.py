@@ -67,11 +67,11 @@ class Answers:
     def failed(
         self, client: ClientConnection, command: Command, slot: Slot | None, error: Exception
     ) -> None:
-        """Answer a command whose handler has failed, and close its connection.
+        """Answer a command whose handler has failed.
 
-        The caller has forgotten what the command had gathered to write."""
-        self.say(client, command.family, slot, failure(command, error))
-        client.state.closing = not client.state.is_agents
+        The caller has forgotten what the command had gathered to write.  The connection goes on: a
+        client that lost it would repeat the commands before this one."""
+        self.say(client, command.family, slot, failure(command.name, error))
 
     def unblock(self, slot: Slot) -> None:
         """Let later commands of the slot's connection no longer wait for it."""
@@ -109,10 +109,10 @@ class Answers:
         return replies.misconf(self.replicas.me.node, self.why_full())
 
 
-def failure(command: Command, error: Exception) -> bytes:
+def failure(name: bytes, error: Exception) -> bytes:
     """Log that the handler of a command has failed, and return the reply; raise the error again if
     it ends the agent."""
     if isinstance(error, ENDS_AGENT):
         raise error
-    _log.error("the command %s failed", command.name.decode(), exc_info=error)
+    _log.error("the command %s failed", name.decode(), exc_info=error)
     return replies.COMMAND_FAILED

@@ -24,7 +24,7 @@ from quorate_agent.clients.listener import Listener
 from quorate_agent.clients.memory import ClientMemory
 from quorate_agent.clients.meter import ERROR, EVERY_READ
 from quorate_agent.clients.turn_share import LARGE_BYTES, OVERLOADED, QUANTUM, TurnShare
-from quorate_agent.commands.answers import Answers
+from quorate_agent.commands.answers import Answers, failure
 from quorate_agent.commands.execution import LONG_BYTES, CommandExecution
 from quorate_agent.commands.large_commands import LargeCommands, is_exec
 from quorate_agent.commands.outcomes import Outcomes
@@ -97,7 +97,7 @@ class ZoneEndpoint:
         self.hand_overs = HandOvers(replicas, self._clients.values, nodes, clock)
         self._waits = Waits(replicas, answers.fulfil)
         self._key_lists = KeyLists(
-            replicas, self.overview.scan, answers.fulfil, self._took, clock.passed_s
+            replicas, self.overview.scan, answers.fulfil, self._took, clock.passed_s, failure
         )
         redirects = Redirects(answers, parking, self.forwards, across, self.overview, metrics)
         self._execution = CommandExecution(

@@ -8,8 +8,7 @@ from collections.abc import Container, Sequence
 
 from quorate.facts.keyspace import FIRST_UNRESERVED, TAG, key_slot
 from quorate.protocol.copies.primary import Primary
-from quorate_agent.commands.pipeline.alike import is_served, partitions_of, shows_expiry
-from quorate_agent.resp.replies import NotTogether
+from quorate_agent.commands.pipeline.alike import ENDS_AGENT, is_served, partitions_of, shows_expiry
 from quorate_agent.resp.session import Connection
 from quorate_agent.resp.tables.table import DISPATCH
 from quorate_agent.resp.view import View, live_values
@@ -52,7 +51,9 @@ def join_reads(
         rows = map(lambda partition, key: spaces[partition](key), partitions, keys)
     try:
         replies = command.each(live_values(rows, view.now_ms), view.resp3)
-    except NotTogether:
+    except ENDS_AGENT:
+        raise
+    except Exception:  # NotTogether, or a defect: each is answered in its own turn
         return None
     commands.clear()
     return replies
@@ -84,5 +85,10 @@ def read_one(
     if key < FIRST_UNRESERVED or shows_expiry(role, surveys, view.now_ms):
         return None
     view.is_pending, view.copy = None, role.copy
-    reply: bytes = command.handler(view, args)
+    try:
+        reply: bytes = command.handler(view, args)
+    except ENDS_AGENT:
+        raise
+    except Exception:  # it fails again as others do, and is answered there
+        return None
     return reply

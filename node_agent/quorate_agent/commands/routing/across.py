@@ -157,7 +157,7 @@ class Across:
             answers = execution.answers(view)
         except Exception as error:
             view.operations.clear()
-            answers = failure(execution.call().command, error)
+            answers = failure(b"exec", error)
         operations = tuple(view.operations)
         view.operations.clear()
         view.waits = False

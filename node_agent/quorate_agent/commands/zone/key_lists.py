@@ -43,7 +43,8 @@ def may_list(replicas: Replicas, now_ms: int) -> bool:
 class KeyLists:
     """The KEYS commands of one zone's clients here.
 
-    `fulfil(client, slot, reply)` answers one; `took(slot, seconds)` is told how long it took."""
+    `fulfil(client, slot, reply)` answers one; `took(slot, seconds)` is told how long it took.
+    `failure(name, error)` returns the reply to one that fails."""
 
     def __init__(
         self,
@@ -52,12 +53,14 @@ class KeyLists:
         fulfil: Callable[[ClientConnection, Slot, bytes], None],
         took: Callable[[Slot, float], None],
         clock: Callable[[], float],
+        failure: Callable[[bytes, Exception], bytes],
     ) -> None:
         self._replicas = replicas
         self._scan = scan
         self._fulfil = fulfil
         self._took = took
         self._clock = clock
+        self._failure = failure
         self._lists: deque[_KeyList | _Steps] = deque()
 
     def __bool__(self) -> bool:
@@ -82,7 +85,7 @@ class KeyLists:
         until = now + STEP_S
         while self._lists:
             first = self._lists[0]
-            for reply in first.answers(self._scan, self._replicas.primaries, now_ms):
+            for reply in self._answers(first, now_ms):
                 began, now = now, self._clock()
                 first.took_s += now - began
                 if reply:
@@ -91,6 +94,13 @@ class KeyLists:
                     self._took(first.slot, first.took_s)
                 if now >= until:
                     return
+
+    def _answers(self, each: _KeyList | _Steps, now_ms: int) -> Iterator[bytes]:
+        """Yield the list's answers, at last an error reply if it fails."""
+        try:
+            yield from each.answers(self._scan, self._replicas.primaries, now_ms)
+        except Exception as error:
+            yield self._failure(each.slot.command.name, error)
 
 
 class _KeyList:
