@@ -294,6 +294,87 @@ async def test_the_note_of_a_deleted_restore_stays_if_its_import_may_have_begun(
     assert note(led) == "backups:monday#0011aabb.uid-of-back"
 
 
+BEGUN = "backups:monday#0011aabb.uid-of-back"
+
+
+def change_zone(led: Namespace) -> None:
+    """Another write of its status, as by another task of the operator."""
+    led.api.put(led.path("Zone", "books"), led.api.objects[led.path("Zone", "books")])
+
+
+async def until_note_goes_with_its_restore(led: Namespace) -> None:
+    del led.api.objects[led.path("ZoneRestore", "back")]
+    led.controller.run_gone(Kind.RESTORE, "back", "uid-of-back")
+    await until_so(led, lambda: not note(led), "the note is removed")
+
+
+@pytest.mark.parametrize("code", [403, 404, 422, 429])
+async def test_a_note_goes_back_if_its_job_is_refused_while_the_zone_changes(
+    led: Namespace, code: int
+) -> None:
+    notes = list[str]()
+
+    def refuse(method: str, path: str) -> int:
+        if (method, path) != ("POST", JOBS):
+            return 0
+        change_zone(led)
+        notes.append(note(led))
+        return code
+
+    declare(led)
+    await until_job(led, "back-check")
+    led.api.refuse = refuse
+    end(led, "back-check", MAY_BEGIN)
+    left = "" if code == 422 else f"{BEGUN}.not-begun"
+    await until_so(led, lambda: bool(notes) and note(led) == left, "it is noted as before")
+
+    assert {*notes} == {BEGUN}
+    await until_note_goes_with_its_restore(led)
+
+
+async def test_a_note_that_cannot_go_back_at_once_goes_later(led: Namespace) -> None:
+    zone, refused = led.path("Zone", "books"), list[str]()
+
+    def refuse(method: str, path: str) -> int:
+        if (method, path) == ("POST", JOBS) or (method == "PATCH" and path == zone and refused):
+            refused.append(path)
+            return 429
+        return 0
+
+    declare(led)
+    await until_job(led, "back-check")
+    led.api.refuse = refuse
+    end(led, "back-check", MAY_BEGIN)
+    await until_so(led, lambda: zone in refused, "the note stays")
+    assert note(led) == BEGUN
+    led.api.refuse = lambda method, path: 0
+    await until_note_goes_with_its_restore(led)
+
+
+async def test_a_note_that_waits_for_its_zone_does_not_hold_up_the_next_restore_of_its_name(
+    led: Namespace,
+) -> None:
+    await until_noted(led)
+    led.zone("books", {"quorate.io/paused": "true", NOTE: note(led)})
+    led.zone("others")
+    for path in (led.path("ZoneRestore", "back"), f"{JOBS}/back-check"):
+        del led.api.objects[path]
+    led.controller.run_gone(Kind.RESTORE, "back", "uid-of-back")
+    refuse_jobs(led, 0)
+    place = {"persistentVolumeClaim": {"claimName": "backups", "path": "monday"}}
+    led.declare("ZoneRestore", "back", uid="another", zoneRef={"name": "others"}, source=place)
+
+    def is_made() -> bool:
+        led.show(led.api.objects[led.path("Zone", "others")])
+        return f"{JOBS}/back-check" in led.api.objects
+
+    await until_so(led, is_made, "its Job")
+    assert note(led) == f"{BEGUN}.not-begun"
+
+    led.zone("books", {NOTE: note(led)})
+    await until_so(led, lambda: not note(led), "the note is removed")
+
+
 @pytest.mark.parametrize("way", ["lost", "deleted"])
 async def test_the_note_of_an_earlier_import_stays(led: Namespace, way: str) -> None:
     led.zone("books", {NOTE: "backups:monday#0011aabb.earlier"})

@@ -237,23 +237,38 @@ class JobRuns(ABC, Generic[Status]):
 
         Raises JobRefused.
         """
+        job = await self._manifest(run, led, work)
+        if isinstance(job, str):
+            return job
+        made = await self._post(run, job)
+        return made if made is not None else await self._whose(run, work)
+
+    async def _manifest(self, run: JobOwner, led: LedZone, work: Work) -> dict[str, Any] | str:
+        """Return a Job that can be made, or what it waits for.  Raises JobRefused."""
         job = job_of(run, work, led.cluster, self._image)
-        if executors_of(run.spec):
-            if not await self._may_lead():
-                return (
-                    f"it has executors, and namespace {self._namespace} has no ServiceAccount"
-                    f" {names.DRIVER_ACCOUNT}: name the namespace in executors.namespaces of the"
-                    " chart, or apply examples/driver-role.yaml there"
-                )
-            try:
-                job = with_executors(job, run.spec, work, led.cluster, self._image)
-            except ExecutorsTooLarge as error:
-                raise JobRefused(f"its Job cannot be made: {error}", is_final=True) from error
+        if not executors_of(run.spec):
+            return job
+        if not await self._may_lead():
+            return (
+                f"it has executors, and namespace {self._namespace} has no ServiceAccount"
+                f" {names.DRIVER_ACCOUNT}: name the namespace in executors.namespaces of the"
+                " chart, or apply examples/driver-role.yaml there"
+            )
+        try:
+            return with_executors(job, run.spec, work, led.cluster, self._image)
+        except ExecutorsTooLarge as error:
+            raise JobRefused(f"its Job cannot be made: {error}", is_final=True) from error
+
+    async def _post(self, run: JobOwner, job: dict[str, Any]) -> Body | None:
+        """Make a Job and return it; None: there is one of its name.
+
+        Raises JobRefused, and ApiRefused if it is refused for a moment only: nothing was made.
+        """
         try:
             return await self._api.create(self._jobs(), job)
         except ApiRefused as refused:
             if refused.status == 409:
-                return await self._whose(run, work)
+                return None
             if refused.is_passing:
                 raise
             is_final = refused.status in (400, 422)

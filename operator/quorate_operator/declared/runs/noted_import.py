@@ -13,7 +13,7 @@ from typing import Any
 from quorate.wire.restoring import RESTORING, Restoring
 from quorate.wire.zone import Zone, begun_import
 from quorate_operator.declared.runs.recoveries import LedZone
-from quorate_operator.kube.api import KubeApi, path_of
+from quorate_operator.kube.api import ApiRefused, KubeApi, is_same, path_of
 
 
 def noted_import(led: LedZone) -> Restoring | None:
@@ -49,6 +49,27 @@ async def note_import(api: KubeApi, namespace: str, led: LedZone, text: str | No
     path = path_of(namespace, Zone.plural, metadata["name"])
     body = await api.annotate(path, {RESTORING: text}, metadata["resourceVersion"])
     return led._replace(body=body)
+
+
+async def note_again(
+    api: KubeApi, namespace: str, led: LedZone, mine: Restoring, before: Restoring
+) -> LedZone:
+    """Note `before` again in place of `mine`; return the zone with the Zone as it is now.
+
+    The Zone may have changed since `mine` was noted.  If it has another note, that one stays.
+    """
+    name = led.body["metadata"]["name"]
+    while True:
+        try:
+            return await note_import(api, namespace, led, before.text)
+        except ApiRefused as refused:
+            if not refused.is_conflict:
+                raise
+        zones = api.list(path_of(namespace, Zone.plural), name=name)  # it may not get a Zone
+        there = [each async for each in zones if is_same(each, led.body)]
+        led = led._replace(body=there[0]) if there else led
+        if not there or annotated_import(led.body) != mine:
+            return led
 
 
 async def prove_note(api: KubeApi, namespace: str, led: LedZone) -> Restoring | None:

@@ -24,7 +24,7 @@ from typing import Any
 from quorate.protocol.messages.events import Reason
 from quorate.wire.exports.export_result import ExportResult, RunOutcome
 from quorate.wire.exports.zone_restore import ZoneRestore, ZoneRestoreStatus
-from quorate.wire.restoring import RESTORING
+from quorate.wire.restoring import RESTORING, Restoring
 from quorate_operator.declared.runs import job_runs
 from quorate_operator.declared.runs.exports_in_use import waits_for_deletion
 from quorate_operator.declared.runs.finished_export import finished_export
@@ -33,6 +33,7 @@ from quorate_operator.declared.runs.last_exports import LastExports, is_time, ti
 from quorate_operator.declared.runs.noted_import import (
     annotated_import,
     is_in_record,
+    note_again,
     note_import,
     noted_import,
     prove_note,
@@ -53,7 +54,7 @@ from quorate_operator.jobs.restore_job import (
     note_of,
     run_word,
 )
-from quorate_operator.kube.api import KubeApi, find
+from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, find
 from quorate_operator.owned.apply import is_owned
 from quorate_operator.process.clock import rfc3339
 
@@ -96,8 +97,11 @@ class Restores(JobRuns[ZoneRestoreStatus]):
         self.last = LastExports(on_result, begins=False)
         self._open: dict[str, tuple[str, str]] = {}
         """By name of one that has not ended: its uid, and its zone."""
-        self._left: dict[str, tuple[str, str]] = {}
-        """The same of those that were deleted, whose notes are to be removed."""
+        self._left: dict[str, dict[str, str]] = {}
+        """By name of those that were deleted: uid -> the zone whose note is to be removed."""
+        self._unmade: set[str] = set()
+        """Uids of those whose note says, or may say, that the import has begun, although its Job
+        was not made: the note could not be changed back."""
 
     def __bool__(self) -> bool:
         """Whether any object is still to be run or followed, or has left a note."""
@@ -107,7 +111,8 @@ class Restores(JobRuns[ZoneRestoreStatus]):
         """Forget an object that was deleted; its Jobs go with it."""
         super().gone(name)
         if name in self._open:
-            self._left[name] = self._open.pop(name)
+            uid, zone = self._open.pop(name)
+            self._left.setdefault(name, {})[uid] = zone
 
     def has_left(self, name: str) -> bool:
         """Return whether one that was deleted may have left a note that is to be removed."""
@@ -115,14 +120,20 @@ class Restores(JobRuns[ZoneRestoreStatus]):
 
     async def reconcile(self, name: str) -> float | None:
         """Run or follow an object, or remove the note that a deleted one has left."""
-        left = self._left.get(name)
-        if left is not None:
-            uid, zone = left
+        await self._clear_left(name)
+        again_s = await super().reconcile(name)
+        return job_runs.FOLLOW_S if again_s is None and name in self._left else again_s
+
+    async def _clear_left(self, name: str) -> None:
+        """Remove the notes of deleted objects of this name, unless their zones are waited for."""
+        for uid, zone in [*self._left.get(name, {}).items()]:
             async with self._writers.beginning:
                 if await self._take_back(uid, zone, self._find(zone)):
-                    return job_runs.FOLLOW_S
-            del self._left[name]
-        return await super().reconcile(name)
+                    continue
+            self._unmade.discard(uid)
+            del self._left[name][uid]
+        if not self._left.get(name):
+            self._left.pop(name, None)
 
     async def clear_up(self, zone: str) -> None:
         """Remove a note of an import that was not made if its object is not there any more.
@@ -142,6 +153,7 @@ class Restores(JobRuns[ZoneRestoreStatus]):
         self.last.note(name, zone, status)
         if status.phase is not None and status.phase.is_final:
             self._open.pop(name, None)
+            self._unmade.discard(body["metadata"]["uid"])
         else:
             self._open[name] = body["metadata"]["uid"], zone
 
@@ -210,7 +222,7 @@ class Restores(JobRuns[ZoneRestoreStatus]):
         uid, zone = restore.metadata.uid, zone_of(body)
         begun, is_first = noted_import(led), not _continues(job)
         mine = note_of(restore, result.export_id, begun)
-        not_begun = mine._replace(not_begun=True)
+        not_begun = _before(mine)
         noted, why_not = annotated_import(led.body), ""
         if begun is not None and (begun.place, begun.export_id or mine.export_id) != mine[:2]:
             why_not = f"an import of another export, of {begun.place}, has begun meanwhile"
@@ -233,24 +245,65 @@ class Restores(JobRuns[ZoneRestoreStatus]):
             led = await note_import(self._api, self._namespace, led, first.text)
         if not is_in_record(led, mine):
             return _waiting(status, "the import is being noted in the record of the zone")
-        was_noted = annotated_import(led.body)
-        led = await note_import(self._api, self._namespace, led, mine.text)
-        try:
-            made = await self._make(restore, led, import_work(restore, copies, mine))
-        except JobRefused as refused:
-            if was_noted == not_begun:
-                led = await note_import(self._api, self._namespace, led, not_begun.text)
-            if not refused.is_final:
-                raise
+        made, led = await self._make_import(restore, led, copies, mine)
+        if isinstance(made, JobRefused):
+            if not made.is_final:
+                raise made
             if is_first:
-                return await self._without_import(body, status, str(refused), led)
-            failed = ExportResult(RunOutcome.FAILED, reason=str(refused))
+                return await self._without_import(body, status, str(made), led)
+            failed = ExportResult(RunOutcome.FAILED, reason=str(made))
             return _part(body, status, failed)
         if isinstance(made, str):
-            if was_noted == not_begun:
-                await note_import(self._api, self._namespace, led, not_begun.text)
             return _waiting(status, made)
         return _importing(body, status, result.export_id)
+
+    async def _make_import(
+        self, restore: ZoneRestore, led: LedZone, copies: Copies, mine: Restoring
+    ) -> tuple[Body | str | JobRefused, LedZone]:
+        """Note that the import begins, and make its Job; if none is made, note that it has not.
+
+        Return the Job, what it waits for, or why it is refused; and the Zone as it is now.
+        """
+        uid, work = restore.metadata.uid, import_work(restore, copies, mine)
+        is_first = annotated_import(led.body) == _before(mine) or uid in self._unmade
+        try:
+            job = await self._manifest(restore, led, work)
+        except JobRefused as refused:
+            return refused, led
+        if isinstance(job, str):
+            return job, led
+        try:
+            led = await note_import(self._api, self._namespace, led, mine.text)
+        except ApiUnclear:
+            if is_first:
+                self._unmade.add(uid)
+            raise
+        self._unmade.discard(uid)
+        try:
+            posted = await self._post(restore, job)
+        except JobRefused as refused:
+            return refused, await self._note_again(uid, led, mine) if is_first else led
+        except ApiRefused:
+            if is_first:
+                await self._note_again(uid, led, mine)
+            raise
+        made = posted if posted is not None else await self._whose(restore, work)
+        if isinstance(made, str) and is_first:
+            led = await self._note_again(uid, led, mine)
+        return made, led
+
+    async def _note_again(self, uid: str, led: LedZone, mine: Restoring) -> LedZone:
+        """Note again that an import has not begun; if that fails, the next look tries it."""
+        self._unmade.add(uid)
+        led = await note_again(self._api, self._namespace, led, mine, _before(mine))
+        self._unmade.discard(uid)
+        return led
+
+    def _is_removable(self, note: Restoring | None, uid: str) -> bool:
+        """Return whether a note is of this object, and no import of it has begun."""
+        if note is None or note.run != run_word(uid):
+            return False
+        return note.not_begun or uid in self._unmade
 
     async def _look_again(
         self, body: Body, status: ZoneRestoreStatus, job: Body, led: LedZone, copies: Copies
@@ -306,7 +359,7 @@ class Restores(JobRuns[ZoneRestoreStatus]):
         """
         if isinstance(led, LedZone):
             begun = annotated_import(led.body)
-            if begun is not None and begun.run == run_word(uid) and begun.not_begun:
+            if self._is_removable(begun, uid):
                 await note_import(self._api, self._namespace, led, None)
             else:
                 await prove_note(self._api, self._namespace, led)
@@ -323,9 +376,10 @@ class Restores(JobRuns[ZoneRestoreStatus]):
         """
         uid, zone = body["metadata"]["uid"], zone_of(body)
         begun = annotated_import(led.body) if isinstance(led, LedZone) else None
+        is_removable = self._is_removable(begun, uid)
         if waits := await self._take_back(uid, zone, led):
             return _waiting(status, waits)
-        if begun is None or begun.run != run_word(uid) or begun.not_begun:
+        if begun is None or begun.run != run_word(uid) or is_removable:
             return _not_begun(body, status, why)
         return _not_begun(body, status, why, _still_noted(body))
 
@@ -380,6 +434,11 @@ def _is_fresh(job: Body) -> bool:
     if not is_time(ended):
         return False
     return abs((datetime.now(UTC) - time_of(ended)).total_seconds()) <= FRESH_S
+
+
+def _before(mine: Restoring) -> Restoring:
+    """Return the note of an import until its Job is made, if there was no import before it."""
+    return mine._replace(not_begun=True)
 
 
 def _continues(job: Body) -> bool:
