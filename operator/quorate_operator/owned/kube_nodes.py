@@ -7,7 +7,6 @@ them.  It asks the API server whether it may, and works without them if not.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 from quorate.facts.topology import PodFacts
@@ -59,8 +58,8 @@ class KubeNodes:
             try:
                 self._is_readable = await self._may_read()
                 if self._is_readable:
-                    pause_s = 0.0  # then the right may be gone
-                    await self._watch_for(ASK_AGAIN_S)
+                    pause_s = 0.0
+                    await self._watch_while_readable()
                 else:
                     pause_s = ASK_AGAIN_S
                     self._replace({})
@@ -73,16 +72,17 @@ class KubeNodes:
             await asyncio.sleep(pause_s)
 
     async def of_pods(self, cluster: str, pods: Iterable[Json | None]) -> Mapping[str, KubeNode]:
-        """Return the known nodes by name; those of a cluster's pods are read if they are new."""
+        """Return the known nodes by name; those of a cluster's pods are read if unknown."""
         names = {str(pod["spec"].get("nodeName", "")) for pod in pods if pod is not None} - {""}
-        new = names - self._all_on()
         self._on[cluster] = frozenset(names)
         self._prune()
+        new = names - self.known.keys()
         for name in sorted(new) if self._is_readable else ():
             try:
                 await self._read(name, tell=False)
             except (ApiRefused, ApiUnclear) as error:
                 _log.warning("node %s cannot be read: %s", name, error)
+        self._prune()  # the cluster may be forgotten meanwhile
         return self.known
 
     def forget(self, cluster: str) -> None:
@@ -111,10 +111,25 @@ class KubeNodes:
                 return False
         return True
 
-    async def _watch_for(self, seconds: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._watch()
+    async def _watch_while_readable(self) -> None:
+        """Watch until the API server says that nodes may not be read any more."""
+        watch = asyncio.create_task(self._watch())
+        try:
+            while not (await asyncio.wait([watch], timeout=ASK_AGAIN_S))[0]:
+                if await self._is_denied():
+                    return
+            await watch
+        finally:
+            watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
+
+    async def _is_denied(self) -> bool:
+        """Return whether nodes may not be read; False if that is not known now."""
+        try:
+            return not await self._may_read()
+        except (ApiRefused, ApiUnclear, MandateLost) as error:
+            _log.warning("whether nodes may be read is not known: %s", error)
+            return False
 
     async def _watch(self) -> None:
         seen: dict[str, str | None] = {}

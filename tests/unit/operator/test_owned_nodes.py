@@ -1,14 +1,17 @@
 """Nodes that pods of managed agents are on: cordons and labels, and which are read at all."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import cast
 
 import pytest
 
 from quorate_loopback.memory_api import MemoryApi, watch_all
+from quorate_loopback.waiting import until
 from quorate_operator.kube.api import KubeApi
 from quorate_operator.kube.watch import Revisions
 from quorate_operator.owned import kube_nodes
+from quorate_operator.owned.kube_nodes import KubeNodes
 from quorate_owned.managed import Managed
 
 
@@ -89,6 +92,55 @@ async def test_without_the_right_to_read_nodes_none_is_asked_for(managed: Manage
     await managed.until(managed.is_ready, "ready")
 
     assert [at for _, at in managed.api.requests if at.startswith(kube_nodes.NODES)] == []
+
+
+async def test_a_node_that_could_not_be_read_is_read_again() -> None:
+    """Another cluster has a pod on it, or the same one looks again."""
+    api = MemoryApi()
+    api.put(f"{kube_nodes.NODES}/one", {"metadata": {"name": "one"}, "spec": {}})
+    nodes = KubeNodes(api.as_api, lambda: None)
+    nodes._is_readable = True
+    pods = [{"spec": {"nodeName": "one"}}]
+    api.refuse = lambda method, path: 500
+    assert "one" not in await nodes.of_pods("main", pods)
+    api.refuse = lambda method, path: 0
+
+    assert "one" in await nodes.of_pods("other", pods)
+
+
+async def test_the_watch_of_nodes_goes_on_until_they_may_not_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watches = list[str]()
+
+    async def watch(*given: object) -> AsyncIterator[tuple[str, Revisions, bool]]:
+        watches.append("begun")
+        try:
+            await asyncio.Event().wait()
+            yield "", {}, False
+        finally:
+            watches.append("ended")
+
+    def asked() -> int:
+        return api.requests.count(("POST", kube_nodes.MAY_I))
+
+    monkeypatch.setattr(kube_nodes, "watch_revisions", watch)
+    monkeypatch.setattr(kube_nodes, "ASK_AGAIN_S", 0.002)
+    api = MemoryApi()
+    api.reads_nodes = True
+    nodes = KubeNodes(api.as_api, lambda: None)
+    following = asyncio.create_task(nodes.follow())
+    await until(lambda: asked() > 9, "asked again")
+    api.refuse = lambda method, path: 500
+    before = asked()
+    await until(lambda: asked() > before + 3, "asked without an answer")
+    assert watches == ["begun"]
+
+    api.refuse = lambda method, path: 0
+    api.reads_nodes = False
+    await until(lambda: watches[1:] == ["ended"], "the answer is no")
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
 
 
 async def _watch_nodes(
