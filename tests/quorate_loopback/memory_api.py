@@ -9,12 +9,13 @@ from quorate_operator.kube.shared_watch import Change, SharedWatches
 from quorate_operator.kube.watch import Revisions
 
 Json = dict[str, Any]
+NO_ANSWER = 999
 
 
 class MemoryApi:
     """Stands in for KubeApi.  `refuse`: (method, path) -> the status to refuse it with, 0: none.
 
-    From 500 on it is not refused, but has no clear answer."""
+    From 500 on it is not refused, but has no clear answer, and with NO_ANSWER none at all."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Json] = {}
@@ -143,7 +144,7 @@ class MemoryApi:
         self.requests.append((method, path))
         status = self.refuse(method, path)
         if status >= 500:
-            raise ApiUnclear(f"{method} {path}: {status}")
+            raise ApiUnclear(f"{method} {path}: {status}", is_answered=status != NO_ANSWER)
         if status:
             raise ApiRefused(status, "Refused", f"{method} {path}: {status}")
 

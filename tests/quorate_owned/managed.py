@@ -13,8 +13,10 @@ from quorate.planning.absence.disruption import Disruption
 from quorate.protocol.master.disruption import cluster_load
 from quorate.protocol.messages.events import Event
 from quorate.protocol.status import ClusterStatus
+from quorate.wire.storage_cluster import StorageCluster
 from quorate_lone_master.world import LoneMaster
 from quorate_loopback.memory_api import MemoryApi, MemoryWatches
+from quorate_operator.kube.api import path_of
 from quorate_operator.mastership.runner import Runner
 from quorate_operator.owned.client_services import DeclaredNames
 from quorate_operator.owned.owned_objects import ManagedView, OwnedObjects
@@ -92,6 +94,10 @@ class Managed:
     def declare(self, policy: str = "", **spec: Any) -> None:
         self.spec = {**self.spec, **spec}
         self.cluster = managed_cluster(deletion_policy=policy, **self.spec)
+        metadata = {"name": "main", "uid": self.cluster.metadata.uid}
+        path = path_of("shop", StorageCluster.plural, "main")
+        if path not in self.api.objects:
+            self.api.put(path, {"metadata": metadata})
         self.see()
 
     def see(self) -> ManagedView | None:

@@ -8,7 +8,7 @@ again for it.
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -24,6 +24,7 @@ from quorate_operator.declared.drains import DeclaredDrains, DrainView
 from quorate_operator.declared.history.last_day import LastDay, Stored
 from quorate_operator.declared.object_status import Seen, cluster_status, zone_status
 from quorate_operator.mastership.runner import STARTING, Runner
+from quorate_operator.owned.children import client_service_name
 from quorate_operator.owned.owned_objects import ManagedView
 from quorate_operator.process.clock import Clock, rfc3339
 from quorate_operator.process.metrics import Led
@@ -127,19 +128,25 @@ class LedCluster:
         return all(self.runner.is_zone_gone(record.uid) for record in undeclared)
 
     @property
-    def named(self) -> frozenset[str]:
-        """Zones of managed agents to which a Service leads."""
-        return self.managed.named if self.managed is not None else frozenset()
+    def named(self) -> tuple[frozenset[str], Mapping[str, str]]:
+        """Zones of managed agents to which a Service leads, and others with the reason."""
+        if self.managed is None:
+            return frozenset(), {}
+        return self.managed.named, self.managed.unnamed
 
-    def _lacks_name(self, zone: Zone) -> bool:
-        """Return whether clients have no name to start at yet.
+    def _lacks_name(self, zone: Zone) -> str:
+        """Return why clients have no name to start at yet; empty if they have.
 
-        False for a zone that was available before: if its Service is deleted, it is made again.
+        So it is for a zone that was available before: if its Service is deleted, it is made again.
         """
+        zones, unnamed = self.named
         was = {each.type: each.status for each in zone.status.conditions}
         is_managed = self.cluster.spec.managed is not None
         is_new = was.get(names.CONDITION_AVAILABLE) != "True"
-        return is_managed and is_new and zone.metadata.name not in self.named
+        if not is_managed or not is_new or zone.metadata.name in zones:
+            return ""
+        service = client_service_name(zone.metadata.name)
+        return unnamed.get(zone.metadata.name, f"Service {service} is not created yet")
 
     # --- what is observed ------------------------------------------------------------------------
 

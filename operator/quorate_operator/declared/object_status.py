@@ -36,7 +36,6 @@ from quorate_operator.declared.acceptance import Acceptance
 from quorate_operator.declared.drains import DrainView
 from quorate_operator.mastership.refused_writes import MASTER_FAILED, Refusal
 from quorate_operator.owned.agent_conditions import Fact, agent_conditions
-from quorate_operator.owned.children import client_service_name
 from quorate_operator.owned.owned_objects import ManagedView, selector_text
 from quorate_operator.process.clock import rfc3339
 
@@ -66,13 +65,13 @@ def zone_status(
     time: str,
     pause: str = "",
     blocked: Refusal | None = None,
-    lacks_name: bool = False,
+    lacks_name: str = "",
 ) -> ZoneStatus:
     """Return the status of `zone`.
 
     `seen`: observation of its cluster; `time`: now, RFC 3339; `pause`: why the zone is paused, a
-    sentence; `blocked`: why decisions about it cannot be written; `lacks_name`: the Service at
-    which clients start does not exist yet.
+    sentence; `blocked`: why decisions about it cannot be written; `lacks_name`: why there is
+    no Service yet at which clients start, a sentence.
 
     `observedGeneration` is that of the spec that `observed` was made with: it does not change while
     the zone is paused or its cluster is not led.  While it is not led, phase and conditions are
@@ -178,7 +177,7 @@ def _without_states(observed: Observed) -> Observed:
     )
 
 
-def _phase(zone: Zone, observed: Observed, lacks_name: bool) -> str:
+def _phase(zone: Zone, observed: Observed, lacks_name: str) -> str:
     if observed.phase != "Available":
         return observed.phase
     return "Pending" if lacks_name else "Restoring" if _restoring(zone, observed) else "Available"
@@ -400,7 +399,7 @@ def _data_loss(zone: Zone, observed: Observed) -> list[Fact]:
 
 
 def _zone_facts(
-    zone: Zone, acceptance: Acceptance, observed: Observed, lacks_name: bool
+    zone: Zone, acceptance: Acceptance, observed: Observed, lacks_name: str
 ) -> list[Fact]:
     is_kept = observed.phase != "Deleting"
     serves = is_kept and observed.available + observed.degraded == observed.partitions
@@ -411,8 +410,7 @@ def _zone_facts(
     elif serves and begun is not None:
         why, sentence = "Restoring", _not_whole(zone, begun)
     elif serves:
-        why, service = "ServiceMissing", client_service_name(zone.metadata.name)
-        sentence = f"every partition serves; Service {service} is not created yet"
+        why, sentence = "ServiceMissing", f"every partition serves; {lacks_name}"
     else:
         why, sentence = observed.phase, observed.sentence
     replicated = is_kept and observed.available == observed.partitions

@@ -118,10 +118,17 @@ class ApiThrottled(ApiRefused):
 
 
 class ApiUnclear(QuorateError):
-    """No answer, or one that leaves open whether the request was done."""
+    """No answer, or one that leaves open whether the request was done.
+
+    `is_answered`: the server has answered; otherwise the next request may wait as long as this one.
+    """
 
     is_conflict = False
     is_passing = True
+
+    def __init__(self, message: str, *, is_answered: bool = False) -> None:
+        super().__init__(message)
+        self.is_answered = is_answered
 
 
 class MandateLost(QuorateError):
@@ -314,7 +321,7 @@ class KubeApi:
             if status == 429:
                 raise ApiThrottled(reason, said, wait_s)
         if status >= 500 or status < 300:
-            raise ApiUnclear(said)
+            raise ApiUnclear(said, is_answered=True)
         details = content.get("details") or {}
         raise ApiRefused(status, reason, said, details.get("causes") or ())
 

@@ -100,7 +100,7 @@ def _outside(managed: ManagedView | None) -> list[Fact]:
 
 
 def _unnamed(managed: ManagedView | None) -> list[Fact]:
-    """Make the condition that another cluster has the Service of a zone; told only while it has."""
+    """Make the condition that the name of a zone's Service is taken; told only while it is."""
     if managed is None or not managed.unnamed:
         return []
     more = len(managed.unnamed) - 1

@@ -8,13 +8,21 @@ and Secrets are never deleted here, pods only by name.
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
 from quorate.wire.storage_cluster import StorageCluster
 from quorate_operator import names
-from quorate_operator.kube.api import ApiRefused, ApiThrottled, ApiUnclear, KubeApi
+from quorate_operator.kube.api import (
+    ApiRefused,
+    ApiThrottled,
+    ApiUnclear,
+    KubeApi,
+    find,
+    path_of,
+)
 from quorate_operator.owned.volumes import is_growth, with_its_size
 
 _log = logging.getLogger("quorate.owned")
@@ -36,6 +44,10 @@ WATCHED = {path.rpartition("/")[2]: path.partition("/namespaces/")[0] for path i
 """The plural of each of these kinds, and the path of its group."""
 PRUNED = ("StatefulSet", "Service")
 """Kinds of which some objects may be no longer wanted while there are agents."""
+NOT_OURS = "NotOurs"
+"""The reason of the refusal to take over an object of somebody else."""
+MANY = 20
+"""More missing objects of a kind than this are looked for by one list of all."""
 GROW_AGAIN_S = 60.0
 """Seconds until a refused growth of a claim is tried again: its class may allow it then."""
 
@@ -64,41 +76,52 @@ class Applier:
         return found
 
     async def apply(
-        self, wanted: Iterable[Json], there: Mapping[str, Mapping[str, Json]]
-    ) -> list[Failure]:
-        """Apply each of `wanted`; return the failures, which do not hold up the others.
+        self,
+        wanted: Iterable[Json],
+        there: Mapping[str, Mapping[str, Json]],
+        may_write: Callable[[], bool],
+    ) -> dict[tuple[str, str], Failure]:
+        """Apply each of `wanted`; return failures by kind and name; they hold up no others.
 
-        Raises ApiThrottled: nothing more is to be sent now.
+        `may_write`: asked before each write; if it returns False, nothing more is written.
+
+        Raises ApiThrottled: nothing more is to be sent now; and the second failure without any
+        answer: those that follow may take as long.
         """
-        failed: list[Failure] = []
+        failed: dict[tuple[str, str], Failure] = {}
         self.changed = []
         said, self.ungrown = self.ungrown, {}
         wanted = [*wanted]
-        of_others = await self._of_others(wanted, there)
+        listed = self._to_list(wanted, there)
         for manifest in wanted:
             kind, name = manifest["kind"], manifest["metadata"]["name"]
             present = there.get(kind, {}).get(name)
-            if (kind, name) in of_others:
-                failed.append(self._not_ours(manifest))
+            if kind == "StatefulSet" and _uses_of_others(manifest, failed):
                 continue
-            if kind == "StatefulSet" and ("PersistentVolumeClaim", name) in of_others:
-                continue  # its pod would use the claim, which has the same name
             grows = present is not None and is_growth(manifest, present)
             before, until = self._refused_growth.get(name, ({}, 0.0))
             if grows and name in said and before == manifest and time.monotonic() < until:
                 self.ungrown[name] = said[name]
                 continue
             try:
-                is_changed = await self.put(manifest, present)
+                found = present or await self._unlabelled(kind, name, listed)
+                if not may_write():
+                    break
+                is_changed = await self._put(manifest, found)
             except ApiThrottled:
                 raise
             except (ApiRefused, ApiUnclear) as error:
+                _raise_if_silent_again(error, failed.values())
                 if present is None or not grows or error.is_passing:
-                    failed.append(error)
+                    failed[kind, name] = error
                     continue
                 self.ungrown[name] = str(error)
                 self._refused_growth[name] = manifest, time.monotonic() + GROW_AGAIN_S
-                failed += await self._apply_with_its_size(manifest, present)
+                if not may_write():
+                    break
+                failure = await self._apply_with_its_size(manifest, present)
+                if failure is not None:
+                    failed[kind, name] = failure
                 continue
             if is_changed and kind == "StatefulSet":
                 self.changed.append(name)
@@ -107,13 +130,23 @@ class Applier:
     async def put(self, manifest: Json, present: Json | None) -> bool:
         """Apply one object unless it is unchanged since its last apply; return whether it changed.
 
-        `present`: the object as last seen.
+        `present`: the object as last seen by our label.  What somebody else has made, or is to
+        outlive its StorageCluster, is refused.
         """
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        return await self._put(manifest, present or await self._unlabelled(kind, name, {}))
+
+    async def _put(self, manifest: Json, present: Json | None) -> bool:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         path = self._path(kind, name)
         revision = present["metadata"]["resourceVersion"] if present is not None else ""
         if present is not None and self._applied.get(path) == (manifest, revision):
             return False
+        if present is not None and not _is_ours(present):
+            raise self._not_ours(manifest)
+        if present is not None and await self._is_let_go(manifest, present):
+            sentence = f"{kind} {self._namespace}/{name} is to outlive its StorageCluster"
+            raise ApiRefused(HTTPStatus.FORBIDDEN, "LetGo", f"{sentence}, and stays as it is")
         made = await self._api.apply(path, manifest)
         self._applied[path] = manifest, made["metadata"]["resourceVersion"]
         if made["metadata"]["resourceVersion"] == revision:
@@ -121,36 +154,62 @@ class Applier:
         _log.info("applied %s %s in namespace %s", kind, name, self._namespace)
         return True
 
+    async def _is_let_go(self, manifest: Json, present: Json) -> bool:
+        """Return whether Kubernetes has taken the owner from an object, so that it stays.
+
+        It does so where a StorageCluster is deleted with --cascade=orphan.
+        """
+        for owner in manifest["metadata"].get("ownerReferences") or ():
+            if is_owned(present, owner["uid"]):
+                continue
+            path = path_of(self._namespace, StorageCluster.plural, owner["name"])
+            cluster = await find(self._api, path)
+            if cluster is None or cluster["metadata"]["uid"] != owner["uid"]:
+                return True
+            if cluster["metadata"].get("deletionTimestamp"):
+                return True
+        return False
+
     async def find(self, kind: str, name: str) -> Json | None:
         """Return one object, whatever its labels are; None if there is none."""
         path = PATHS[kind].format(self._namespace)
         return next(iter([each async for each in self._api.list(path, name=name)]), None)
 
-    async def _of_others(
+    def _to_list(
         self, wanted: Sequence[Json], there: Mapping[str, Mapping[str, Json]]
-    ) -> set[tuple[str, str]]:
-        """Return (kind, name) of wanted objects that are there, and were made by somebody else.
+    ) -> dict[str, dict[str, Json] | None]:
+        """Return the kinds of which so many objects are missing that all are to be listed."""
+        missing = Counter(
+            each["kind"]
+            for each in wanted
+            if each["metadata"]["name"] not in there.get(each["kind"], {})
+        )
+        return {kind: None for kind, count in missing.items() if count > MANY}
 
-        An apply takes over what has the name, whosever it is.
+    async def _unlabelled(
+        self, kind: str, name: str, listed: dict[str, dict[str, Json] | None]
+    ) -> Json | None:
+        """Return an object that is there without our label, None if there is none.
+
+        An apply would take it over, whosever it is.  `listed`: name -> object, of kinds of which
+        all are listed; None: not yet.
         """
-        new: dict[str, set[str]] = {}
-        for manifest in wanted:
-            kind, name = manifest["kind"], manifest["metadata"]["name"]
-            if name not in there.get(kind, {}) and not self.has(kind, name):
-                new.setdefault(kind, set()).add(name)
-        return {
-            (kind, item["metadata"]["name"])
-            for kind, missing in new.items()
-            async for item in self._api.list(PATHS[kind].format(self._namespace))
-            if item["metadata"]["name"] in missing and not _is_ours(item)
-        }
+        if self.has(kind, name):
+            return None
+        if kind not in listed:
+            return await self.find(kind, name)
+        found = listed[kind]
+        if found is None:
+            items = self._api.list(PATHS[kind].format(self._namespace))
+            found = listed[kind] = {each["metadata"]["name"]: each async for each in items}
+        return found.get(name)
 
     def _not_ours(self, manifest: Json) -> ApiRefused:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         label = f"{names.LABEL_CLUSTER}={manifest['metadata']['labels'][names.LABEL_CLUSTER]}"
         return ApiRefused(
             HTTPStatus.FORBIDDEN,
-            "NotOurs",
+            NOT_OURS,
             f"{kind} {self._namespace}/{name} was not made by Quorate, and stays as it is: delete"
             f" it, or label it {label} if it is to be taken over",
         )
@@ -162,7 +221,7 @@ class Applier:
     def _path(self, kind: str, name: str) -> str:
         return f"{PATHS[kind].format(self._namespace)}/{name}"
 
-    async def _apply_with_its_size(self, manifest: Json, present: Json) -> list[Failure]:
+    async def _apply_with_its_size(self, manifest: Json, present: Json) -> Failure | None:
         """Apply everything but the size to a claim that may not grow."""
         path = self._path(manifest["kind"], manifest["metadata"]["name"])
         try:
@@ -170,15 +229,20 @@ class Applier:
         except ApiThrottled:
             raise
         except (ApiRefused, ApiUnclear) as error:
-            return [error]
-        return []
+            return error
+        return None
 
     async def prune(
-        self, wanted: Sequence[Json], there: Mapping[str, Mapping[str, Json]], owner: str
+        self,
+        wanted: Sequence[Json],
+        there: Mapping[str, Mapping[str, Json]],
+        owner: str,
+        may_write: Callable[[], bool],
     ) -> tuple[list[str], list[Failure]]:
         """Delete objects owned by the StorageCluster with uid `owner` and not in `wanted`.
 
-        Return the names of those that are deleted, and the failures, as `apply` does.
+        Return the names of those that are deleted, and the failures.  `may_write`, and what is
+        raised: as of `apply`.
         """
         deleted: list[str] = []
         failed: list[Failure] = []
@@ -187,10 +251,13 @@ class Applier:
             for name, item in there[kind].items():
                 if (kind, name) in kept or not is_owned(item, owner):
                     continue
+                if not may_write():
+                    return deleted, failed
                 failure = await self.delete(kind, item)
                 if failure is None:
                     deleted.append(name)
                 else:
+                    _raise_if_silent_again(failure, failed)
                     failed.append(failure)
         return deleted, failed
 
@@ -221,6 +288,23 @@ def is_owned(item: Json, owner: str) -> bool:
     """Return whether the object is owned by the one with uid `owner`, and deleted with it."""
     references = item["metadata"].get("ownerReferences") or ()
     return any(each.get("uid") == owner for each in references)
+
+
+def _uses_of_others(stateful_set: Json, failed: Mapping[tuple[str, str], Failure]) -> bool:
+    """Return whether its pod would use a claim or an account of somebody else."""
+    account = stateful_set["spec"]["template"]["spec"]["serviceAccountName"]
+    claim = stateful_set["metadata"]["name"]  # it has the same name
+    used = [failed.get(("ServiceAccount", account)), failed.get(("PersistentVolumeClaim", claim))]
+    return any(isinstance(each, ApiRefused) and each.reason == NOT_OURS for each in used)
+
+
+def _raise_if_silent_again(failure: Failure, before: Iterable[Failure]) -> None:
+    """Raise the second failure without any answer: each takes a worker for seconds."""
+    silent = [
+        each for each in (failure, *before) if isinstance(each, ApiUnclear) and not each.is_answered
+    ]
+    if failure in silent and len(silent) > 1:
+        raise failure
 
 
 def _is_ours(item: Json) -> bool:

@@ -8,7 +8,8 @@ while there is no such Zone, to the cluster that has it.
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from quorate_operator.owned.apply import Applier
+from quorate_operator.kube.api import ApiRefused
+from quorate_operator.owned.apply import NOT_OURS, Applier, Failure
 from quorate_operator.owned.children import client_service_name, has_same_port
 from quorate_operator.owned.external_listener import ZonePort
 
@@ -76,3 +77,18 @@ async def unnamed_zones(
                 f" Zone {zone.zone} for this StorageCluster to have it"
             )
     return unnamed
+
+
+def services_of_others(
+    zones: Sequence[ZonePort], failed: Mapping[tuple[str, str], Failure]
+) -> dict[str, str]:
+    """Return the zones whose Service somebody else has made, each with a sentence on the way out.
+
+    `failed`: what could not be applied, by kind and name.
+    """
+    found: dict[str, str] = {}
+    for zone in zones:
+        failure = failed.get(("Service", client_service_name(zone.zone)))
+        if isinstance(failure, ApiRefused) and failure.reason == NOT_OURS:
+            found[zone.zone] = str(failure)
+    return found

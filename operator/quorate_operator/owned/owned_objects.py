@@ -48,7 +48,11 @@ from quorate_operator.owned.children import (
     selector,
 )
 from quorate_operator.owned.claim_owners import ClaimOwners
-from quorate_operator.owned.client_services import DeclaredNames, unnamed_zones
+from quorate_operator.owned.client_services import (
+    DeclaredNames,
+    services_of_others,
+    unnamed_zones,
+)
 from quorate_operator.owned.external_listener import ZonePort, external_addresses
 from quorate_operator.owned.kube_nodes import (
     KubeNodes,
@@ -106,7 +110,7 @@ class ManagedView(NamedTuple):
     losing: Mapping[str, Trouble] = MappingProxyType({})
     """Agent whose pod holds a claim that is being deleted -> what to do."""
     unnamed: Mapping[str, str] = MappingProxyType({})
-    """Zone whose client Service another cluster has -> why."""
+    """Zone whose client Service another cluster or somebody else has -> why."""
 
 
 class _Seen:
@@ -348,6 +352,8 @@ class OwnedObjects:
             agent: there["Pod"].get(pod_name(name, agent)) for agent in sets
         }
         registered = {node.name for node in seen.runner.status().nodes}
+        if not self._is_current(name, seen):
+            return
         nodes = await self._nodes.of_pods(name, pods.values())
         domains = failure_domains(managed.failure_domain_label, pods, nodes)
         of_pods = pod_facts(pods, nodes, _by_agent(claims))
@@ -364,8 +370,9 @@ class OwnedObjects:
         zones = _zone_ports(seen.runner)
         unnamed: dict[str, str] = {}
         if not seen.pause:
-            services, applier = there["Service"], seen.applier
-            unnamed = await unnamed_zones(name, zones, self._declared, services, applier)
+            unnamed = await unnamed_zones(
+                name, zones, self._declared, there["Service"], seen.applier
+            )
         restart, unreachable = Restart(), None
         if managed.external_listener is not None and not seen.pause:
             given = [zone for zone in zones if zone.port]
@@ -381,14 +388,22 @@ class OwnedObjects:
             wanted = desired_children(cluster, agents, removed, zones, claims, unnamed, losing)
         # First: no eviction may be allowed by a judgement older than the other requests.
         failed = await self._write_budget(name, seen, there["PodDisruptionBudget"])
-        failed += await seen.applier.apply(wanted, there)
+        may_write = partial(self._is_current, name, seen)
+        unmade = await seen.applier.apply(wanted, there, may_write)
+        unnamed |= services_of_others(zones, unmade)
+        failed += unmade.values()
+        services = {("Service", client_service_name(zone.zone)) for zone in zones}
+        of_services = [unmade[each] for each in services & unmade.keys()]  # no pod needs them
         if not seen.pause:
-            deleted, undeleted = await seen.applier.prune(wanted, there, cluster.metadata.uid)
+            deleted, undeleted = await seen.applier.prune(
+                wanted, there, cluster.metadata.uid, may_write
+            )
             failed += undeleted
             if deleted:
                 self._look_at_unnamed()
             staying = {agent: sets[agent] for agent in agents.staying if agent in sets}
-            if agents.run and staying.keys() == {*agents.staying} and not failed:
+            may_replace = not [each for each in failed if each not in of_services]
+            if agents.run and staying.keys() == {*agents.staying} and may_replace:
                 restart = next_restart(
                     {agent: pods[agent] for agent in staying},
                     staying,

@@ -11,6 +11,9 @@ from quorate.wire.zone import Zone, ZoneStatus
 from quorate_loopback.runner_world import NAMES, ZONE, World, is_available
 from quorate_loopback.waiting import until
 from quorate_operator.declared.led_cluster import Change, LedCluster, LedClusters
+from quorate_operator.owned.agent_names import Agents
+from quorate_operator.owned.owned_objects import ManagedView
+from quorate_owned.facts import managed_cluster
 
 NOTHING = Change(cluster=False, zones=[], all_zones=False)
 
@@ -296,3 +299,15 @@ async def test_a_drain_that_was_not_declared_is_left_alone(world: World) -> None
 def drained(status: StorageClusterStatus) -> tuple[str, str, str]:
     [found] = [each for each in status.conditions if each.type == "AgentsDrained"]
     return found.status, found.reason, found.message
+
+
+async def test_why_no_service_leads_to_a_new_zone_is_said(world: World) -> None:
+    led = await begun(world)
+    led.cluster = managed_cluster()
+    view = ManagedView(Agents((), (), True), [], [], "", "", led.cluster.spec)
+    led.managed = view
+    assert led._lacks_name(zone()) == f"Service {ZONE.name}-clients is not created yet"
+    led.managed = view._replace(unnamed={ZONE.name: "somebody else has it"})
+    assert led._lacks_name(zone()) == "somebody else has it"
+    led.managed = view._replace(named=frozenset({ZONE.name}))
+    assert led._lacks_name(zone()) == ""

@@ -103,11 +103,12 @@ def test_the_note_of_this_zone_that_a_person_removed_is_not_of_an_earlier_one(
 
 def test_a_zone_without_a_name_for_clients_is_not_available_yet() -> None:
     of, led = zone(), Seen(ClusterStatus(1, (NODE,), ()))
-    made = zone_status(of, accept(of, True, None), observed(**SERVING), led, LATER, lacks_name=True)
+    why = "Service sessions-clients is not created yet"
+    made = zone_status(of, accept(of, True, None), observed(**SERVING), led, LATER, lacks_name=why)
 
     available = next(each for each in made.conditions if each.type == "Available")
     assert (available.status, available.reason) == ("False", "ServiceMissing")
-    assert "Service sessions-clients is not created yet" in available.message
+    assert available.message == f"every partition serves; {why}"
     assert made.phase == "Pending"
     assert said(made)["FullyReplicated"] == "True"
 
