@@ -4,7 +4,7 @@ from contextlib import AbstractContextManager
 
 from quorate.facts.time import Now
 from quorate.protocol.agent.agent import AgentCore
-from quorate.protocol.agent.zone_openings import Opening, ZoneOpenings
+from quorate.protocol.agent.all_zones.zone_openings import Opening, ZoneOpenings
 from quorate.protocol.copies import zone_copies
 from quorate.protocol.copies.fill import Fill
 from quorate.protocol.messages.master import FromMaster, Greet

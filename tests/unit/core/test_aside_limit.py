@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from quorate.protocol.agent import aside_limit
-from quorate.protocol.agent.aside_limit import PER_PARTITION_MAX, AsideLimit
+from quorate.protocol.agent.all_zones import aside_limit
+from quorate.protocol.agent.all_zones.aside_limit import PER_PARTITION_MAX, AsideLimit
 from quorate.protocol.copies.record import ASIDE_KEPT_MS, KeptRows, read_kept_rows
 from quorate.protocol.messages.master import AgentReport, AsideReport, MasterPing
 from quorate.protocol.settings import DEFAULTS

@@ -13,11 +13,11 @@ from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord, Voter
 from quorate.protocol.agent import agent_reports
 from quorate.protocol.agent.activation import TROUBLE_AFTER_MS
+from quorate.protocol.agent.all_zones.zones_awake import CLOCK_SET_MS, REST_AFTER_MS
 from quorate.protocol.agent.next_look import IDLE_LOOK_MS, next_look_ms
 from quorate.protocol.agent.repairs.refill import Refills
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.agent.upkeep import AGE_MARK_MS, DIGEST_KEPT_MS, LOG_CHECK_MS
-from quorate.protocol.agent.zones_awake import CLOCK_SET_MS, REST_AFTER_MS
 from quorate.protocol.copies.fill import Fill
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.role_state import FrozenFor, Peer

@@ -10,8 +10,8 @@ from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.agent.agent import AgentCore, FromMaster
+from quorate.protocol.agent.all_zones.zone_openings import RETRY_FIRST_MS, RETRY_MAX_MS
 from quorate.protocol.agent.masterships import MastershipNotKept
-from quorate.protocol.agent.zone_openings import RETRY_FIRST_MS, RETRY_MAX_MS
 from quorate.protocol.messages.events import Reason
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
 from quorate.protocol.messages.master import (

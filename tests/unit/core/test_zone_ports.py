@@ -5,7 +5,7 @@ import pytest
 
 from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.agent.zone_openings import ZoneOpenings
+from quorate.protocol.agent.all_zones.zone_openings import ZoneOpenings
 from quorate.protocol.master.master import Master, Outputs
 from quorate.protocol.messages.master import RowsStored, ZoneGone, ZoneTable
 from quorate.protocol.messages.message import Message

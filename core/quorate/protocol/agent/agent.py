@@ -15,7 +15,9 @@ from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.agent.agent_reports import AgentReports
-from quorate.protocol.agent.aside_limit import AsideLimit
+from quorate.protocol.agent.all_zones.aside_limit import AsideLimit
+from quorate.protocol.agent.all_zones.zone_openings import Opening, ZoneOpenings, knows_ports
+from quorate.protocol.agent.all_zones.zones_awake import ZonesAwake
 from quorate.protocol.agent.masterships import (
     ENDS_PART,
     is_obeyed_refusal,
@@ -26,8 +28,6 @@ from quorate.protocol.agent.peer_processes import PeerProcesses
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.agent.supply_rate import SupplyRate
 from quorate.protocol.agent.turn import Turn
-from quorate.protocol.agent.zone_openings import Opening, ZoneOpenings, knows_ports
-from quorate.protocol.agent.zones_awake import ZonesAwake
 from quorate.protocol.copies.leases import Leases
 from quorate.protocol.copies.reports import copy_summaries, inventory
 from quorate.protocol.copies.zone_copies import Finished

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from quorate.facts.time import Now
 from quorate.protocol.agent.activation import TROUBLE_AFTER_MS
-from quorate.protocol.agent.aside_limit import AsideLimit
+from quorate.protocol.agent.all_zones.aside_limit import AsideLimit
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.leases import Leases
 from quorate.protocol.messages.master import (

@@ -63,7 +63,7 @@ class ZoneCopies:
     """
 
     awake: dict[str, Self]
-    """The agent's zones that are not at rest, by uid (agent/zones_awake.py)."""
+    """The agent's zones that are not at rest, by uid (agent/all_zones/zones_awake.py)."""
 
     def __init__(
         self,
