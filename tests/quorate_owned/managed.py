@@ -103,6 +103,12 @@ class Managed:
     def see(self) -> ManagedView | None:
         return self.owned.see(self.cluster, cast(Runner, self.runner), self.pause)
 
+    def refused(self) -> str:
+        """What the view says of an object that could not be made."""
+        view = self.see()
+        assert view is not None
+        return view.refused
+
     def is_ready(self) -> bool:
         view = self.see()
         return view is not None and not view.pods

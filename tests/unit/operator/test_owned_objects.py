@@ -1,7 +1,6 @@
 """Managed agents beside a master that has their rows: made, replaced one by one, fewer, none."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,10 +9,8 @@ import pytest
 
 from quorate.facts.zone import StorageKind, ZoneRecord
 from quorate.protocol.messages.master import ZoneReady
-from quorate.wire.storage_cluster import StorageCluster
-from quorate_loopback.memory_api import NO_ANSWER
-from quorate_operator.kube.api import ApiUnclear, path_of
-from quorate_operator.owned import apply, budget, owned_objects
+from quorate_operator.kube.api import ApiUnclear
+from quorate_operator.owned import budget, owned_objects
 from quorate_owned.facts import managed_cluster
 from quorate_owned.kubelet import BAD_IMAGE, PODS, SETS
 from quorate_owned.managed import ZONE, Managed
@@ -185,193 +182,6 @@ async def test_why_no_pod_may_be_evicted_is_known_and_told_once_where_it_lasts(
     managed.world.kill("agent-3")
     await managed.until(lambda: len(managed.runner.told) == 2, "told again: it is another time")
     assert "agent-3" in managed.runner.told[1].message
-
-
-SERVICES = "/api/v1/namespaces/shop/services"
-CLAIMS = "/api/v1/namespaces/shop/persistentvolumeclaims"
-
-
-ACCOUNT = "/api/v1/namespaces/shop/serviceaccounts/main-agents"
-BUDGET = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets/main-agents"
-CLIENTS = f"{SERVICES}/{ZONE.name}-clients"
-
-
-@pytest.mark.parametrize("path", [CLIENTS, f"{CLAIMS}/main-agent-2", BUDGET])
-async def test_what_somebody_else_has_made_is_not_taken_over(
-    undeclared: Managed, path: str
-) -> None:
-    """An old Redis has the name of the Service, or another application that of the claim."""
-    managed = undeclared
-    name = path.rpartition("/")[2]
-    spec = {"resources": {"requests": {"storage": "10Gi"}}, "ports": []}
-    managed.api.put(path, {"metadata": {"name": name, "labels": {"app": "redis"}}, "spec": spec})
-    theirs = managed.api.objects[path]
-    managed.declare(replicas=4)
-    await managed.until(lambda: len(managed.registered) >= 3, "the others are made")
-    managed.place_zone()
-    for agent in managed.registered:
-        managed.world.master.receive(agent, ZoneReady(ZONE.uid, 6379), managed.world.now)
-
-    def refused() -> str:
-        view = managed.see()
-        return view.refused if view is not None else ""
-
-    await managed.until(refused, "told")
-    assert refused().endswith(
-        f" shop/{name} was not made by Quorate, and stays as it is: delete it, or label it"
-        " quorate.io/cluster=main if it is to be taken over"
-    )
-    assert managed.api.objects[path] == theirs
-    if path.startswith(CLAIMS):
-        assert f"{SETS}/main-agent-2" not in managed.api.objects
-
-    metadata = {**theirs["metadata"], "labels": {"quorate.io/cluster": "main"}}
-    managed.api.put(path, {**theirs, "metadata": metadata})
-    await managed.until(lambda: not refused(), "taken over")
-    await managed.until(lambda: len(managed.registered) == 4, "all agents")
-    assert managed.api.objects[path]["spec"] != theirs["spec"]
-
-
-async def test_no_pod_runs_with_the_account_of_somebody_else(undeclared: Managed) -> None:
-    managed = undeclared
-    managed.api.put(ACCOUNT, {"metadata": {"name": "main-agents", "labels": {"app": "x"}}})
-    managed.declare(replicas=2)
-    await managed.until(lambda: managed.see() is not None and refused_now(managed), "told")
-    assert "ServiceAccount shop/main-agents was not made by Quorate" in refused_now(managed)
-    assert managed.kinds("persistentvolumeclaims")
-    assert managed.kinds("statefulsets") == []
-
-    del managed.api.objects[ACCOUNT]
-    managed.owned._queue.add("main")
-    await managed.until(lambda: len(managed.registered) == 2, "both agents")
-
-
-async def test_a_client_service_of_somebody_else_holds_up_no_new_image(managed: Managed) -> None:
-    managed.api.put(CLIENTS, {"metadata": {"name": f"{ZONE.name}-clients"}, "spec": {}})
-    await managed.until(managed.is_ready, "ready")
-    managed.place_zone()
-    for agent in managed.registered:
-        managed.world.master.receive(agent, ZoneReady(ZONE.uid, 6379), managed.world.now)
-
-    def unnamed() -> str:
-        view = managed.see()
-        return view.unnamed.get(ZONE.name, "") if view is not None else ""
-
-    await managed.until(unnamed, "the zone's message")
-    assert unnamed().startswith(f"Service shop/{ZONE.name}-clients was not made by Quorate")
-    started = len(managed.kubelet.restarted)
-    managed.declare(image=NEW_IMAGE)
-    await managed.until(lambda: len(managed.kubelet.restarted) == started + 3, "all are replaced")
-
-
-async def test_many_missing_objects_are_looked_for_by_one_list(
-    undeclared: Managed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    managed = undeclared
-    monkeypatch.setattr(apply, "MANY", 2)
-    claim = f"{CLAIMS}/main-agent-2"
-    managed.api.put(claim, {"metadata": {"name": "main-agent-2"}, "spec": {}})
-    theirs = managed.api.objects[claim]
-    managed.declare(replicas=4)
-    await managed.until(lambda: len(managed.registered) == 3, "the others")
-
-    assert managed.api.objects[claim] == theirs
-    assert f"{SETS}/main-agent-2" not in managed.api.objects
-
-
-async def test_what_cannot_be_looked_for_does_not_hold_up_the_others(undeclared: Managed) -> None:
-    managed, lists = undeclared, list[str]()
-
-    def refuse(method: str, path: str) -> int:
-        if (method, path) == ("GET", SERVICES):
-            lists.append(path)
-            return 500 if len(lists) > 1 else 0  # the first one is of all objects by label
-        return 0
-
-    managed.api.refuse = refuse
-    managed.declare(replicas=2)
-    await managed.until(lambda: len(managed.kinds("statefulsets")) == 2, "the others")
-    assert managed.kinds("services") == []
-
-
-async def test_a_second_request_without_any_answer_ends_the_look(undeclared: Managed) -> None:
-    """A webhook hangs: each of them takes a worker for seconds."""
-    managed = undeclared
-    managed.api.refuse = lambda method, path: (
-        NO_ANSWER if method == "PATCH" and "claims/" in path else 0
-    )
-    managed.declare(replicas=9)
-    await managed.until(managed.owned.problems, "told")
-
-    asked = {path for method, path in managed.api.requests if method == "PATCH"}
-    assert {f"{CLAIMS}/main-agent-1", f"{CLAIMS}/main-agent-2"} <= asked
-    assert not asked & {f"{CLAIMS}/main-agent-{number}" for number in range(3, 10)}
-
-
-@pytest.mark.parametrize("is_pruned", [False, True])
-async def test_a_cluster_that_is_let_go_is_written_no_more_by_a_look_that_is_under_way(
-    managed: Managed, is_pruned: bool
-) -> None:
-    await managed.until(managed.is_ready, "ready")
-    former = managed.api.objects[f"{SERVICES}/main-agents"]
-    for name in ("former-clients", "other-clients"):
-        metadata = {**former["metadata"], "name": name}
-        managed.api.put(f"{SERVICES}/{name}", {**former, "metadata": metadata})
-    let_go_at = (
-        ("DELETE", f"{SERVICES}/former-clients") if is_pruned else ("PATCH", f"{SETS}/main-agent-1")
-    )
-
-    def refuse(method: str, path: str) -> int:
-        if (method, path) == let_go_at:
-            managed.owned.let_go("main")
-        return 0
-
-    managed.api.requests.clear()
-    managed.api.refuse = refuse
-    managed.declare(image=NEW_IMAGE)
-    await managed.until(lambda: let_go_at in managed.api.requests, "let go")
-    after = managed.api.requests[managed.api.requests.index(let_go_at) + 1 :]
-    managed.api.refuse = lambda method, path: 0
-    assert [each for each in after if each[0] != "GET"] == []
-
-
-async def test_what_lost_its_owner_before_the_operator_started_is_let_go(managed: Managed) -> None:
-    """`--cascade=orphan`; only our finalizer holds the StorageCluster still."""
-    await managed.until(managed.is_ready, "ready")
-    await managed.owned.close()
-    uid, at = managed.cluster.metadata.uid, f"{SETS}/main-agent-2"
-    metadata = {"name": "main", "uid": uid, "deletionTimestamp": "2026-01-01T00:00:00Z"}
-    managed.api.put(path_of("shop", StorageCluster.plural, "main"), {"metadata": metadata})
-    for path in (at, BUDGET):
-        freed = {**managed.api.objects[path]["metadata"], "ownerReferences": []}
-        managed.api.put(path, {**managed.api.objects[path], "metadata": freed})
-    await managed.until(lambda: managed.see() is not None, "the next operator has looked")
-
-    assert not managed.api.objects[at]["metadata"]["ownerReferences"]
-    assert not managed.api.objects[BUDGET]["metadata"]["ownerReferences"]
-    assert "is to outlive its StorageCluster" in refused_now(managed)
-
-
-async def test_objects_that_are_to_outlive_their_storage_cluster_are_let_go(
-    managed: Managed,
-) -> None:
-    """`kubectl delete --cascade=orphan`: an owner that they got back would take them with it."""
-    await managed.until(managed.is_ready, "ready")
-    declared = managed.cluster.metadata
-    for finalizers in (["quorate.io/x", "orphan"], ["quorate.io/x"]):
-        metadata = declared.model_copy(update={"finalizers": finalizers})
-        managed.cluster = managed.cluster.model_copy(update={"metadata": metadata})
-        assert managed.see() is None
-    at = "/apis/apps/v1/namespaces/shop/statefulsets/main-agent-2"
-    freed = managed.api.objects[at]["metadata"] | {"ownerReferences": []}
-    managed.api.put(at, {**managed.api.objects[at], "metadata": freed})
-    writes = len(managed.api.requests)
-
-    deadline = time.monotonic() + 1
-    await managed.until(lambda: time.monotonic() > deadline, "a while later")
-
-    assert managed.api.requests[writes:] == []
-    assert not managed.api.objects[at]["metadata"]["ownerReferences"]
 
 
 async def test_the_end_of_a_container_gives_up_what_its_process_had_in_memory(
@@ -602,12 +412,6 @@ async def test_a_cluster_that_is_managed_no_longer_is_let_go(managed: Managed) -
     await managed.until(lambda: again in managed.api.objects, "made, once it is managed again")
 
 
-def refused_now(managed: Managed) -> str:
-    view = managed.see()
-    assert view is not None
-    return view.refused
-
-
 @pytest.mark.parametrize("status", [403, 409, 500])
 async def test_one_object_that_is_refused_does_not_hold_up_the_others(
     undeclared: Managed, status: int
@@ -628,7 +432,7 @@ async def test_one_object_that_is_refused_does_not_hold_up_the_others(
     made.api.refuse = lambda method, path: 0
     made.owned._queue.add("main")
     await made.until(lambda: "main-agent-1" in made.kinds("persistentvolumeclaims"), "made")
-    await made.until(lambda: not refused_now(made), "nothing is refused")
+    await made.until(lambda: not made.refused(), "nothing is refused")
     assert made.owned.problems() == []
 
 
@@ -665,7 +469,7 @@ async def test_a_deletion_that_is_refused_is_told_and_holds_up_nothing(
     assert len(managed.kubelet.restarted) == 4, "no pod is replaced meanwhile"
     managed.api.refuse = lambda method, path: status if method == "DELETE" and PODS in path else 0
     managed.owned._queue.add("main")
-    await managed.until(lambda: f"DELETE {PODS}/" in refused_now(managed), "told of the pod")
+    await managed.until(lambda: f"DELETE {PODS}/" in managed.refused(), "told of the pod")
     managed.api.refuse = lambda method, path: 0
     managed.owned._queue.add("main")
     await managed.until(lambda: len(managed.kubelet.restarted) == 7, "all replaced")
