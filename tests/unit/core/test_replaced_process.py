@@ -82,6 +82,19 @@ def test_the_registration_of_another_process_ends_roles_as_well(agent: LoneAgent
     assert not agent.core.has_primaries
 
 
+def test_the_registration_of_an_earlier_start_leaves_roles_as_they_are(agent: LoneAgent) -> None:
+    """As a metastore has it that was put back; the present start is registered in a moment."""
+    earlier = msgspec.structs.replace(HERE, incarnation=0)
+
+    assert agent.core.receive_from_master(Members(1, (earlier,), 2), agent.now)
+    assert not agent.core.registered
+    assert agent.core.has_primaries
+
+    assert agent.core.receive_from_master(Members(1, (HERE,), 3), agent.now)
+    assert agent.core.registered
+    assert agent.role().serves(agent.ms)
+
+
 def test_a_transaction_is_given_up_in_time(agent: LoneAgent) -> None:
     zone = agent.core.zones["zone-0"]
     _refuse(agent)

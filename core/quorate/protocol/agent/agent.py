@@ -24,7 +24,7 @@ from quorate.protocol.agent.masterships import (
     why_not_believed,
     why_not_obeyed,
 )
-from quorate.protocol.agent.peer_processes import PeerProcesses
+from quorate.protocol.agent.peer_processes import PeerProcesses, is_earlier_start
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.agent.supply_rate import SupplyRate
 from quorate.protocol.agent.turn import Turn
@@ -355,7 +355,7 @@ class AgentCore:
         )
         if self.registered:
             self.refusal = ""
-        elif mine is not None:
+        elif mine is not None and not is_earlier_start(mine, self.store, self.incarnation):
             self._is_replaced()
         if members != self.members:
             forgotten = self._processes.members_changed(self.members, members)

@@ -24,6 +24,14 @@ def is_another(hello: Hello, member: NodeRecord) -> bool:
     return hello.incarnation < member.incarnation
 
 
+def is_earlier_start(member: NodeRecord, store: str, incarnation: int) -> bool:
+    """Return whether a registration is of an earlier start of this store, which has ended.
+
+    A metastore that was put back has such ones until it has taken in what agents greet with.
+    """
+    return member.store == store and member.incarnation < incarnation
+
+
 class PeerProcesses:
     """The latest store and incarnation of each other agent."""
 
