@@ -219,9 +219,10 @@ class Writer:
         if isinstance(key, ShardKey) and ZoneKey(key.uid) not in known and not is_left:
             return True  # see load
         async with self._read_lock:
-            if revision == known.get(key):
+            is_writing = look.is_writing(key)
+            if revision == known.get(key) and not (revision is None and is_writing):
                 return True
-            if look.is_writing(key):
+            if is_writing:
                 self._seen_during_write[key] = revision
                 return True
             try:

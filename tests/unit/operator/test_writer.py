@@ -152,6 +152,27 @@ async def test_an_own_write_that_is_seen_during_the_next_one_is_no_change() -> N
     assert leader.wrote == [RECORD, world.first]
 
 
+async def test_a_deletion_seen_while_an_own_write_creates_the_object_is_read_after_it() -> None:
+    world = _World()
+    metastore, writer, leader = world.metastore, world.writer, world.leader
+    await writer.load()
+    metastore.slow_writes = True
+    creating = asyncio.create_task(writer.write(KEY, RECORD))
+    await metastore.asked(1)
+    metastore.slow_writes = False
+    revision = metastore.stored[KEY].revision
+    await writer.look_at(KEY, revision)
+    await metastore.write(KEY, None, revision)
+    await writer.look_at(KEY, None)
+    metastore.answer_all()
+    await creating
+
+    async with _looking(writer):
+        await until(lambda: leader.told, "the deletion taken")
+
+    assert leader.told == [None]
+
+
 async def test_what_is_put_off_while_others_are_read_does_not_lengthen_the_next_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
