@@ -122,6 +122,20 @@ def test_what_is_set_aside_after_the_wall_clock_was_set_goes_in_time(
     assert not zone.aside
 
 
+def test_a_wall_clock_that_was_behind_at_the_start_keeps_nothing_for_longer(
+    agent: LoneAgent,
+) -> None:
+    months_ms = 60 * ASIDE_KEPT_MS
+    set_aside(agent, "zone-0", 0, 101, -months_ms, 60)
+    agent.pass_time(TICK_MS)
+
+    agent.wall_ahead_ms += months_ms
+    agent.pass_time(TICK_MS)
+
+    due_ms = agent.core.zones["zone-0"].upkeep.aside_due_ms(agent.now)
+    assert agent.ms < due_ms <= agent.ms + ASIDE_KEPT_MS
+
+
 def test_of_what_is_dropped_no_time_is_remembered(agent: LoneAgent) -> None:
     set_aside(agent, "zone-0", 0, 101, 3000, 60)
     set_aside(agent, "zone-0", 0, 102, 1000, 60)

@@ -143,6 +143,27 @@ def test_a_gap_is_closed_first(storage: Storage) -> None:
     assert finished(fill).space.digest() == owner.space.digest()
 
 
+def test_a_gap_of_many_answers_ends_no_slices(storage: Storage) -> None:
+    """The link was away for some seconds: each answer brings what a slice applies."""
+    owner = primary()
+    fill = copied(storage, owner)
+    for counter in range(6 * UPDATES):
+        write(owner, counter)
+    fill._need = owner.lwm
+    come(fill, owner, UPDATES)
+    exchange = Exchange(fill, {"p": owner}, 4 * SLICE_BYTES)
+    answers = 0
+    while not fill.is_complete():
+        exchange.run(asks=1)
+        answers += 1
+        while has_slice(fill):
+            pass
+
+    assert answers > CATCH_UP_TRIES
+    assert behind(fill) <= SLICE_BYTES
+    assert finished(fill).space.digest() == owner.space.digest()
+
+
 def test_a_flushall_deletes_few_rows_with_each_slice(storage: Storage) -> None:
     owner = primary()
     fill = copied(storage, owner)

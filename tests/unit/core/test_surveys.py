@@ -124,6 +124,26 @@ def test_tombstones_are_noted_in_the_order_of_their_counters(
     assert copy.space.scan_keys(None, 100, 1 << 20).counters == [*range(20, 12, -1)]
 
 
+def test_the_survey_of_a_copy_that_is_evicted_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "SURVEY_ROWS", 7)
+    zone = zone_on(MemoryStorage())
+    copy = copy_of(zone)
+    for number in range(20):
+        copy.write(((b"%02d" % number, None, 0),))
+    commit(zone, copy)
+    zone.survey(copy)
+    zone.upkeep.tick(NOW)
+    assert zone.surveys
+
+    others = PartitionRow(0, 2, 2, Holder("b", "s-b", 1), ("b",), (Voter("b", "s-b"),))
+    zone.set_rows([others], NOW)
+    zone.upkeep.tick(NOW)
+
+    assert not copy.present
+    assert not copy.tombstones
+    assert not zone.surveys
+
+
 def test_a_tombstone_that_was_noted_later_stays_so() -> None:
     zone = zone_on(MemoryStorage())
     copy = copy_of(zone)

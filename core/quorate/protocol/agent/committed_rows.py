@@ -33,6 +33,7 @@ def take(zone: ZoneCopies, row: PartitionRow, now: Now) -> None:
             zone.drop_fill(row.partition)
             earlier = copy.promise_holder
             copy.evict(row, zone.aside_by(row, copy))
+            zone.end_search(row.partition)
             zone.note_aside(copy)
             if copy.promise_holder is not None:
                 zone.promise_moved(copy, earlier, copy.promise_holder)

@@ -228,7 +228,7 @@ class Upkeep:
         they were first seen here: a wall clock that is set removes none too early.
         """
         left_ms = kept.since_ms + ASIDE_KEPT_MS - now.wall_ms
-        by_boot_ms = now.boot_ms + max(left_ms, 0)
+        by_boot_ms = now.boot_ms + min(max(left_ms, 0), ASIDE_KEPT_MS)
         name = (partition, kept.generation)
         return max(self._aside_due.setdefault(name, by_boot_ms), now.boot_ms + left_ms)
 

@@ -402,6 +402,7 @@ class Fill:
             # soon send nothing else.
             self.answered()
             self.bytes_done += sum(map(len, answer.updates))
+            self._tries, self._behind_least = 0, 1 << 62  # what closes a gap makes it no less
         if answer.reaches_from == TOO_MUCH:
             self._go_full(FullReason.TOO_MUCH)
         elif missing and missing[0][0] <= answer.reaches_from:

@@ -224,6 +224,11 @@ class ZoneCopies:
         copy.expiring.clear()
         self.surveys[copy.partition] = Survey(copy.lwm, None, [])
 
+    def end_search(self, partition: int) -> None:
+        """Search the rows no more, and drop no tombstones: the copy has none any more."""
+        self.surveys.pop(partition, None)
+        self.purging.pop(partition, None)
+
     def purge(self, copy: Copy) -> None:
         """Have the copy's tombstones dropped that every copy is past (upkeep.py)."""
         if copy.tombstones:
