@@ -170,7 +170,7 @@ def _refuse(client: ClientConnection, commands: Sequence[list[bytes]]) -> None:
             case b"multi":
                 begun = True
             case b"watch" if not begun:
-                state.unwatched.update(args[1:])
+                state.unwatched.update([key for key in args[1:] if key not in state.watched])
             case b"exec" | b"discard" if begun:
                 begun = False
                 state.unwatch()  # it is over, and no later one is to depend on what it watched

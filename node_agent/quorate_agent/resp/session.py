@@ -8,7 +8,7 @@ from quorate_agent.resp.cluster_view import ClusterView
 from quorate_agent.resp.scan import ScanChunk, ScanPositions
 from quorate_agent.resp.slow_log import SlowLog
 from quorate_agent.resp.tracking_mode import TrackingMode
-from quorate_agent.resp.transaction import Seen, Transaction
+from quorate_agent.resp.transaction import CHANGED, Seen, Transaction
 
 
 class Connection:
@@ -78,9 +78,12 @@ class Connection:
         self.watched, self.unwatched = {}, set()
 
     def forget_unwatched(self) -> None:
-        """Forget which keys could not be watched: the client was told before it sent more."""
+        """Forget which keys could not be watched: the client was told before it sent more.
+
+        A key that is watched all the same, by another WATCH, stays so."""
         for key in self.unwatched:
-            self.watched.pop(key, None)
+            if self.watched.get(key) == CHANGED:
+                del self.watched[key]
         self.unwatched.clear()
 
 

@@ -181,6 +181,17 @@ def test_a_transaction_behind_a_watch_that_was_refused_is_not_executed(full: Age
     assert _ended(full, client, *CHANGE) == [b"OK"]
 
 
+def test_a_key_stays_watched_though_a_later_watch_of_it_was_refused(full: Agent) -> None:
+    client = full.writer()
+    client.ask(b"WATCH", b"k")
+    client.send(*LONG, (b"WATCH", b"k"))
+    full.turn()
+    full.write(b"SET", b"k", b"0")
+    client.ask(b"PING")  # it has read the error
+
+    assert _ended(full, client, *CHANGE) is None
+
+
 def test_a_share_ends_when_its_time_is_over_and_the_next_turn_has_a_new_one() -> None:
     clock = _Clock()
     share = TurnShare(clock)
