@@ -329,6 +329,22 @@ def test_watched_keys_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert client.ask(b"WATCH", b"k") == [b"OK"]
 
 
+def test_a_transaction_behind_a_watch_of_too_much_is_not_executed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transactions, "WATCHED_BYTES_MAX", 1000)
+    agent = Agent()
+    client = agent.writer()
+    change = ((b"MULTI",), (b"SET", b"k", b"new"), (b"EXEC",))
+    said = client.send((b"WATCH", bytes(1100)), (b"WATCH", b"k"), *change)
+    agent.turn()
+    refused, *_, ended = [*said, *client.told()]
+
+    assert "watched keys" in str(refused)
+    assert str(ended).startswith("EXECABORT")
+    assert agent.execute(client, change[1]) == [b"OK"]
+
+
 # --- what is said again
 
 

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from quorate.facts.keyspace import key_slot
+from quorate.facts.keyspace import RESERVED, key_slot
 from quorate_agent.resp.commands.keyspace.scan import run_inside
 from quorate_agent.resp.replies import OK, array, error
 from quorate_agent.resp.session import Session
@@ -63,6 +63,7 @@ def watch(session: Session, args: list[bytes]) -> bytes | Call:
         return _WATCH_INSIDE
     watched, unwatched = connection.watched, connection.unwatched
     if sum(map(len, [*watched, *unwatched, *args])) > WATCHED_BYTES_MAX:
+        unwatched.add(RESERVED)  # stands for all of them: it is short, and no WATCH can name it
         return _WATCHES_TOO_MUCH
     keys = args[1:]
     unwatched.update([key for key in keys if key not in watched])  # until it is executed
