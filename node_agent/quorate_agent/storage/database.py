@@ -267,7 +267,7 @@ class Database:
                     continue
                 if not _is_no_room(error):
                     raise self._broken("write", error) from error
-                raise self._without_room(error) from error
+                raise self._stopped(error) from error
             else:
                 return
 
@@ -281,15 +281,20 @@ class Database:
             return True  # it only slows us down
         failed = self._db.property_int_value("rocksdb.background-errors")
         if failed or self._disk.look_again() <= min(FLUSH_BYTES, self._disk.reserve):
-            raise self._without_room(error) from error
+            raise self._stopped(error) from error
         time.sleep(STALL_POLL_SECONDS)
         return False
 
-    def _without_room(self, error: Exception) -> StorageFull:
-        self._no_room_text = f"{self._path}: {error}"
+    def _stopped(self, error: Exception) -> StorageFull:
         self._probed = float("-inf")
+        return self.without_room(f"{self._path}: {error}")
+
+    def without_room(self, problem: str) -> StorageFull:
+        """Take note that something found no room, until there is some; return the error, to be
+        raised."""
+        self._no_room_text = problem
         self._no_room.set()
-        return StorageFull(self._no_room_text)
+        return StorageFull(problem)
 
     def sync(self) -> bool:
         """Make durable every batch written before the call.  Returns False if it is closed."""
@@ -487,7 +492,9 @@ class Database:
         try:
             write_durably(file, json.dumps({"format": FORMAT_VERSION}) + "\n")
         except OSError as error:
-            raise StorageFull(f"{file}: {error}") from error
+            problem = f"{file}: {error}"
+            is_full = _is_no_room(error)
+            raise (self.without_room(problem) if is_full else StorageFull(problem)) from error
         self._format = FORMAT_VERSION
 
     def _refusal(self, error: Exception) -> str:

@@ -236,7 +236,7 @@ class LongValues:
             return
         text = f"{error.filename or self._database.path.parent}: {error.strerror or error}"
         if error.errno in _NO_ROOM:
-            raise StorageFull(text) from error
+            raise self._database.without_room(text) from error
         raise self._database.broken(f"{text}. Way out: {START_ANEW}") from error
 
     # --- the batch

@@ -17,6 +17,8 @@ from quorate.protocol.copies.totals import CHANGED_MAX
 from quorate.protocol.storage import ROW_OVERHEAD_BYTES, Row, StorageFull
 from quorate_agent.folder.disk_room import DiskRoom
 from quorate_agent.storage import StorageBroken, database
+from quorate_agent.storage.database import PROBE_SECONDS_MAX
+from quorate_agent.storage.long_values import LONG_BYTES
 from quorate_agent.storage.memory import MemoryStorage
 from quorate_agent.storage.rocks import RocksStorage
 from quorate_agent.storage.rocks_log import SEGMENT_BYTES
@@ -460,6 +462,35 @@ def test_a_storage_is_short_of_room_while_a_batch_finds_none_that_does_not_show(
 
     assert not storage.full_reason, "it is opened anew"
     assert not storage.is_short
+    storage.close()
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_storage_is_short_of_room_while_a_value_finds_no_file_for_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_first: bool
+) -> None:
+    def open_file(path: Any, flags: int, *rest: Any, **named: Any) -> int:
+        if flags & (os.O_CREAT | os.O_TMPFILE):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        return opened(path, flags, *rest, **named)
+
+    clock, opened = _ToldClock(), os.open
+    storage = RocksStorage(tmp_path / "zone", disk=DiskRoom(tmp_path, 0, clock))
+    if not is_first:
+        storage.database.use_value_files()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", open_file)
+        storage.log_put(0, 1, 1, bytes(LONG_BYTES + 1))
+        with pytest.raises(StorageFull, match="No space left"):
+            storage.commit()
+        assert "No space left" in storage.full_reason
+        assert storage.is_short
+
+    clock.passed_ahead_s += PROBE_SECONDS_MAX
+    assert not storage.full_reason
+    assert not storage.is_short
+    storage.log_put(0, 1, 1, bytes(LONG_BYTES + 1))
+    storage.commit()
     storage.close()
 
 
