@@ -7,7 +7,6 @@ loop goes on and the next turns queue up behind it; everything else is durable a
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -16,16 +15,12 @@ from functools import partial
 from quorate.facts.zone import SyncWrites
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.agent.turn import Turn
-from quorate.protocol.storage import StorageFull
 from quorate_agent.commands.endpoint import ZoneEndpoint
 from quorate_agent.storage.memory import MemoryStorage
 from quorate_agent.storage.rocks import RocksStorage
 from quorate_agent.zones.storage_room import RoomWatch
 
-_log = logging.getLogger("quorate.agent.zone")
-
 SYNC_INTERVAL_S = 1.0
-FULL_RETRY_S = 0.2
 
 Engine = MemoryStorage | RocksStorage
 
@@ -102,11 +97,6 @@ class ZoneRuntime:
         if self.closed:
             return
         error = done.exception()
-        if isinstance(error, StorageFull):
-            _log.debug("zone %s: no room to sync, trying again", self.replicas.record.name)
-            self._syncing = True
-            asyncio.get_running_loop().call_later(FULL_RETRY_S, self._start_sync)
-            return
         if error is not None:
             self._queue.clear()  # whether they are on disk is unknown: they are never reported
             self._broken(f"zone {self.replicas.record.name}: {error}")
@@ -128,8 +118,6 @@ class ZoneRuntime:
                 continue  # each turn is synced
             try:
                 await asyncio.shield(self._sync())  # `close` cancels this and waits for the thread
-            except StorageFull:
-                continue
             except Exception as error:
                 self._broken(f"zone {self.replicas.record.name}: {error}")
                 return
