@@ -74,6 +74,10 @@ class ClientEndpoint(Protocol):
     memory: ClientMemory
     clock: Clock
 
+    @property
+    def park_bound_ms(self) -> int:
+        """How long commands wait for a primary."""
+
     def connected(self, client: ClientConnection) -> None:
         """Give a new client its state and session."""
 
@@ -153,6 +157,7 @@ class ClientConnection(asyncio.Protocol):
     """One client's socket."""
 
     __slots__ = (
+        "answered_ms",
         "arrived",
         "backlog",
         "backlog_bytes",
@@ -175,6 +180,7 @@ class ClientConnection(asyncio.Protocol):
         "transport",
         "unread",
         "unread_since_ms",
+        "was_at_rest",
         "written",
         "written_elsewhere",
     )
@@ -195,6 +201,8 @@ class ClientConnection(asyncio.Protocol):
         self.counted = self.held = 0  # queue places counted so far, and the bytes they hold
         self.paused = False
         self.ended = False
+        self.answered_ms = 0  # when it was last sent replies while keys could not be watched
+        self.was_at_rest = False  # what is read came when all was answered, after such a refusal
         self.half_closed_ms = 0  # when the client closed its side, or the connection ended
         self.refusal = b""  # the reply to every further command; empty: none is refused
         self.told_behind = 0  # bytes of pushes that wait in the queue, or have waited (pushes.py)
@@ -251,7 +259,7 @@ class ClientConnection(asyncio.Protocol):
         if self.state.closing or self.ended:
             return
         if self.state.unwatched and self._is_at_rest():
-            self.state.forget_unwatched()
+            self.was_at_rest = True
         if len(data) > LONG_BYTES or self.unread:
             self.unread += data
             self.endpoint.cut(self)
@@ -263,6 +271,15 @@ class ClientConnection(asyncio.Protocol):
         waits = self.queue or self.backlog or self.unread or self.blocked
         return not (waits or self.parser.pending_bytes or self.state.transaction is not None)
 
+    def _look_at_unwatched(self, first: list[bytes]) -> None:
+        """Forget which keys could not be watched, unless `first` may have been sent in one pipeline
+        with the WATCH that was refused, and arrived later."""
+        self.was_at_rest = False
+        passed_ms = self.endpoint.clock.boot_ms() - self.answered_ms
+        is_other = first[0].lower() not in (b"multi", b"watch")
+        if is_other or passed_ms >= self.endpoint.park_bound_ms:
+            self.state.forget_unwatched()
+
     def take_in(self) -> None:
         """Cut and execute what was read and had to wait."""
         data, self.unread = self.unread, b""
@@ -271,6 +288,8 @@ class ClientConnection(asyncio.Protocol):
 
     def _take_in(self, data: bytes) -> None:
         commands = self.parser.feed(data)
+        if self.was_at_rest and commands:
+            self._look_at_unwatched(commands[0])
         if self.parser.took_large:
             self.parser.took_large = self.state.transaction is not None  # EXEC is as large
             if not self.refusal and self.endpoint.large_came(self, commands):
@@ -476,6 +495,8 @@ class ClientConnection(asyncio.Protocol):
     def write(self) -> None:
         """Send everything in `out` in one write."""
         out = self.out
+        if self.state.unwatched:
+            self.answered_ms = self.endpoint.clock.boot_ms()
         if not self.transport.is_closing():
             self.transport.write(out[0] if len(out) == 1 else b"".join(out))
         out.clear()

@@ -130,6 +130,11 @@ class ZoneEndpoint:
         await self._listener.listen(sockets, port, descriptors)
         return port
 
+    @property
+    def park_bound_ms(self) -> int:
+        """How long commands wait for a primary."""
+        return self.replicas.park_bound_ms
+
     def has_address(self, external: bool) -> bool:
         """Return whether the address at which this listener's clients reach this agent is known."""
         return self.overview.has_address(external)

@@ -78,7 +78,7 @@ class Connection:
         self.watched, self.unwatched = {}, set()
 
     def forget_unwatched(self) -> None:
-        """Forget which keys could not be watched: the client was told before it sent more.
+        """Forget which keys could not be watched: the client knew before it sent more.
 
         A key that is watched all the same, by another WATCH, stays so."""
         for key in self.unwatched:

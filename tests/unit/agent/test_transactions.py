@@ -17,6 +17,7 @@ from quorate.protocol.settings import DEFAULTS
 from quorate.protocol.transactions import coordinator
 from quorate.protocol.transactions.parts import INDEX_KEY, part_key
 from quorate.wire.frames import encode_frame
+from quorate_agent.clients.connection import LONG_BYTES
 from quorate_agent.commands.routing import across
 from quorate_agent.process.farewell import see_transactions_end
 from quorate_agent.resp import transaction
@@ -151,8 +152,53 @@ def test_it_holds_for_what_was_sent_before_the_client_could_know() -> None:
     assert last == b"OK"
     assert "EXECABORT" in str(_ended(agent, client, *change[1:]))
 
-    client.ask(b"WATCH", key_in(1))  # a pool gives the connection to somebody else now
+
+@pytest.mark.parametrize("behind", [(b"MULTI",), (b"WATCH", key_in(2)), (b"watch", key_in(2))])
+def test_it_holds_for_what_arrives_in_a_later_read(behind: tuple[bytes, ...]) -> None:
+    agent = Agent()
+    agent.give(OTHER, [1])
+    change = ((b"SET", key_in(0), b"new"), (b"EXEC",))
+    begins = [behind] if behind == (b"MULTI",) else [behind, (b"MULTI",)]
+    client = agent.writer()
+    assert "MOVED" in str(client.ask(b"WATCH", key_in(1)))
+
+    said = client.send(*begins, *change)
+    assert NOT_WATCHED[1:-2].decode() in map(str, said)
+    assert "EXECABORT" in str(said[-1])
+    assert _ended(agent, client, (b"MULTI",), *change) == [b"OK"]
+
+
+@pytest.mark.parametrize("is_long", [False, True])
+def test_it_ends_with_another_command_or_with_time(is_long: bool) -> None:
+    agent = Agent()
+    agent.give(OTHER, [1])
+    padding = bytes(LONG_BYTES if is_long else 1)
+    change = ((b"MULTI",), (b"SET", key_in(0), padding), (b"EXEC",))
+    client = agent.writer()
+    client.ask(b"WATCH", key_in(1))
+    client.ask(b"ECHO", padding)  # a pool gives the connection to somebody else now
     assert _ended(agent, client, *change) == [b"OK"]
+
+    client.ask(b"WATCH", key_in(1))
+    agent.tick(DEFAULTS.park_bound_ms // 2)
+    assert "EXECABORT" in str(_ended(agent, client, *change))
+
+    client.ask(b"WATCH", key_in(1))
+    agent.tick(DEFAULTS.park_bound_ms)
+    assert _ended(agent, client, *change) == [b"OK"]
+
+
+def test_what_is_divided_within_a_command_counts_by_its_first() -> None:
+    agent = Agent()
+    agent.give(OTHER, [1])
+    client = agent.writer()
+    client.ask(b"WATCH", key_in(1))
+    client.connection.data_received(b"*1\r\n$5\r\nmu")
+    client.connection.data_received(b"lti\r\n")
+    client.send((b"SET", key_in(0), b"new"), (b"EXEC",))
+    agent.turn()
+
+    assert agent.writer().ask(b"GET", key_in(0)) == [None]
 
 
 def test_a_refused_watch_counts_until_its_keys_are_watched() -> None:
