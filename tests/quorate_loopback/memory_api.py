@@ -81,6 +81,9 @@ class MemoryApi:
         """Without merging: what others add to the spec is lost, the rest stays."""
         self._asked("PATCH", path)
         known: Json = self.objects.get(path, {})
+        expected = body["metadata"].get("resourceVersion")
+        if expected not in (None, known.get("metadata", {}).get("resourceVersion")):
+            raise ApiRefused(409, "Conflict", f"PATCH {path}: it is not at {expected}")
         kept = {each: known[each] for each in ("status",) if each in known}
         uid = known.get("metadata", {}).get("uid", f"uid-{len(self.requests)}")
         generation = known.get("metadata", {}).get("generation", 0)

@@ -38,10 +38,10 @@ def _owned(
     name = names.CONDITION_AGENTS_UPDATED
     if managed.spec != cluster.spec:
         return [(name, None, "NotLookedAt", "the changed spec is not processed yet")]
-    if managed.refused:
-        return [(name, False, "Refused", f"the API server refuses an object: {managed.refused}")]
     if managed.waits_for:
         return [(name, False, "Replacing", managed.waits_for)]
+    if managed.refused:
+        return [(name, False, "Refused", f"the API server refuses an object: {managed.refused}")]
     if refused := [kept[agent] for agent in managed.agents.leaving if agent in kept]:
         return [(name, False, "ScaleDownRefused", "; ".join(refused))]
     if managed.agents.leaving:

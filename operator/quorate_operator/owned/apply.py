@@ -9,7 +9,7 @@ and Secrets are never deleted here, pods only by name.
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -83,12 +83,14 @@ class Applier:
     ) -> dict[tuple[str, str], Failure]:
         """Apply each of `wanted`; return failures by kind and name; they hold up no others.
 
-        `may_write`: asked before each write; if it returns False, nothing more is written.
+        `may_write`: asked before each write; if it returns False, nothing more is written.  After
+        two requests without any answer, the kinds of these wait for the next `apply`: each such
+        request takes a worker for seconds.
 
-        Raises ApiThrottled: nothing more is to be sent now; and the second failure without any
-        answer: those that follow may take as long.
+        Raises ApiThrottled: nothing more is to be sent now.
         """
         failed: dict[tuple[str, str], Failure] = {}
+        not_looked_for: set[tuple[str, str]] = set()
         self.changed = []
         said, self.ungrown = self.ungrown, {}
         wanted = [*wanted]
@@ -96,7 +98,11 @@ class Applier:
         for manifest in wanted:
             kind, name = manifest["kind"], manifest["metadata"]["name"]
             present = there.get(kind, {}).get(name)
-            if kind == "StatefulSet" and _uses_of_others(manifest, failed):
+            if kind == "StatefulSet" and _uses_of_others(manifest, failed, not_looked_for):
+                continue
+            if is_silent_again(failed.values()) and kind in _silent_kinds(failed):
+                if present is None:
+                    not_looked_for.add((kind, name))
                 continue
             grows = present is not None and is_growth(manifest, present)
             before, until = self._refused_growth.get(name, ({}, 0.0))
@@ -105,13 +111,19 @@ class Applier:
                 continue
             try:
                 found = present or await self._unlabelled(kind, name, listed)
+            except ApiThrottled:
+                raise
+            except (ApiRefused, ApiUnclear) as error:
+                not_looked_for.add((kind, name))
+                failed[kind, name] = error
+                continue
+            try:
                 if not may_write():
                     break
                 is_changed = await self._put(manifest, found)
             except ApiThrottled:
                 raise
             except (ApiRefused, ApiUnclear) as error:
-                _raise_if_silent_again(error, failed.values())
                 if present is None or not grows or error.is_passing:
                     failed[kind, name] = error
                     continue
@@ -137,6 +149,18 @@ class Applier:
         return await self._put(manifest, present or await self._unlabelled(kind, name, {}))
 
     async def _put(self, manifest: Json, present: Json | None) -> bool:
+        """As `put`; an object that has changed since it was read is looked at once more."""
+        try:
+            return await self._put_seen(manifest, present)
+        except ApiRefused as refused:
+            if present is None or refused.status != HTTPStatus.CONFLICT:
+                raise
+            now = await self.find(manifest["kind"], manifest["metadata"]["name"])
+            if now is None:
+                raise
+        return await self._put_seen(manifest, now)
+
+    async def _put_seen(self, manifest: Json, present: Json | None) -> bool:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         path = self._path(kind, name)
         revision = present["metadata"]["resourceVersion"] if present is not None else ""
@@ -147,7 +171,8 @@ class Applier:
         if present is not None and await self._is_let_go(manifest, present):
             sentence = f"{kind} {self._namespace}/{name} is to outlive its StorageCluster"
             raise ApiRefused(HTTPStatus.FORBIDDEN, "LetGo", f"{sentence}, and stays as it is")
-        made = await self._api.apply(path, manifest)
+        self._applied.pop(path, None)  # without an answer, it is not known
+        made = await self._api.apply(path, _of_revision(manifest, present))
         self._applied[path] = manifest, made["metadata"]["resourceVersion"]
         if made["metadata"]["resourceVersion"] == revision:
             return False
@@ -194,8 +219,6 @@ class Applier:
         An apply would take it over, whosever it is.  `listed`: name -> object, of kinds of which
         all are listed; None: not yet.
         """
-        if self.has(kind, name):
-            return None
         if kind not in listed:
             return await self.find(kind, name)
         found = listed[kind]
@@ -225,7 +248,7 @@ class Applier:
         """Apply everything but the size to a claim that may not grow."""
         path = self._path(manifest["kind"], manifest["metadata"]["name"])
         try:
-            await self._api.apply(path, with_its_size(manifest, present))
+            await self._api.apply(path, _of_revision(with_its_size(manifest, present), present))
         except ApiThrottled:
             raise
         except (ApiRefused, ApiUnclear) as error:
@@ -241,8 +264,8 @@ class Applier:
     ) -> tuple[list[str], list[Failure]]:
         """Delete objects owned by the StorageCluster with uid `owner` and not in `wanted`.
 
-        Return the names of those that are deleted, and the failures.  `may_write`, and what is
-        raised: as of `apply`.
+        Return the names of those that are deleted, and the failures; the second one without any
+        answer ends it.  `may_write`, and what is raised: as of `apply`.
         """
         deleted: list[str] = []
         failed: list[Failure] = []
@@ -257,8 +280,9 @@ class Applier:
                 if failure is None:
                     deleted.append(name)
                 else:
-                    _raise_if_silent_again(failure, failed)
                     failed.append(failure)
+                if is_silent_again(failed):
+                    return deleted, failed
         return deleted, failed
 
     async def delete(self, kind: str, item: Json) -> Failure | None:
@@ -290,21 +314,45 @@ def is_owned(item: Json, owner: str) -> bool:
     return any(each.get("uid") == owner for each in references)
 
 
-def _uses_of_others(stateful_set: Json, failed: Mapping[tuple[str, str], Failure]) -> bool:
-    """Return whether its pod would use a claim or an account of somebody else."""
+def is_silent_again(failures: Iterable[Failure]) -> bool:
+    """Return whether two requests have got no answer at all: others may take as long."""
+    return sum(map(_is_silent, failures)) > 1
+
+
+def _is_silent(failure: Failure) -> bool:
+    return isinstance(failure, ApiUnclear) and not failure.is_answered
+
+
+def _silent_kinds(failed: Mapping[tuple[str, str], Failure]) -> set[str]:
+    return {kind for (kind, _), failure in failed.items() if _is_silent(failure)}
+
+
+def _uses_of_others(
+    stateful_set: Json,
+    failed: Mapping[tuple[str, str], Failure],
+    not_looked_for: Collection[tuple[str, str]],
+) -> bool:
+    """Return whether its pod would use, or might use, a claim or an account of somebody else."""
     account = stateful_set["spec"]["template"]["spec"]["serviceAccountName"]
     claim = stateful_set["metadata"]["name"]  # it has the same name
-    used = [failed.get(("ServiceAccount", account)), failed.get(("PersistentVolumeClaim", claim))]
-    return any(isinstance(each, ApiRefused) and each.reason == NOT_OURS for each in used)
+    for key in (("ServiceAccount", account), ("PersistentVolumeClaim", claim)):
+        failure = failed.get(key)
+        if isinstance(failure, ApiRefused) and failure.reason == NOT_OURS:
+            return True
+        if key in not_looked_for:
+            return True
+    return False
 
 
-def _raise_if_silent_again(failure: Failure, before: Iterable[Failure]) -> None:
-    """Raise the second failure without any answer: each takes a worker for seconds."""
-    silent = [
-        each for each in (failure, *before) if isinstance(each, ApiUnclear) and not each.is_answered
-    ]
-    if failure in silent and len(silent) > 1:
-        raise failure
+def _of_revision(manifest: Json, present: Json | None) -> Json:
+    """Return the manifest so that it is applied only to the object as it was seen.
+
+    Its owner may be taken away while the request waits for its turn.
+    """
+    if present is None:
+        return manifest
+    seen = {"resourceVersion": present["metadata"]["resourceVersion"]}
+    return {**manifest, "metadata": {**manifest["metadata"], **seen}}
 
 
 def _is_ours(item: Json) -> bool:

@@ -39,7 +39,7 @@ from quorate_operator.owned.agent_names import (
     service_name,
     stateful_set_name,
 )
-from quorate_operator.owned.apply import Applier, Failure
+from quorate_operator.owned.apply import Applier, Failure, is_silent_again
 from quorate_operator.owned.budget import Budget, NoEvictionNow, no_eviction_now
 from quorate_operator.owned.children import (
     client_service_name,
@@ -88,8 +88,9 @@ class ManagedView(NamedTuple):
     """The state of a managed cluster's objects, as of the declared `spec`.
 
     `refused`: the API server's sentence about an object that could not be made; `waits_for`: what
-    the replacement of pods waits for; `unreachable`: agent -> why external clients cannot reach it,
-    None without an external listener; `no_eviction`: why no pod may be evicted, None if one may.
+    the replacement of pods waits for, empty if a refused object holds it up; `unreachable`: agent
+    -> why external clients cannot reach it, None without an external listener; `no_eviction`: why
+    no pod may be evicted, None if one may.
     """
 
     agents: Agents
@@ -394,16 +395,18 @@ class OwnedObjects:
         failed += unmade.values()
         services = {("Service", client_service_name(zone.zone)) for zone in zones}
         of_services = [unmade[each] for each in services & unmade.keys()]  # no pod needs them
-        if not seen.pause:
+        if not seen.pause and not is_silent_again(failed):
             deleted, undeleted = await seen.applier.prune(
                 wanted, there, cluster.metadata.uid, may_write
             )
             failed += undeleted
             if deleted:
                 self._look_at_unnamed()
+        is_silent = is_silent_again(failed)
+        is_held_up = is_silent or any(each not in of_services for each in failed)
+        if not seen.pause and not is_silent:
             staying = {agent: sets[agent] for agent in agents.staying if agent in sets}
-            may_replace = not [each for each in failed if each not in of_services]
-            if agents.run and staying.keys() == {*agents.staying} and may_replace:
+            if agents.run and staying.keys() == {*agents.staying} and not is_held_up:
                 restart = next_restart(
                     {agent: pods[agent] for agent in staying},
                     staying,
@@ -417,13 +420,16 @@ class OwnedObjects:
                 _log.info("cluster %s: replacing the pod of %s", name, restart.agent)
                 failure = await seen.applier.delete("Pod", pod)
                 failed += [failure] if failure is not None else []
+                is_held_up |= failure is not None
         needs_operator = managed.failure_domain_label not in COPIED_LABELS
+        refused = next((str(each) for each in failed if not each.is_conflict), "")
+        waits_for = _waits_for(name, restart, seen.applier.changed)
         view = ManagedView(
             agents=agents,
             addresses=[address(name, self._namespace, agent) for agent in agents.staying],
             pods=_problems(name, agents, pods, claims, losing),
-            refused=next((str(each) for each in failed if not each.is_conflict), ""),
-            waits_for=_waits_for(name, restart, seen.applier.changed),
+            refused=refused,
+            waits_for="" if refused and is_held_up else waits_for,
             spec=cluster.spec,
             unreachable=unreachable,
             domainless=domains.missing if needs_operator and agents.run else None,

@@ -131,3 +131,14 @@ async def test_nothing_is_written_by_who_leads_no_more(api: SlowApi, written: Bu
     await written.write(CLUSTER, lambda: None)
 
     assert api.objects == {}
+
+
+async def test_a_budget_that_somebody_else_has_made_meanwhile_is_not_lowered(
+    api: SlowApi, written: Budget
+) -> None:
+    await written.write(CLUSTER, lambda: allowing(1))
+    theirs = api.put(PATH, {"metadata": {"name": "main-agents"}, "spec": {"minAvailable": 1}})
+    with pytest.raises(ApiRefused, match="was not made by Quorate"):
+        await written.write(CLUSTER, lambda: allowing(0))
+
+    assert api.objects[PATH] == theirs

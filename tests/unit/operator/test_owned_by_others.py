@@ -2,6 +2,7 @@
 
 import time
 
+import msgspec
 import pytest
 
 from quorate.protocol.messages.master import ZoneReady
@@ -9,6 +10,7 @@ from quorate.wire.storage_cluster import StorageCluster
 from quorate_loopback.memory_api import NO_ANSWER
 from quorate_operator.kube.api import path_of
 from quorate_operator.owned import apply
+from quorate_operator.owned.agent_conditions import agent_conditions
 from quorate_owned.kubelet import SETS
 from quorate_owned.managed import ZONE, Managed
 
@@ -87,8 +89,16 @@ async def test_a_client_service_of_somebody_else_holds_up_no_new_image(managed: 
     await managed.until(unnamed, "the zone's message")
     assert unnamed().startswith(f"Service shop/{ZONE.name}-clients was not made by Quorate")
     started = len(managed.kubelet.restarted)
+
+    def told() -> str:
+        view = managed.see()
+        [first, *_] = agent_conditions(managed.cluster, view, {})
+        return first[2]
+
     managed.declare(image=NEW_IMAGE)
+    await managed.until(lambda: told() == "Replacing", "it says that pods are replaced")
     await managed.until(lambda: len(managed.kubelet.restarted) == started + 3, "all are replaced")
+    await managed.until(lambda: told() == "Refused", "then what is refused")
 
 
 async def test_many_missing_objects_are_looked_for_by_one_list(
@@ -121,7 +131,25 @@ async def test_what_cannot_be_looked_for_does_not_hold_up_the_others(undeclared:
     assert managed.kinds("services") == []
 
 
-async def test_a_second_request_without_any_answer_ends_the_look(undeclared: Managed) -> None:
+async def test_no_pod_runs_with_a_claim_that_could_not_be_looked_for(undeclared: Managed) -> None:
+    managed, lists = undeclared, list[str]()
+
+    def refuse(method: str, path: str) -> int:
+        if (method, path) == ("GET", CLAIMS):
+            lists.append(path)
+            return 500 if len(lists) > 1 else 0  # the first one is of all objects by label
+        return 0
+
+    managed.api.put(f"{CLAIMS}/main-agent-2", {"metadata": {"name": "main-agent-2"}, "spec": {}})
+    managed.api.refuse = refuse
+    managed.declare(replicas=3)
+    await managed.until(managed.owned.problems, "told")
+    assert managed.kinds("statefulsets") == []
+
+
+async def test_kinds_of_which_two_requests_got_no_answer_wait_for_the_next_look(
+    undeclared: Managed,
+) -> None:
     """A webhook hangs: each of them takes a worker for seconds."""
     managed = undeclared
     managed.api.refuse = lambda method, path: (
@@ -133,6 +161,37 @@ async def test_a_second_request_without_any_answer_ends_the_look(undeclared: Man
     asked = {path for method, path in managed.api.requests if method == "PATCH"}
     assert {f"{CLAIMS}/main-agent-1", f"{CLAIMS}/main-agent-2"} <= asked
     assert not asked & {f"{CLAIMS}/main-agent-{number}" for number in range(3, 10)}
+    assert managed.kinds("statefulsets") == ["main-agent-1", "main-agent-2"], "claims looked for"
+    view = managed.see()
+    assert view is not None
+    assert len(view.addresses) == 9
+    assert "999" in view.refused
+
+
+async def test_a_stateful_set_behind_hanging_services_is_restored_and_no_pod_replaced(
+    managed: Managed,
+) -> None:
+    await managed.until(managed.is_ready, "ready")
+    at = f"{SETS}/main-agent-2"
+    managed.api.refuse = lambda method, path: (
+        NO_ANSWER if method == "PATCH" and "/services/" in path else 0
+    )
+    managed.place_zone()
+    other = msgspec.structs.replace(ZONE, uid="uid-3", name="basket")
+    managed.world.master.set_zone(other, managed.world.now)
+    managed.world.pass_time(1_000)
+    for agent in managed.registered:
+        for zone in (ZONE, other):
+            managed.world.master.receive(agent, ZoneReady(zone.uid, 6379), managed.world.now)
+    await managed.until(lambda: len(managed.api.writes(f"{other.name}-clients")) > 0, "it hangs")
+    del managed.api.objects[at]
+    managed.declare(image=NEW_IMAGE)
+    await managed.until(lambda: at in managed.api.objects, "restored")
+    tries = len(managed.api.writes("-clients"))
+    await managed.until(lambda: len(managed.api.writes("-clients")) > tries + 2, "looked again")
+
+    assert managed.api.writes("/pods/") == []
+    assert "999" in managed.refused()
 
 
 @pytest.mark.parametrize("is_pruned", [False, True])
@@ -160,6 +219,40 @@ async def test_a_cluster_that_is_let_go_is_written_no_more_by_a_look_that_is_und
     after = managed.api.requests[managed.api.requests.index(let_go_at) + 1 :]
     managed.api.refuse = lambda method, path: 0
     assert [each for each in after if each[0] != "GET"] == []
+
+
+@pytest.mark.parametrize("is_let_go", [False, True])
+async def test_an_object_that_changes_just_before_it_is_written_is_looked_at_again(
+    managed: Managed, is_let_go: bool
+) -> None:
+    """A request may wait a minute for its turn; Kubernetes takes the owner away meanwhile."""
+    await managed.until(managed.is_ready, "ready")
+    at, main = f"{SETS}/main-agent-2", path_of("shop", StorageCluster.plural, "main")
+    cluster, changed = managed.api.objects[main], list[str]()
+
+    def refuse(method: str, path: str) -> int:
+        if (method, path) != ("PATCH", at) or changed:
+            return 0
+        changed.append(path)
+        present = managed.api.objects[at]
+        metadata = dict(present["metadata"])
+        if is_let_go:
+            metadata["ownerReferences"] = []
+            deleted = {**cluster["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+            managed.api.put(main, {**cluster, "metadata": deleted})
+        managed.api.put(at, {**present, "metadata": metadata})
+        return 0
+
+    managed.api.refuse = refuse
+    managed.declare(image=NEW_IMAGE)
+    if is_let_go:
+        await managed.until(lambda: "is to outlive" in managed.refused(), "told")
+        assert not managed.api.objects[at]["metadata"]["ownerReferences"]
+    else:
+        await managed.until(lambda: len(managed.api.writes(at)) > 1 and bool(changed), "again")
+        assert managed.api.objects[at]["spec"]["template"]["spec"]["containers"][0]["image"] == (
+            NEW_IMAGE
+        )
 
 
 async def test_what_lost_its_owner_before_the_operator_started_is_let_go(managed: Managed) -> None:

@@ -84,8 +84,13 @@ async def test_the_budget_is_lowered_while_a_look_at_everything_takes_its_time(
     managed.place_zone()
     await managed.until(lambda: managed.may_be_away() == 1, "one may go")
     asked: list[str] = []
+    of_name = managed.api.list
 
-    async def no_answer(path: str, selector: str = "") -> AsyncIterator[Json]:
+    async def no_answer(path: str, selector: str = "", name: str = "") -> AsyncIterator[Json]:
+        if name:
+            async for each in of_name(path, name=name):
+                yield each
+            return
         asked.append(path)
         await asyncio.Event().wait()
         yield {}
