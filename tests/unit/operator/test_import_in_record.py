@@ -351,6 +351,32 @@ async def test_a_note_that_cannot_go_back_at_once_goes_later(led: Namespace) -> 
     await until_note_goes_with_its_restore(led)
 
 
+async def test_a_note_goes_back_if_whose_its_job_is_is_seen_late(led: Namespace) -> None:
+    """Another object's Job has the name, and looking at it fails once."""
+    posted, failed = list[str](), list[str]()
+    theirs = {"metadata": {"name": "back-restore", "uid": "theirs", "ownerReferences": []}}
+
+    def refuse(method: str, path: str) -> int:
+        if (method, path) == ("POST", JOBS):
+            posted.append(path)
+            led.api.put(f"{JOBS}/back-restore", theirs)
+            return 0
+        if method == "GET" and path == f"{JOBS}/back-restore" and posted and not failed:
+            failed.append(note(led))
+            return 500
+        return 0
+
+    declare(led)
+    await until_job(led, "back-check")
+    led.api.refuse = refuse
+    end(led, "back-check", MAY_BEGIN)
+    await until_so(
+        led, lambda: bool(failed) and note(led) == f"{BEGUN}.not-begun", "it is noted as before"
+    )
+
+    assert failed == [BEGUN]
+
+
 async def test_a_note_that_waits_for_its_zone_does_not_hold_up_the_next_restore_of_its_name(
     led: Namespace,
 ) -> None:

@@ -99,6 +99,9 @@ class Restores(JobRuns[ZoneRestoreStatus]):
         """By name of one that has not ended: its uid, and its zone."""
         self._left: dict[str, dict[str, str]] = {}
         """By name of those that were deleted: uid -> the zone whose note is to be removed."""
+        self._unclear: set[str] = set()
+        """Uids of those whose note was the first, and whose Job another object may have the name
+        of: it could not be looked at."""
         self._unmade: set[str] = set()
         """Uids of those whose note says, or may say, that the import has begun, although its Job
         was not made: the note could not be changed back."""
@@ -131,6 +134,7 @@ class Restores(JobRuns[ZoneRestoreStatus]):
                 if await self._take_back(uid, zone, self._find(zone)):
                     continue
             self._unmade.discard(uid)
+            self._unclear.discard(uid)
             del self._left[name][uid]
         if not self._left.get(name):
             self._left.pop(name, None)
@@ -154,6 +158,7 @@ class Restores(JobRuns[ZoneRestoreStatus]):
         if status.phase is not None and status.phase.is_final:
             self._open.pop(name, None)
             self._unmade.discard(body["metadata"]["uid"])
+            self._unclear.discard(body["metadata"]["uid"])
         else:
             self._open[name] = body["metadata"]["uid"], zone
 
@@ -265,7 +270,8 @@ class Restores(JobRuns[ZoneRestoreStatus]):
         Return the Job, what it waits for, or why it is refused; and the Zone as it is now.
         """
         uid, work = restore.metadata.uid, import_work(restore, copies, mine)
-        is_first = annotated_import(led.body) == _before(mine) or uid in self._unmade
+        is_first = annotated_import(led.body) == _before(mine)
+        is_first |= uid in self._unmade or uid in self._unclear
         try:
             job = await self._manifest(restore, led, work)
         except JobRefused as refused:
@@ -287,7 +293,10 @@ class Restores(JobRuns[ZoneRestoreStatus]):
             if is_first:
                 await self._note_again(uid, led, mine)
             raise
+        if is_first:
+            self._unclear.add(uid)
         made = posted if posted is not None else await self._whose(restore, work)
+        self._unclear.discard(uid)
         if isinstance(made, str) and is_first:
             led = await self._note_again(uid, led, mine)
         return made, led
