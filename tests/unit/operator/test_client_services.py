@@ -5,7 +5,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from quorate.wire.storage_cluster import StorageCluster
 from quorate_loopback.memory_api import MemoryApi, MemoryWatches
+from quorate_operator.kube.api import path_of
 from quorate_operator.owned import owned_objects
 from quorate_owned.rivals import SERVICE, Rivals, manifest
 
@@ -22,6 +24,8 @@ async def rivals(api: MemoryApi, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     """Zone `library` of cluster `a` was deleted and its data is kept; cluster `b` has none."""
     monkeypatch.setattr(owned_objects, "LOOK_S", 0.005)
     bodies = [manifest(name, namespace="shop", uid=f"uid-of-{name}") for name in ("a", "b")]
+    for body in bodies:
+        api.put(path_of("shop", StorageCluster.plural, body["metadata"]["name"]), body)
     made = Rivals(api.as_api, "shop", MemoryWatches(api.as_api), *bodies)
     made.declare("a")
     for cluster in ("a", "b"):
