@@ -233,8 +233,6 @@ class Replicas(ZoneCopies):
         elif lwm <= role.acked:
             return  # a quorum already had these counters
         self.advance(role)
-        if first and role.persisted and self.roles.get(partition) is role:
-            self.announce(node, role.batch([]))  # the next write may be long in coming
 
     # --- time ------------------------------------------------------------------------------------
 
