@@ -69,4 +69,5 @@ KEPT = {
     940967403: "I-5 by a line that a reset had left, behind a cut, that began to serve after it",
     1263183741207: "a rebuilt row has the reset before the last one, of which nobody had heard",
     2356409780602: "a rebuilt row that was lost again waited for stores of its sets that were gone",
+    2659687960024: "a tombstone of a key that was deleted again, which a FLUSHALL then took",
 }
