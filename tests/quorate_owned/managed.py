@@ -104,7 +104,7 @@ class Managed:
         return self.owned.see(self.cluster, cast(Runner, self.runner), self.pause)
 
     def refused(self) -> str:
-        """What the view says of an object that could not be made."""
+        """The view's sentence about an object that could not be made."""
         view = self.see()
         assert view is not None
         return view.refused

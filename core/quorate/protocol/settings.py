@@ -87,7 +87,7 @@ class ProtocolSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Size of one piece of a transfer: small enough not to delay the heartbeats behind it."""
 
     transfer_bytes_per_s: int = 200 * 1024 * 1024
-    """How much one agent supplies per second, over all zones, so that transfers leave room for
+    """Bytes that one agent supplies per second, over all zones, so that transfers leave room for
     clients.  Only full copies wait for it; deltas are sent at once and counted."""
 
     migrations_per_node: int = 8

@@ -45,7 +45,7 @@ RECEIVE_BYTES = 64 * 1024
 small commands."""
 
 SEEN_BYTES = 150
-"""What each watched key takes beside its text."""
+"""Bytes that each watched key takes beside its text."""
 
 _KEEPALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -76,7 +76,7 @@ class ClientEndpoint(Protocol):
 
     @property
     def park_bound_ms(self) -> int:
-        """How long commands wait for a primary."""
+        """The longest time for which commands wait for a primary."""
 
     def connected(self, client: ClientConnection) -> None:
         """Give a new client its state and session."""

@@ -132,7 +132,7 @@ class ZoneEndpoint:
 
     @property
     def park_bound_ms(self) -> int:
-        """How long commands wait for a primary."""
+        """The longest time for which commands wait for a primary."""
         return self.replicas.park_bound_ms
 
     def has_address(self, external: bool) -> bool:

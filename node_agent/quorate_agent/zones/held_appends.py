@@ -28,7 +28,7 @@ HELD_BYTES_MAX = 64 * 1024 * 1024
 L = TypeVar("L", bound=Hashable)
 
 BATCH_BYTES = 512
-"""How much a batch counts besides its updates: about the memory of its objects."""
+"""Bytes that a batch counts besides its updates: about the memory of its objects."""
 
 
 class HeldAppends(Generic[L]):

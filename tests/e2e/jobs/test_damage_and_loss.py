@@ -125,7 +125,7 @@ def _damage_is_found_and_repaired(jobs: Jobs, watching: "Watching", measured: Me
     installed = jobs.installed
     run = {"zoneRef": {"name": BOOKS}, "level": "Rows", **jobs.place}
     jobs.declare("ScheduledDataValidation", "often", schedule="* * * * *", template={"spec": run})
-    first = _next_run(jobs, "")
+    first = jobs.next_run("datavalidation", "often", "")
     assert first["verdict"] == "Agree", first
     assert (first["partitions"], first["copies"]) == (PARTITIONS, 3 * PARTITIONS)
     assert first["settledKeys"] >= len(KEYS), first
@@ -138,7 +138,7 @@ def _damage_is_found_and_repaired(jobs: Jobs, watching: "Watching", measured: Me
     assert not watching.running.now(FIRING)
     watching.look_again()
     _suspend(installed, False)
-    second = _next_run(jobs, first["job"])
+    second = jobs.next_run("datavalidation", "often", first["job"])
 
     _suspend(installed, True)
     partition = key_partition(DAMAGED.encode(), PARTITIONS)
@@ -191,18 +191,6 @@ def _run(jobs: Jobs, kind: str, name: str, zone: str, measured: Measured, **spec
     status = jobs.wait_end(kind, name)
     measured(f"{kind} as a pod", f"{time.monotonic() - began:.1f} s")
     return status
-
-
-def _next_run(jobs: Jobs, former_job: str) -> Json:
-    """The status of the schedule's next run, once it has ended."""
-    kind, name = "scheduleddatavalidation", "often"
-
-    def run() -> str:
-        told = str(jobs.installed.get(kind, name).get("status", {}).get("lastRun", ""))
-        return told if told and f"{told}-validation" != former_job else ""
-
-    jobs.installed.wait(run, "a run of the schedule", 100)
-    return jobs.wait_end("datavalidation", run())
 
 
 def _suspend(installed: Installed, suspended: bool) -> None:

@@ -101,12 +101,12 @@ def test_executors_write_encrypted_exports_into_a_bucket_from_a_base(
             incremental=True,
             template={"spec": run},
         )
-        first = _next_export(jobs, "")
+        first = jobs.next_run("zonebackup", "often", "")
         assert (first["outcome"], first["rows"]) == ("Complete", len(KEYS)), first
         assert first["encryptionKeyId"], first
         for each in BOUGHT:
             client.set(each, f"text of {each}")
-        second = _next_export(jobs, first["job"])
+        second = jobs.next_run("zonebackup", "often", first["job"])
         first_day.kubectl(
             "patch",
             "scheduledzonebackup",
@@ -191,18 +191,6 @@ def _secret(installed: Installed, name: str, key: str) -> Iterator[None]:
         yield
     finally:
         installed.kubectl("delete", "secret", name)
-
-
-def _next_export(jobs: Jobs, former_job: str) -> Json:
-    """The status of the schedule's next run, once it has ended."""
-    kind, name = "scheduledzonebackup", "often"
-
-    def run() -> str:
-        told = str(jobs.installed.get(kind, name).get("status", {}).get("lastRun", ""))
-        return told if told and f"{told}-backup" != former_job else ""
-
-    jobs.installed.wait(run, "a run of the schedule", 100)
-    return jobs.wait_end("zonebackup", run())
 
 
 def _whole(status: Json) -> str:

@@ -11,7 +11,7 @@ from quorate_nodes.release.installed import Installed
 from quorate_s3.server import s3_server
 
 SECRET = "never-to-be-told"
-"""What opens the bucket."""
+"""The key that opens the bucket."""
 _BUCKET, _CREDENTIALS = "backups", "keys-of-s3"
 
 

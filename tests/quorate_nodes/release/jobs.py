@@ -75,6 +75,20 @@ class Jobs:
         )
         return status()
 
+    def next_run(self, kind: str, schedule: str, former_job: str) -> Json:
+        """The status of the next run of a schedule, once it has ended.
+
+        `kind`: that of its runs.  `former_job`: the Job of the run before; empty: any is the next.
+        """
+
+        def run() -> str:
+            told = self.installed.get(f"scheduled{kind}", schedule).get("status", {})
+            last = str(told.get("lastRun", ""))
+            return last if last and not former_job.startswith(f"{last}-") else ""
+
+        self.installed.wait(run, "a run of the schedule", 100)
+        return self.wait_end(kind, run())
+
     def report(self, status: Json) -> Json:
         """The report of a run: what its status says of where it is."""
         job = status["job"]

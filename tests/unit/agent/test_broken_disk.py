@@ -13,18 +13,13 @@ from quorate.facts.zone import SyncWrites
 from quorate.protocol.agent.turn import Turn
 from quorate.protocol.messages.outbox import MASTER
 from quorate.protocol.messages.replication import Heartbeat
-from quorate.protocol.settings import DEFAULTS
 from quorate.protocol.storage import Row, StorageFull
-from quorate_agent.folder.data_folder import DataFolder
-from quorate_agent.machine.clock import MachineClock
-from quorate_agent.machine.descriptors import Descriptors
 from quorate_agent.process.server import Agent
-from quorate_agent.process.settings import AgentSettings
 from quorate_agent.storage import StorageBroken, value_files
 from quorate_agent.storage.long_values import LONG_BYTES
 from quorate_agent.storage.rocks import RocksStorage
 from quorate_agent.zones.runtime import ZoneRuntime
-from quorate_loopback.sides import SECRET
+from quorate_lone_agent.process import opened_agent
 from quorate_loopback.waiting import until
 
 EIO = "IO error: Input/output error: While fdatasync: 000004.log"
@@ -221,16 +216,8 @@ def test_a_closed_storage_that_had_no_room_is_not_opened_again(tmp_path: Path) -
 
 def _with_agent(path: Path, story: Callable[[Agent], Coroutine[Any, Any, None]]) -> None:
     async def run() -> None:
-        folder = DataFolder.open(path, cluster="demo", node="agent-1", cluster_id="id")
-        here = "127.0.0.1"
-        settings = AgentSettings("agent-1", path, "demo", here, 0, here, 0, here, here, here, 0)
-        agent = Agent(
-            settings, folder, {}, DEFAULTS, Descriptors(4096), SECRET.keys(), MachineClock()
-        )
-        try:
+        with opened_agent(path) as agent:
             await story(agent)
-        finally:
-            folder.close()
 
     asyncio.run(run())
 

@@ -82,8 +82,9 @@ def test_writes_are_synced_by_interval_as_soon_as_the_zone_says_so(
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("has_synced", [True, False], ids=["later", "in the first interval"])
 def test_what_the_interval_has_not_synced_is_synced_although_the_zone_changes_to_always(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_synced: bool
 ) -> None:
     monkeypatch.setattr(zone_runtime, "SYNC_INTERVAL_S", 0.1)
 
@@ -92,28 +93,11 @@ def test_what_the_interval_has_not_synced_is_synced_although_the_zone_changes_to
         record = SimpleNamespace(persistent=True, sync_writes=SyncWrites.INTERVAL, name="z")
         runtime = runtime_of(record, storage)
         database = storage.database
-        write(storage, 1)
-        await until(lambda: database.synced_sequence == database.sequence, "sync")
+        if has_synced:
+            write(storage, 1)
+            await until(lambda: database.synced_sequence == database.sequence, "sync")
         write(storage, 2)
         record.sync_writes = SyncWrites.ALWAYS
-        await until(lambda: database.synced_sequence == database.sequence, "the last sync")
-        await runtime.close()
-
-    asyncio.run(run())
-
-
-def test_a_last_sync_is_due_from_the_opening_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(zone_runtime, "SYNC_INTERVAL_S", 0.01)
-
-    async def run() -> None:
-        storage = RocksStorage(tmp_path / "zone")
-        record = SimpleNamespace(persistent=True, sync_writes=SyncWrites.INTERVAL, name="z")
-        runtime = runtime_of(record, storage)
-        database = storage.database
-        write(storage, 1)
-        record.sync_writes = SyncWrites.ALWAYS  # before the first interval is over
         await until(lambda: database.synced_sequence == database.sequence, "the last sync")
         await runtime.close()
 

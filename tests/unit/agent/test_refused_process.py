@@ -1,4 +1,4 @@
-"""What a running agent does when it is refused, or when another agent is replaced."""
+"""A running agent that is refused, or that sees another agent replaced."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,15 +14,11 @@ from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, RefusalCo
 from quorate.protocol.messages.master import Members
 from quorate.protocol.messages.replication import Append, Batch
 from quorate.protocol.settings import DEFAULTS
-from quorate_agent.folder.data_folder import DataFolder
-from quorate_agent.machine.clock import MachineClock
-from quorate_agent.machine.descriptors import Descriptors
 from quorate_agent.process.probes import Probes
 from quorate_agent.process.server import Agent
-from quorate_agent.process.settings import AgentSettings
 from quorate_agent.storage.long_values import LONG_BYTES
 from quorate_agent.zones.held_appends import BATCH_BYTES
-from quorate_loopback.sides import SECRET
+from quorate_lone_agent.process import opened_agent
 
 TERM = 7
 ENDS_PART = (RefusalCode.NAME_IN_USE, RefusalCode.COPIED_FOLDER, RefusalCode.OLDER_PROCESS)
@@ -41,18 +37,10 @@ class _Link:
 
 def _with_agent(path: Path, story: Callable[[Agent], None]) -> None:
     async def run() -> None:
-        folder = DataFolder.open(path, cluster="demo", node="agent-1", cluster_id="id")
-        here = "127.0.0.1"
-        settings = AgentSettings("agent-1", path, "demo", here, 0, here, 0, here, here, here, 0)
-        agent = Agent(
-            settings, folder, {}, DEFAULTS, Descriptors(4096), SECRET.keys(), MachineClock()
-        )
-        agent.core = AgentCore(agent._hello(), agent, DEFAULTS, agent._now())
-        _register(agent)
-        try:
+        with opened_agent(path) as agent:
+            agent.core = AgentCore(agent._hello(), agent, DEFAULTS, agent._now())
+            _register(agent)
             story(agent)
-        finally:
-            folder.close()
 
     asyncio.run(run())
 

@@ -89,7 +89,7 @@ def come(fill: Fill, owner: Copy, updates: int) -> None:
 
 
 def told(fill: Fill) -> int:
-    """What the master is told of the progress."""
+    """The progress as the master is told of it."""
     return fill.progress("zone", done=False).bytes_done
 
 

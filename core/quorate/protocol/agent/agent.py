@@ -161,7 +161,7 @@ class AgentCore:
         self.members: dict[str, NodeRecord] = {}
         self.registered = False
         self.refusal = ""
-        """Why a master has refused this process since it was registered."""
+        """A master's reason to refuse this process since it was registered; empty: none has."""
         self.informed = False
         """Whether a master has told this process all zones that it knows."""
         self.leaving = False

@@ -1,4 +1,4 @@
-"""What the master knows of one partition, and how that changes with the partition's row."""
+"""The master's knowledge of one partition, and its changes with the partition's row."""
 
 from typing import Protocol
 

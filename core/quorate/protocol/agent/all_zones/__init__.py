@@ -1,1 +1,1 @@
-"""What concerns all zones of an agent together: opening, waking, what they set aside at most."""
+"""All zones of an agent together: their opening and waking, and the limit on what is set aside."""

@@ -7,7 +7,7 @@ from quorate.protocol.zone_master.causes import Why
 
 
 class Verdict(NamedTuple):
-    """Why the decision is refused, or what it does in words, and the row to be written.
+    """The reason to refuse a decision, or its effect in words, and the row to be written.
 
     `seen`: the number by which a person names the invalid or lost row; 0: there is a valid one.
     """
