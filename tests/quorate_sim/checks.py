@@ -188,8 +188,8 @@ class Checks:
         interval = self.cluster.zones[uid].sync_writes is SyncWrites.INTERVAL
         if not before or (before, of) == oldest or interval or not copy.adopted:
             return
-        if copy.get(of) is not None or copy.lwm < before or copy.tombstones.get(of, 0) > before:
-            return  # it is there, was written over or undone, or a FLUSHALL took a later one
+        if copy.get(of) is not None or copy.lwm < before or copy.tombstones.get(of, 0) >= before:
+            return  # it is there, was written over or undone, or a FLUSHALL took it, not its note
         row = self.cluster.committed_row(uid, copy.partition)
         if row is None or is_left(row, copy.last_term):
             return

@@ -70,4 +70,5 @@ KEPT = {
     1263183741207: "a rebuilt row has the reset before the last one, of which nobody had heard",
     2356409780602: "a rebuilt row that was lost again waited for stores of its sets that were gone",
     2659687960024: "a tombstone of a key that was deleted again, which a FLUSHALL then took",
+    295509910835: "a tombstone that a FLUSHALL took, behind a note that a refused turn gave back",
 }
