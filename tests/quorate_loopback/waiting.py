@@ -13,7 +13,7 @@ class Closable(Protocol):
         """Close them."""
 
 
-async def until(is_true: Callable[[], object], what: str = "change", timeout_s: float = 10) -> None:
+async def until(is_true: Callable[[], object], what: str = "change", timeout_s: float = 60) -> None:
     """Return when `is_true`; TimeoutError with `what` was waited for when it takes longer."""
     deadline = time.monotonic() + timeout_s
     while not is_true():

@@ -237,7 +237,8 @@ async def test_a_note_goes_with_a_restore_that_ends_before_its_import(
         restores = led.controller._runs.restores
         if way == "told late":  # there is another status to be written
             restores._bodies["back"] = {**body, "status": {**body["status"], "message": ""}}
-            await until(lambda: "back" not in restores._bodies, "that it is not there")
+            gone = "that it is not there"
+            await until_so(led, lambda: "back" not in restores._bodies, gone)
         if way == "replaced":  # its end is told behind the later one of its name
             metadata = {**body["metadata"], "uid": "another"}
             spec = {**body["spec"], "zoneRef": {"name": "others"}}
