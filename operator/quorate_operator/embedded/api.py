@@ -108,6 +108,9 @@ class Api:
         manifest = await _body(request)
         if isinstance(manifest, web.Response):
             return manifest
+        kept = self._embedded.kept_name(name) if plural == ZONES else ""
+        if kept:
+            return _json({"message": kept}, 409)
         try:
             made, is_new = await self._embedded.objects.put(
                 plural, name, manifest, seen if seen.uid else None

@@ -32,6 +32,9 @@ def _refusal(embedded: Embedded, manifest: Mapping[str, Any], clusters: set[str]
         return str(error)
     if plural != Zone.plural:
         return ""
+    kept = embedded.kept_name(_name(manifest))
+    if kept:
+        return kept
     acceptance = embedded.accept(Zone.parse(made), clusters)
     return "" if acceptance.reason == names.REASON_ACCEPTED else acceptance.message
 

@@ -287,6 +287,26 @@ class Embedded:
             self._names_before.pop(cluster, None)
             _log.info("cluster %s: every agent has told what it has, all of it is led", cluster)
 
+    def kept_name(self, name: str) -> str:
+        """Return why a Zone of this name cannot be made now, empty if it can: the name is kept for
+        a zone of a replaced file, of which no agent has told yet."""
+        zones = {
+            made["metadata"]["name"]: made["metadata"]["uid"] for made in self.objects.list(ZONES)
+        }
+        if name in zones:
+            return ""
+        for cluster in sorted(self._recovering):
+            before = self._names_before.get(cluster, {})
+            if self.objects.get(CLUSTERS, cluster) is not None and any(
+                kept == name and uid not in zones.values() for uid, kept in before.items()
+            ):
+                return (
+                    f"Zone {name}: metadata.name: the replaced file of StorageCluster {cluster} had"
+                    " a Zone of this name, and agents that may have its data have not told what"
+                    " they have: start them, or use another name"
+                )
+        return ""
+
     async def _reconcile_zone(self, zone: Zone) -> None:
         uid, cluster = zone.metadata.uid, zone.spec.cluster_ref.name
         led = self._led.get(cluster)

@@ -46,6 +46,16 @@ async def client(server: Server) -> AsyncIterator[Client]:
         yield Client(session, root)
 
 
+async def test_a_name_that_is_kept_for_another_zone_is_refused(
+    server: Server, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server.embedded, "kept_name", lambda name: f"{name} is kept")
+    refused = await client.ask("PUT", f"{ROOT}/zones/sessions", ZONE)
+    assert refused == (409, {"message": "sessions is kept"})
+    assert (await client.ask("GET", f"{ROOT}/zones/sessions"))[0] == 404
+    assert (await client.ask("PUT", f"{ROOT}/storageclusters/main", CLUSTER))[0] == 201
+
+
 async def test_an_object_is_created_read_changed_and_deleted(client: Client) -> None:
     status, made = await client.ask("PUT", f"{ROOT}/zones/sessions", ZONE)
     assert status == 201

@@ -19,6 +19,7 @@ from quorate_link.secret import write_private
 from quorate_loopback.runner_world import ScriptedAgent
 from quorate_loopback.sides import SECRET
 from quorate_loopback.waiting import until
+from quorate_operator.embedded.judgement import refusals
 from quorate_operator.embedded.objects import ObjectStore
 from quorate_operator.embedded.operator import OVERTAKEN_MAX, Embedded
 from quorate_operator.embedded.recover import recover
@@ -413,6 +414,52 @@ async def test_a_recovery_leaves_a_live_zone_its_name_beside_stale_data_of_that_
         async with _running(tmp_path) as embedded:
             await until(lambda: len(_uids(embedded)) == 2, "declared again", 20)
             assert _uids(embedded) == {"sessions": live, f"sessions-{stale_uid[:8]}": stale_uid}
+
+
+async def test_a_name_is_kept_for_the_zone_of_a_replaced_file_until_its_agent_has_told(
+    tmp_path: Path,
+) -> None:
+    """A Zone made under that name would be a stranger beside the data of the user's."""
+    write_private(tmp_path / "main.json", json.dumps(SECRET.texts()))
+    zone = {"clusterRef": {"name": "main"}, "partitions": 1, "replicas": 1}
+    manifest = {"apiVersion": "quorate.io/v1alpha1", "kind": "Zone", "spec": zone}
+    sessions, others = ({**manifest, "metadata": {"name": name}} for name in ("sessions", "others"))
+    away = ScriptedAgent("agent-1", lambda table: None)
+    beside = ScriptedAgent("agent-2", lambda table: None)
+    async with AsyncExitStack() as stack:
+        for agent in (away, beside):
+            await agent.listen()
+            stack.push_async_callback(agent.close)
+        addresses = [away.address, beside.address]
+        async with _running(tmp_path) as embedded:
+            spec = {"external": {"addresses": addresses[:1]}}
+            await _declare(embedded.objects, "StorageCluster", "main", spec)
+            await _declare(embedded.objects, "Zone", "sessions", zone)
+            live = _uids(embedded)["sessions"]
+            await until(lambda: _is_available(embedded, "sessions"), "available")
+            away.zone = _runner(embedded).known_zone(live)
+        await away.close()
+
+        await recover(tmp_path, "main", addresses, SECRET.keys("tool"), tmp_path)
+
+        async with _running(tmp_path) as embedded:
+            [kept, free] = refusals(embedded, [sessions, others])
+            assert kept.startswith(
+                "Zone sessions: metadata.name: the replaced file of StorageClust"
+            )
+            assert (kept, free) == (embedded.kept_name("sessions"), "")
+            await embedded.objects.remove("storageclusters", "main")
+            assert embedded.kept_name("sessions") == ""
+            spec = {"external": {"addresses": addresses}}
+            await _declare(embedded.objects, "StorageCluster", "main", spec)
+            assert embedded.kept_name("sessions")
+
+            back = ScriptedAgent("agent-1", lambda table: None)
+            back.zone = away.zone
+            await back.listen(int(away.address.rpartition(":")[2]))
+            stack.push_async_callback(back.close)
+            await until(lambda: _uids(embedded) == {"sessions": live}, "declared again", 20)
+            assert refusals(embedded, [sessions, others]) == ["", ""]
 
 
 def _uids(embedded: Embedded) -> dict[str, str]:
