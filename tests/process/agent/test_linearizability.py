@@ -1,6 +1,5 @@
 """Histories of real clients, while agents fail and copies move, judged by a foreign checker."""
 
-import os
 import random
 import sys
 import time
@@ -23,7 +22,6 @@ from quorate_porcupine.operations import Operation
 
 pytestmark = [pytest.mark.process, pytest.mark.needs("go"), pytest.mark.timeout(400)]
 
-SEED = int(os.environ.get("QUORATE_CHAOS_SEED", "1"))
 ROUNDS = 6
 """Each fault once."""
 ROUND_S = 8.5
@@ -148,13 +146,13 @@ def _kept(history: list[Operation], folder: Path) -> Path:
 
 
 def test_what_clients_see_is_linearizable_while_agents_fail_and_copies_move(
-    start_proxied: StartProxied, measured: Measured, tmp_path: Path
+    start_proxied: StartProxied, measured: Measured, fresh_seed: int, tmp_path: Path
 ) -> None:
     cluster = start_proxied(agents=4)
     cluster.apply_zone("z", partitions=8)
     _load_ballast(cluster)
-    story = Story(cluster, random.Random(SEED))
-    with MixedCommands(cluster, "z", seed=SEED) as load:
+    story = Story(cluster, random.Random(fresh_seed))
+    with MixedCommands(cluster, "z", seed=fresh_seed) as load:
         wait_until(lambda: len(load.history) > 300, "commands")
         began = time.monotonic()
         story.run()
@@ -167,13 +165,13 @@ def test_what_clients_see_is_linearizable_while_agents_fail_and_copies_move(
     verdict = judge(load.history)
     judging = time.monotonic() - began
     measured(
-        f"linearizability, seed {SEED}",
+        f"linearizability, seed {fresh_seed}",
         f"{len(load.history)} operations, {load.unknown} of unknown outcome, and"
         f" {story.migrations} migrations in {took:.0f} s; judged in {judging:.1f} s",
     )
     assert verdict.is_linearizable, "\n".join(
         [
-            f"seed {SEED}, {_kept(load.history, tmp_path)}: {verdict.text}",
+            f"seed {fresh_seed}, {_kept(load.history, tmp_path)}: {verdict.text}",
             *story.told,
             str(load.errors),
         ]

@@ -1,6 +1,5 @@
 """Histories of transactions, while agents join, die and freeze, judged by a foreign checker."""
 
-import os
 import sys
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from quorate_porcupine.judge import judge
 
 pytestmark = [pytest.mark.process, pytest.mark.needs("go"), pytest.mark.timeout(300)]
 
-SEED = int(os.environ.get("QUORATE_CHAOS_SEED", "1"))
 MAY_SAY = {"MOVED", "EXECABORT", "CLUSTERDOWN", "unreachable:"}
 """What clients may be told when nothing was done."""
 
@@ -31,11 +29,15 @@ def _wait_more(load: RandomTransactions, count: int = 300) -> None:
 
 @pytest.mark.parametrize("key_name", [in_one_slot, in_any_slots])
 def test_transactions_are_strictly_serializable_while_agents_join_die_and_freeze(
-    start_cluster: StartCluster, measured: Measured, tmp_path: Path, key_name: KeyName
+    start_cluster: StartCluster,
+    measured: Measured,
+    fresh_seed: int,
+    tmp_path: Path,
+    key_name: KeyName,
 ) -> None:
     cluster = start_cluster(agents=3)
     cluster.apply_zone("z", partitions=16)
-    with RandomTransactions(cluster, "z", key_name=key_name, seed=SEED) as load:
+    with RandomTransactions(cluster, "z", key_name=key_name, seed=fresh_seed) as load:
         _wait_more(load)
         cluster.add_agent()
         wait_until(lambda: cluster.primaries()["agent-4"] > 0, "primaries of agent-4")
@@ -60,13 +62,13 @@ def test_transactions_are_strictly_serializable_while_agents_join_die_and_freeze
 
     verdict = judge(load.history)
     measured(
-        f"histories of transactions {key_name.__name__}, seed {SEED}",
+        f"histories of transactions {key_name.__name__}, seed {fresh_seed}",
         f"{load.committed} done, {load.aborted} aborted, {load.unknown} of unknown outcome;"
         f" {len(load.history)} operations in all",
     )
     file = tmp_path / "history.jsonl"  # `python -m quorate_porcupine FILE` judges it again
     file.write_text("".join(operation.line() + "\n" for operation in load.history))
-    assert verdict.is_linearizable, f"seed {SEED}, {file}: {verdict.text}"
+    assert verdict.is_linearizable, f"seed {fresh_seed}, {file}: {verdict.text}"
     assert load.sums == {0}
     assert load.aborted > 0
     assert {*load.refused} <= MAY_SAY
