@@ -23,7 +23,7 @@ async def until(is_true: Callable[[], object], what: str = "change", timeout_s: 
 
 
 async def until_quiet(
-    count: Callable[[], object], for_s: float = 0.5, timeout_s: float = 10
+    count: Callable[[], object], for_s: float = 0.5, timeout_s: float = 60
 ) -> None:
     """Return when `count` has said the same for `for_s`; TimeoutError when it always goes on."""
     deadline = time.monotonic() + timeout_s
