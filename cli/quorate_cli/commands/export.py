@@ -25,7 +25,7 @@ import typer
 from quorate.facts.export_place import BASE_OPTION, KEY_FILE_OPTION, KEY_VARIABLE
 from quorate.wire.restoring import RESTORING, RUN_WORD_LENGTH, Restoring
 from quorate_cli.commands.objects import ServerOption
-from quorate_cli.copies.validation import check_place, run_validation, tool_command
+from quorate_cli.copies.validation import IfKilled, check_place, run_validation, tool_command
 from quorate_cli.dev.commands import FolderOption, dev_cluster
 from quorate_cli.objects import resources
 from quorate_cli.objects.operator_api import Changed, OperatorApi, object_path, parse_server
@@ -93,7 +93,7 @@ def export_zone(
     options += _key_options(key_file)
     options += [BASE_OPTION, _absolute(base)] if base is not None else []
     command = _command("export", api, found, folder, _absolute(target), options)
-    raise typer.Exit(run_validation(command))
+    raise typer.Exit(run_validation(command, if_killed=_unsure_export(target)))
 
 
 def verify_export(
@@ -104,7 +104,8 @@ def verify_export(
     The exit code is 0 if it is as it was written, 1 if not, 2 if there is none.
     """
     command = python("quorate_spark", "verify", _absolute(target), *_key_options(key_file))
-    raise typer.Exit(run_validation([*command, *(["--json"] * as_json)]))
+    killed = IfKilled("whether the export is as it was written is unknown")
+    raise typer.Exit(run_validation([*command, *(["--json"] * as_json)], if_killed=killed))
 
 
 def import_zone(
@@ -144,12 +145,20 @@ def import_zone(
             raise typer.Exit(code)
         mine = Restoring(place, export_id, secrets.token_hex(RUN_WORD_LENGTH // 2), into_non_empty)
         _take_over(api, zone, uid, begun, mine)
-    code = run_validation([*command, "--export-id", export_id] + ["--json"] * as_json)
+    command += ["--export-id", export_id] + ["--json"] * as_json
+    partly = IfKilled(f"zone {zone} may have only a part of the export: run the import again", 1)
+    code = run_validation(command, if_killed=partly)
     if code == 0:
         code = _end(api, zone, uid, mine)
     elif code == 2 and begun is None:
         _end(api, zone, uid, mine)  # nothing was written
     raise typer.Exit(code)
+
+
+def _unsure_export(target: str) -> IfKilled:
+    """Return the consequence when the process of an export is killed."""
+    verify = f"quorate verify {quote(target)}"
+    return IfKilled(f"the export is there only if it has its manifest: `{verify}` tells")
 
 
 @contextmanager
@@ -164,7 +173,8 @@ def _nothing_written() -> Iterator[None]:
 def _check(command: list[str]) -> tuple[int, str]:
     """Return the exit code of the check, and the id of the export."""
     with TemporaryFile() as printed:
-        code = run_validation([*command, "--check"], printed=printed)
+        nothing = IfKilled("nothing was written")
+        code = run_validation([*command, "--check"], printed=printed, if_killed=nothing)
         printed.seek(0)
         return code, printed.read().decode().strip()
 

@@ -6,6 +6,7 @@ that plan is executed.  Both run as a process of their own (quorate_spark.repair
 
 import enum
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -13,7 +14,7 @@ from rich.console import Console
 
 from quorate.wire.jobs.repair_result import RepairStrategy
 from quorate_cli.commands.objects import ServerOption, check_all_run
-from quorate_cli.copies.validation import run_validation, tool_command
+from quorate_cli.copies.validation import IfKilled, run_validation, tool_command
 from quorate_cli.dev.commands import FolderOption, dev_cluster
 from quorate_cli.objects import resources
 from quorate_cli.objects.operator_api import parse_server
@@ -69,10 +70,15 @@ def repair(
             console.print(
                 "Spark starts and reads every copy, in half a minute or more …", style="dim"
             )
-        code = run_validation(command)
     except Problem as problem:
         raise Problem(str(problem), 2) from problem  # 1 would say that keys differ
-    raise typer.Exit(code)
+    raise typer.Exit(run_validation(command, if_killed=_if_killed(execute)))
+
+
+def _if_killed(execute: Path | None) -> IfKilled:
+    if execute is None:
+        return IfKilled("nothing was changed")
+    return IfKilled(f"some keys may be repaired: execute {quote(str(execute))} again", 1)
 
 
 def _options(

@@ -6,12 +6,22 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from quorate.facts.export_place import PlaceRefused, parse_place
 from quorate.wire.jobs.zone_history import HISTORY_VARIABLE, ZoneHistory, encode_history
 from quorate_cli.processes.process import identify, python, undisturbed, write_started
 from quorate_cli.terminal.problem import Problem
+
+
+class IfKilled(NamedTuple):
+    """The consequence when a signal ends a process, and the exit code of our command."""
+
+    sentence: str
+    exit_code: int = 2
+
+
+UNPROVEN = IfKilled("whether the copies agree is unknown")
 
 
 def validation_command(
@@ -79,8 +89,11 @@ def run_validation(
     pid_file: Path | None = None,
     printed: IO[bytes] | None = None,
     history: ZoneHistory | None = None,
+    if_killed: IfKilled = UNPROVEN,
 ) -> int:
     """Run such a command; return its exit code.  Of a validation: 0 agree, 1 differ, 2 unknown.
+
+    Raises Problem if a signal ended the process.
 
     Output goes to ours, or to `log`; its standard output to `printed`, if that is given.
     `pid_file` lets others find the process.  `history`: the zone's past, for the report.  An
@@ -100,11 +113,20 @@ def run_validation(
 
     try:
         undisturbed(begin)
-        return running[0].wait()
+        code = running[0].wait()
     except BaseException:
         for process in running:
             _end(process)
         raise
+    if code < 0:
+        raise Problem(f"{_killed(-code)}; {if_killed.sentence}", if_killed.exit_code)
+    return code
+
+
+def _killed(number: int) -> str:
+    """Return that a signal ended the process, with the probable reason."""
+    why = ": the system does this when memory runs out" if number == signal.SIGKILL else ""
+    return f"the process was ended by signal {number} ({signal.strsignal(number)}){why}"
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from quorate.wire.restoring import RESTORING, Restoring
 from quorate_cli.commands import export as module
 from quorate_cli.commands.every import app
+from quorate_cli.copies.validation import IfKilled
 from quorate_cli.objects.operator_api import Changed
 from quorate_cli.terminal.problem import Problem
 
@@ -68,13 +69,18 @@ class World:
         self.annotations = {name: value for name, value in told.items() if value}
         return body
 
-    def run(self, command: list[str], printed: IO[bytes] | None = None) -> int:
-        """Note the command, and the annotation while it ran."""
+    def run(
+        self, command: list[str], printed: IO[bytes] | None = None, *, if_killed: IfKilled
+    ) -> int:
+        """Note the command, and the annotation while it ran; a code below 0: it was killed."""
         self.ran.append((command, self.annotations.get(RESTORING, "")))
         self.meanwhile()
         if printed is not None:
             printed.write(b"01234567\n")
-        return self.codes.pop(0) if self.codes else 0
+        code = self.codes.pop(0) if self.codes else 0
+        if code < 0:
+            raise Problem(if_killed.sentence, if_killed.exit_code)
+        return code
 
     @property
     def begun(self) -> Restoring | None:
@@ -211,6 +217,28 @@ def test_an_import_that_is_not_done_goes_on_when_it_is_run_again(world: World, c
         assert "--into-non-empty" not in command
         assert options_of(command)["--export-id"] == "01234567"
     assert world.annotations == {"mine": "1"}
+
+
+@pytest.mark.parametrize(
+    ("words", "codes", "code", "sentence"),
+    [
+        (("export", "books", "a b"), [-9], 2, "`quorate verify 'a b'`"),
+        (("import", "a b", "books"), [-9], 2, "nothing was written"),
+        (("import", "a b", "books"), [0, -9], 1, "zone books may have only a part of the export"),
+    ],
+)
+def test_a_command_whose_process_is_killed_says_what_is_known(
+    world: World, words: tuple[str, ...], codes: list[int], code: int, sentence: str
+) -> None:
+    world.codes = codes
+    will_remain = len(codes) == 2
+
+    ended = invoke(*words)
+
+    assert isinstance(ended.exception, Problem)
+    assert ended.exception.exit_code == code
+    assert sentence in str(ended.exception)
+    assert (world.begun is not None) == will_remain, "the same import goes on"
 
 
 def test_an_import_that_may_not_begin_leaves_the_zone_as_it_is(world: World) -> None:

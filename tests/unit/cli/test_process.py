@@ -122,6 +122,17 @@ def test_a_validation_ends_with_who_is_interrupted_as_it_starts(
     assert not [command for command in running_children() if "print('here'" in command]
 
 
+def test_a_validation_that_is_killed_is_unknown() -> None:
+    with pytest.raises(Problem) as raised:
+        run_validation([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"])
+
+    assert raised.value.exit_code == 2
+    assert str(raised.value) == (
+        "the process was ended by signal 9 (Killed): the system does this when memory runs out;"
+        " whether the copies agree is unknown"
+    )
+
+
 def test_another_process_under_the_same_pid_is_left_alone(
     tmp_path: Path, started: list[Started]
 ) -> None:

@@ -43,7 +43,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     def fetch(api: object, kind: Any, name: str) -> Any:
         return ZONE if name == "books" else CLUSTER
 
-    def run(command: list[str], history: ZoneHistory | None = None) -> int:
+    def run(command: list[str], history: ZoneHistory | None = None, **more: object) -> int:
         commands.append(command)
         return 0
 
@@ -67,7 +67,7 @@ def test_the_program_gets_the_limit(ran: list[list[str]], words: tuple[str, ...]
 def test_an_import_and_the_look_before_it_get_the_limit(
     ran: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(command: list[str], printed: IO[bytes] | None = None) -> int:
+    def run(command: list[str], printed: IO[bytes] | None = None, **more: object) -> int:
         ran.append(command)
         return 0
 

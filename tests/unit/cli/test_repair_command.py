@@ -1,5 +1,6 @@
 """`quorate repair`: a plan or its execution, never both, as a process of its own."""
 
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 
 from quorate_cli.commands import repair as module
 from quorate_cli.commands.every import app
+from quorate_cli.copies.validation import IfKilled, run_validation
 from quorate_cli.terminal.problem import Problem
 from quorate_spark.repairing.decide import Strategy
 
@@ -24,6 +26,7 @@ CLUSTER = {
     "metadata": {"name": "main"},
     "spec": {"external": {"addresses": ["127.0.0.1:7101", "127.0.0.1:7102"]}},
 }
+KILLED = [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
 
 
 @pytest.fixture
@@ -34,7 +37,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     def fetch(api: object, kind: Any, name: str) -> Any:
         return ZONE if name == "books" else CLUSTER
 
-    def run(command: list[str]) -> int:
+    def run(command: list[str], if_killed: IfKilled) -> int:
         commands.append(command)
         return 1
 
@@ -98,6 +101,30 @@ def test_it_is_either_a_plan_or_an_execution(
 
 def test_the_strategies_are_those_of_the_tool_that_decides() -> None:
     assert [*module.RepairStrategy] == [*Strategy]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (("--strategy", "LWW"), 2, "nothing was changed"),
+        (("--execute", "my plan"), 1, "some keys may be repaired: execute 'my plan' again"),
+    ],
+)
+def test_a_repair_that_is_killed_says_what_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+    ran: list[list[str]],
+    arguments: tuple[str, ...],
+    code: int,
+    sentence: str,
+) -> None:
+    monkeypatch.setattr(module, "run_validation", run_validation)
+    monkeypatch.setattr(module, "tool_command", lambda *of: KILLED)
+
+    problem = invoke(*arguments).exception
+
+    assert isinstance(problem, Problem)
+    assert problem.exit_code == code
+    assert str(problem).endswith(f"; {sentence}")
 
 
 def test_a_plan_is_written_where_it_is_said(ran: list[list[str]], tmp_path: Path) -> None:
