@@ -78,21 +78,21 @@ def export_zone(
 
     The exit code is 0, or 2 if there is no export; with --verify 1 if it is not as it was written.
     """
-    api = _api(server, folder)
-    whole = resources.fetch(api, ZONE, zone)
-    found = resources.zone(whole)
-    if (begun := _restoring(found)) is not None:
-        raise Problem(
-            f"zone {zone}: an import of {begun.place} has begun and is not done: export it when the"
-            " zone is Available",
-            2,
-        )
-    options = ["--zone-uid", found.metadata.uid]
-    options += ["--zone-spec", msgspec.json.encode(whole.get("spec")).decode()]
-    options += ["--verify"] * verify + ["--json"] * as_json + limit_words(limit)
-    options += _key_options(key_file)
-    options += [BASE_OPTION, _absolute(base)] if base is not None else []
-    command = _command("export", api, found, folder, _absolute(target), options)
+    with _nothing_written():
+        api = _api(server, folder)
+        whole = resources.fetch(api, ZONE, zone)
+        found = resources.zone(whole)
+        if (begun := _restoring(found)) is not None:
+            raise Problem(
+                f"zone {zone}: an import of {begun.place} has begun and is not done: export it when"
+                " the zone is Available"
+            )
+        options = ["--zone-uid", found.metadata.uid]
+        options += ["--zone-spec", msgspec.json.encode(whole.get("spec")).decode()]
+        options += ["--verify"] * verify + ["--json"] * as_json + limit_words(limit)
+        options += _key_options(key_file)
+        options += [BASE_OPTION, _absolute(base)] if base is not None else []
+        command = _command("export", api, found, folder, _absolute(target), options)
     raise typer.Exit(run_validation(command, if_killed=_unsure_export(target)))
 
 
@@ -163,7 +163,7 @@ def _unsure_export(target: str) -> IfKilled:
 
 @contextmanager
 def _nothing_written() -> Iterator[None]:
-    """Give problems the exit code of an import that wrote nothing."""
+    """Give problems the exit code of an export or import that wrote nothing."""
     try:
         yield
     except Problem as problem:

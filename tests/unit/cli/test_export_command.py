@@ -13,7 +13,7 @@ from quorate.wire.restoring import RESTORING, Restoring
 from quorate_cli.commands import export as module
 from quorate_cli.commands.every import app
 from quorate_cli.copies.validation import IfKilled
-from quorate_cli.objects.operator_api import Changed
+from quorate_cli.objects.operator_api import Changed, NotThere
 from quorate_cli.terminal.problem import Problem
 
 ZONE: dict[str, Any] = {
@@ -149,6 +149,22 @@ def test_a_zone_that_is_being_restored_is_not_exported(world: World) -> None:
     assert isinstance(ended.exception, Problem)
     assert ended.exception.exit_code == 2
     assert "an import of s3://bucket/x has begun and is not done" in str(ended.exception)
+    assert world.ran == []
+
+
+@pytest.mark.parametrize("words", [("export", "books", "there"), ("import", "there", "books")])
+def test_a_zone_that_cannot_be_read_is_told_as_nothing_written(
+    world: World, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    def refuse(api: object, kind: object, name: str) -> None:
+        raise NotThere(f"zone {name!r} does not exist")
+
+    monkeypatch.setattr(module.resources, "fetch", refuse)
+
+    problem = invoke(*words).exception
+
+    assert isinstance(problem, Problem)
+    assert (str(problem), problem.exit_code) == ("zone 'books' does not exist", 2)
     assert world.ran == []
 
 
