@@ -297,7 +297,7 @@ def _command(
         cluster,
         ClusterFolder(folder).secret_file(cluster),
         agents,
-        ClusterFolder(folder).path / "exports",
+        ClusterFolder(folder).work,
         zone.spec.partitions,
         zone.spec.replicas,
         *("--target", target, *options),

@@ -319,7 +319,7 @@ def zone_validation(
         ClusterFolder(folder).secret_file(cluster),
         agents,
         level,
-        ClusterFolder(folder).path / "spark",
+        ClusterFolder(folder).work,
         report,
         spec.partitions,
         spec.replicas,

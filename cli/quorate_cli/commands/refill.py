@@ -235,7 +235,7 @@ def refill(
 
 
 def _validate(api: OperatorApi, zone: str, folder: Path) -> Verdict:
-    work = ClusterFolder(folder).path / "spark"
+    work = ClusterFolder(folder).work
     work.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="refill-", dir=work) as name:
         report, log = Path(name) / "report.json", Path(name) / "log"

@@ -116,7 +116,7 @@ def _command(zone: str, server: str | None, folder: Path, options: list[str]) ->
         cluster,
         ClusterFolder(folder).secret_file(cluster),
         agents,
-        ClusterFolder(folder).path / "spark",
+        ClusterFolder(folder).work,
         found.spec.partitions,
         found.spec.replicas,
         *("--zone-uid", found.metadata.uid),

@@ -101,7 +101,9 @@ def down(
     cluster = dev_cluster(folder)
     cluster.down(delete_data)
     if delete_data:
-        console.print(f"folder {cluster.folder.path}: deleted")
+        left = cluster.folder.left()
+        said = f"the cluster is deleted; left are: {', '.join(left)}" if left else "deleted"
+        console.print(f"folder {cluster.folder.path}: {said}", markup=False)
 
 
 @app.command()

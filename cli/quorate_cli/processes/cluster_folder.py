@@ -7,6 +7,7 @@ operator/                    the operator's own folder (metastore.sqlite, operat
 operator.log  operator.pid   its log; its pid with the moment it started
 agents/NAME/data/            the agent's own folder (identity, zones, agent.json)
 agents/NAME/agent.log  agent.pid
+spark/                       temporary files of commands that read copies or exports
 """
 
 import fcntl
@@ -36,7 +37,8 @@ OPERATOR = "operator"
 OWN_FILES = ("cluster.json", "operator.log", "operator.pid", ERROR_LOG, "lock")
 NOT_STRANGE = (ERROR_LOG, DEMO_MARK, "lock")
 SECRETS = "secrets"
-OWN_FOLDERS = (OPERATOR, "agents", "spark", SECRETS)
+WORK = "spark"
+OWN_FOLDERS = (OPERATOR, "agents", WORK, SECRETS)
 
 
 class AgentEntry(msgspec.Struct, frozen=True):
@@ -157,6 +159,10 @@ class ClusterFolder:
         with suppress(OSError):  # the folder may hold other things
             self.path.rmdir()
 
+    def left(self) -> list[str]:
+        """Return the names of what is in the folder: of a deleted cluster, what was not its own."""
+        return sorted(path.name for path in self.path.iterdir()) if self.path.exists() else []
+
     @property
     def _entry_file(self) -> Path:
         return self.path / "cluster.json"
@@ -202,6 +208,11 @@ class ClusterFolder:
     def token_file(self) -> Path:
         """The file of the token that the operator asks for."""
         return self.data(OPERATOR) / "api-token"
+
+    @property
+    def work(self) -> Path:
+        """The folder for temporary files of commands that read copies or exports."""
+        return self.path / WORK
 
     @property
     def secrets(self) -> Path:

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from typer.testing import CliRunner
 
+from quorate_cli.commands.every import app
 from quorate_cli.dev.dev_cluster import DevCluster
 from quorate_cli.processes.cluster_folder import (
     FORMAT_VERSION,
@@ -214,6 +216,25 @@ def test_deleting_a_cluster_leaves_what_is_not_its_own(folder: ClusterFolder) ->
     folder.delete()
 
     assert sorted(path.name for path in folder.path.iterdir()) == ["demo"]
+
+
+def test_a_deleted_cluster_says_what_is_left(folder: ClusterFolder) -> None:
+    (folder.path / "[mine]").mkdir()
+    arguments = ["dev", "down", "--delete-data", "--folder", str(folder.path)]
+
+    ended = CliRunner().invoke(app, arguments)
+
+    assert ended.exit_code == 0
+    said = ended.output.replace("\n", "")
+    assert f"folder {folder.path}: the cluster is deleted; left are: [mine]" in said
+
+    (folder.path / "[mine]").rmdir()
+    folder.write(ENTRY)
+
+    ended = CliRunner().invoke(app, arguments)
+
+    assert f"folder {folder.path}: deleted" in ended.output.replace("\n", "")
+    assert not folder.path.exists()
 
 
 class TestCommandsThatCannotBe:

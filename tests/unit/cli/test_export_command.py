@@ -14,6 +14,7 @@ from quorate_cli.commands import export as module
 from quorate_cli.commands.every import app
 from quorate_cli.copies.validation import IfKilled
 from quorate_cli.objects.operator_api import Changed, NotThere
+from quorate_cli.processes.cluster_folder import FORMAT_VERSION, ClusterEntry, ClusterFolder
 from quorate_cli.terminal.problem import Problem
 
 ZONE: dict[str, Any] = {
@@ -185,6 +186,20 @@ def test_an_export_is_of_the_declared_zone(world: World) -> None:
     assert '"clusterRef"' in options["--zone-spec"]
     assert {"--verify", "--json"} <= set(command)
     assert annotation == ""
+
+
+def test_temporary_files_are_deleted_with_the_cluster(world: World, tmp_path: Path) -> None:
+    folder = ClusterFolder(tmp_path / "cluster")
+    folder.write(ClusterEntry(FORMAT_VERSION, "main", (), 1, 7000, False))
+    assert invoke("export", "books", "there", "--folder", str(folder.path)).exit_code == 0
+    (command, _) = world.ran[0]
+    work = Path(options_of(command)["--work-dir"])
+    work.mkdir()
+
+    folder.delete()
+
+    assert work.parent == folder.path
+    assert not folder.path.exists()
 
 
 def test_a_base_is_named_as_from_any_folder(world: World) -> None:
