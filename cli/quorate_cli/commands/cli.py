@@ -42,15 +42,19 @@ def cli(
 
     quorate cli library set greeting hello
 
-    The exit code is 1 if the reply is an error or the outcome is unknown.  Options of `quorate`
-    come before ZONE.
+    The exit code is 1 if a reply is an error or an outcome is unknown.  The built-in client tells
+    that also where redis-cli does not: commands from a pipe, redis-cli before version 7.  At a
+    terminal, and with options of redis-cli, it is the exit code of redis-cli.
+
+    Options of `quorate` come before ZONE.
     """
     api = parse_server(server, ClusterFolder(folder)) if server else dev_cluster(folder).api()
     host, port = _address(api, zone)
+    words = command or []
     program = shutil.which("redis-cli")
-    if program is not None:
-        _become_redis_cli(program, host, port, command or [])
-    raise typer.Exit(0 if _run_plainly(host, port, command or []) else 1)
+    if program is not None and (options := _options(program, words)) is not None:
+        _become_redis_cli(program, host, port, [*options, *words])
+    raise typer.Exit(0 if _run_plainly(host, port, words) else 1)
 
 
 def _address(api: OperatorApi, name: str) -> tuple[str, int]:
@@ -70,11 +74,21 @@ def _address(api: OperatorApi, name: str) -> tuple[str, int]:
     return address
 
 
+def _options(program: str, command: list[str]) -> list[str] | None:
+    """Return the options that make redis-cli tell an error by its exit code.
+
+    None: it cannot, and no option asks for redis-cli.
+    """
+    if not command:
+        return [] if sys.stdin.isatty() else None
+    if _tells_errors(program):
+        return ["-e"]
+    return [] if command[0].startswith("-") else None
+
+
 def _become_redis_cli(program: str, host: str, port: int, command: list[str]) -> NoReturn:
     """Become redis-cli, with this process's terminal, standard input and exit code."""
     arguments = [program, "-c", "-h", host, "-p", str(port)]
-    if command and _tells_errors(program):
-        arguments.append("-e")
     sys.stdout.flush()
     # Python ignores SIGPIPE, and exec keeps that: `| head` would not end redis-cli.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)

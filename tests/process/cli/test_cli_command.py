@@ -59,6 +59,7 @@ def test_commands_reach_the_zone_by_redis_cli(run: Run) -> None:
     assert b"ERR value is not an integer" in refused.stderr
     typed = run("cli", "library", stdin=b"incr n\nget n\n")
     assert (typed.returncode, typed.stdout) == (0, b"1\n1\n")
+    assert run("cli", "library", stdin=b"incr greeting\nget n\n").returncode == 1
 
 
 @pytest.mark.usefixtures("library")
