@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from quorate.protocol.status import NodeStatus
 from quorate_cli.dev import dev_cluster, recover
 from quorate_cli.dev.dev_cluster import DevCluster
 from quorate_cli.objects.cluster_state import ClusterState
@@ -60,17 +61,19 @@ def test_data_without_a_record_is_recovered_before_its_agent_is_removed(
 
 
 @pytest.mark.parametrize(
-    ("child", "said"),
+    ("child", "said", "is_known"),
     [
         (
             "import sys; sys.exit('quorate-operator: no agent answers; nothing was changed')",
-            "no agent",
+            "no agent answers; nothing was changed; ",
+            True,
         ),
-        ("import time; time.sleep(60)", "the agents were not asked within 0.5 s"),
+        ("import time; time.sleep(60)", "it was not done within 0.5 s: ", False),
+        ("import os; os.kill(os.getpid(), 9)", "its process was ended by signal 9; ", False),
     ],
 )
 def test_a_recovery_that_fails_says_what_does_not_run_and_why(
-    monkeypatch: pytest.MonkeyPatch, folder: ClusterFolder, child: str, said: str
+    monkeypatch: pytest.MonkeyPatch, folder: ClusterFolder, child: str, said: str, is_known: bool
 ) -> None:
     def refuse(name: str) -> None:
         raise Problem(f"{name} has no room")
@@ -90,11 +93,97 @@ def test_a_recovery_that_fails_says_what_does_not_run_and_why(
         recover.recover_metastore(cluster)
 
     told = str(failed.value)
-    assert told.startswith(said)
-    assert "agent-1 is not running; its data counts once it runs: agent-1 has no room; " in told
-    assert told.endswith(
-        "the operator is stopped: `quorate dev start operator` starts it as it was"
+    assert told.startswith("agent-1 is not running; its data counts once it runs: agent-1 has no")
+    assert said in told
+    known = "the operator is stopped: `quorate dev start operator` starts it as it was"
+    assert told.endswith(known) == is_known
+    unsure = (
+        "the operator is stopped, and whether its file was replaced is unknown: an old one would be"
+        f" in {folder.data(OPERATOR)}/set-aside-N; run `quorate dev recover` again"
     )
+    assert told.endswith(unsure) != is_known
+
+
+@pytest.mark.parametrize(
+    ("step", "sentence"),
+    [
+        (
+            "start_agent",
+            "the operator is stopped: `quorate dev start operator` starts it as it was",
+        ),
+        ("run", "the operator is stopped, and whether its file was replaced is unknown: "),
+        ("start", "the operator's file is replaced: `quorate dev start operator` starts it"),
+    ],
+)
+def test_an_interrupted_recovery_says_what_does_not_run(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    folder: ClusterFolder,
+    step: str,
+    sentence: str,
+) -> None:
+    def interrupt(*_of: object) -> None:
+        raise KeyboardInterrupt
+
+    cluster = DevCluster(folder, print)
+    runs(monkeypatch)
+    done = SimpleNamespace(returncode=0, stdout="", stderr="")
+    monkeypatch.setattr(recover, "run", lambda *_of: done)
+    monkeypatch.setattr(cluster, "start_agent", lambda _name: None)
+    monkeypatch.setattr(recover if step == "run" else cluster, step, interrupt)
+
+    with pytest.raises(KeyboardInterrupt):
+        recover.recover_metastore(cluster)
+
+    assert capsys.readouterr().err.startswith(f"quorate: {sentence}")
+
+
+class TestZonesOfARecovery:
+    """Before all agents have told, no zone is not the same as no data."""
+
+    @pytest.fixture(autouse=True)
+    def rebuilt(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(recover, "HEARD_S", 0.0)
+        monkeypatch.setattr(recover, "_rebuild", lambda _cluster: ["the old file is kept"])
+        monkeypatch.setattr(recover.resources, "fetch_all", lambda *_of: [])
+
+    def cluster(self, folder: ClusterFolder, problem: str, *states: str) -> DevCluster:
+        nodes = tuple(
+            NodeStatus(f"agent-{at}", "s", 1, state == "Online", state, "127.0.0.1:1", "", 0, 0)
+            for at, state in enumerate(states, 1)
+        )
+        cluster = DevCluster(folder, print)
+        state = ClusterState("main", "me", problem, 7, nodes, ())
+        vars(cluster).update(state=lambda: state, api=lambda: None)
+        return cluster
+
+    def test_an_operator_that_does_not_lead(self, folder: ClusterFolder) -> None:
+        with pytest.raises(Problem) as unknown:
+            recover.recover_metastore(self.cluster(folder, "the disk is full"))
+
+        assert str(unknown.value) == (
+            "the old file is kept; what data agents have is not known yet: the disk is full;"
+            " `quorate status` shows the zones once it is"
+        )
+
+    def test_an_operator_that_does_not_answer(self, folder: ClusterFolder) -> None:
+        def refuse() -> None:
+            raise Problem("operator at 127.0.0.1:1 cannot be reached")
+
+        cluster = self.cluster(folder, "")
+        vars(cluster).update(state=refuse)
+
+        with pytest.raises(Problem, match=r"not known yet: operator at 127\.0\.0\.1:1 cannot"):
+            recover.recover_metastore(cluster)
+
+    def test_an_agent_that_is_not_online(self, folder: ClusterFolder) -> None:
+        with pytest.raises(Problem, match="not known yet: agent-2 is not online; "):
+            recover.recover_metastore(self.cluster(folder, "", "Online", "Offline"))
+
+    def test_all_agents(self, folder: ClusterFolder) -> None:
+        said = recover.recover_metastore(self.cluster(folder, "", "Online", "Online"))
+
+        assert said == ["the old file is kept", "no agent has data of a zone"]
 
 
 def test_a_put_back_that_is_over_does_nothing_where_its_agents_run(
