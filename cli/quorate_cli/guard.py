@@ -15,11 +15,10 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from rich.console import Console
-
 from quorate.facts.errors import QuorateError
 from quorate_cli.processes.cluster_folder import ERROR_LOG
 from quorate_cli.terminal.problem import WAY_OUT, Problem, words
+from quorate_cli.terminal.teller import PlainConsole
 
 DEFECT_EXIT_CODE = 70
 INTERRUPT_EXIT_CODE = 128 + signal.SIGINT
@@ -56,8 +55,8 @@ def run_guarded(work: Callable[[], None], folder: Path) -> NoReturn:
 
 
 def _say(sentence: str) -> None:
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
-    console.print(f"quorate: {sentence}", style="red", markup=False)
+    console = PlainConsole(stderr=True, soft_wrap=True)
+    console.print(f"quorate: {sentence}", style="red")
 
 
 def _keep(error: Exception, log: Path) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
@@ -52,11 +52,12 @@ from quorate_cli.terminal.options import (
     limit_words,
 )
 from quorate_cli.terminal.problem import Problem
+from quorate_cli.terminal.teller import PlainConsole
 
 if TYPE_CHECKING:
     from quorate.wire.schema.resource import Resource
 
-console = Console(highlight=False)
+console = PlainConsole()
 debug = typer.Typer(no_args_is_help=True, help="Damage a copy on purpose, or refill a damaged one.")
 
 POLL_S = 0.25

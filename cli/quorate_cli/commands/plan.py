@@ -5,7 +5,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -16,9 +16,10 @@ from quorate_cli.objects.operator_api import parse_server
 from quorate_cli.processes.cluster_folder import DEFAULT_FOLDER, ClusterFolder
 from quorate_cli.terminal.figures import size
 from quorate_cli.terminal.options import JsonOption, WithOption, WithoutOption, ZoneArgument
+from quorate_cli.terminal.teller import PlainConsole
 
 STEPS_SHOWN = 20
-console = Console(highlight=False)
+console = PlainConsole()
 
 
 def plan(

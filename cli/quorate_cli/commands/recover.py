@@ -7,7 +7,6 @@ from urllib.parse import quote
 
 import msgspec
 import typer
-from rich.console import Console
 
 from quorate.protocol.recovery import Recovery, RecoveryAction, RecoveryAnswer
 from quorate_cli.commands.objects import ServerOption
@@ -16,11 +15,12 @@ from quorate_cli.objects.operator_api import parse_server
 from quorate_cli.processes.cluster_folder import DEFAULT_FOLDER, ClusterFolder
 from quorate_cli.terminal.options import ZoneArgument
 from quorate_cli.terminal.problem import Problem
+from quorate_cli.terminal.teller import PlainConsole
 
 DIGITS_MAX = 5
 """Partitions have numbers up to 16383."""
 
-console = Console(highlight=False, soft_wrap=True)
+console = PlainConsole(soft_wrap=True)
 HELP = "Decide where a zone does not help itself."
 recover = typer.Typer(no_args_is_help=True, help=HELP)
 

@@ -12,7 +12,6 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import Console
 
 from quorate.facts.addresses import split_address
 from quorate.protocol.messages.tools import ASKED_MS_MAX, Refill, Refilling
@@ -28,8 +27,9 @@ from quorate_cli.processes.cluster_folder import DEFAULT_FOLDER, ClusterFolder
 from quorate_cli.terminal.figures import size
 from quorate_cli.terminal.options import ZoneArgument
 from quorate_cli.terminal.problem import Problem
+from quorate_cli.terminal.teller import PlainConsole
 
-console = Console(highlight=False)
+console = PlainConsole()
 
 POLL_S = 0.3
 

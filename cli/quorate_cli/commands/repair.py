@@ -10,7 +10,6 @@ from shlex import quote
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from quorate.wire.jobs.repair_result import RepairStrategy
 from quorate_cli.commands.objects import ServerOption, check_all_run
@@ -22,8 +21,9 @@ from quorate_cli.objects.resources import STORAGE_CLUSTER, ZONE
 from quorate_cli.processes.cluster_folder import DEFAULT_FOLDER, ClusterFolder
 from quorate_cli.terminal.options import JsonOption, LimitOption, ZoneArgument, limit_words
 from quorate_cli.terminal.problem import Problem
+from quorate_cli.terminal.teller import PlainConsole
 
-console = Console(highlight=False)
+console = PlainConsole()
 
 
 class RepairLevel(enum.StrEnum):

@@ -17,8 +17,9 @@ from quorate_cli.processes.agent_metrics import fetch_metrics
 from quorate_cli.processes.cluster_folder import DEFAULT_FOLDER, OPERATOR, ClusterFolder
 from quorate_cli.terminal.options import JsonOption
 from quorate_cli.terminal.problem import Problem
+from quorate_cli.terminal.teller import PlainConsole
 
-console = Console(highlight=False)
+console = PlainConsole()
 
 INTERVAL_S = 2.0
 

@@ -17,14 +17,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.console import Console
-
 from quorate_cli.demo.keeper import empty, end_all
 from quorate_cli.demo.steps import Demo
 from quorate_cli.guard import run_guarded
 from quorate_cli.processes.cluster_folder import DEFAULT_FOLDER, DEMO_MARK, take_lock
 from quorate_cli.processes.process import python
 from quorate_cli.terminal.problem import Problem
+from quorate_cli.terminal.teller import PlainConsole
 
 LIBRARY_MEGABYTES = 200
 
@@ -41,7 +40,7 @@ def main(arguments: list[str] | None = None) -> None:
         help="at most this much of the standard library is stored",
     )
     options = parser.parse_args(arguments)
-    console = Console(highlight=False)
+    console = PlainConsole()
     folder = options.folder.absolute()
 
     def run() -> None:

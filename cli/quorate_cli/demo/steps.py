@@ -17,6 +17,7 @@ from rich.progress import (
     TextColumn,
     TransferSpeedColumn,
 )
+from rich.text import Text
 
 from quorate.protocol.status import NodeStatus, ZoneStatus
 from quorate_cli.copies.agent_question import asked_agent
@@ -95,16 +96,15 @@ class Demo:
         begin = time.monotonic()
         try:
             for number, (title, step) in enumerate(self.steps, 1):
-                self.console.print(f"\n[bold]{number}/{len(self.steps)}  {title}[/bold]")
+                self.console.print(f"\n{number}/{len(self.steps)}  {title}", style="bold")
                 since = time.monotonic()
                 step()
-                self._say(f"[green]passed[/green], {time.monotonic() - since:.1f} s")
+                self._say(Text.assemble(("passed", "green"), f", {time.monotonic() - since:.1f} s"))
         finally:
             self.writer.stop()
         seconds = time.monotonic() - begin
-        self.console.print(
-            f"\n[bold green]all {len(self.steps)} steps passed[/bold green] in {seconds:.0f} s"
-        )
+        passed = (f"all {len(self.steps)} steps passed", "bold green")
+        self.console.print(Text.assemble("\n", passed, f" in {seconds:.0f} s"))
 
     # --- 1, 2: a cluster and a zone --------------------------------------------------------------
 
@@ -128,7 +128,7 @@ class Demo:
         self.zone_name = resources.name_of(found)
         self.endpoints = resources.zone(found).status.endpoints
         host, _, port = self.endpoints[0].rpartition(":")
-        self._say(f"try it:  [bold]redis-cli -c -h {host} -p {port}[/bold]")
+        self._say(Text.assemble("try it:  ", (f"redis-cli -c -h {host} -p {port}", "bold")))
         self._say(f"logs: {self.folder}/operator.log and {self.folder}/agents/*/agent.log")
 
     # --- 3: data ---------------------------------------------------------------------------------
@@ -360,8 +360,8 @@ class Demo:
 
     # --- small questions and sentences -----------------------------------------------------------
 
-    def _say(self, sentence: str) -> None:
-        self.console.print(f"   {sentence}", soft_wrap=True)
+    def _say(self, sentence: str | Text) -> None:
+        self.console.print(Text.assemble("   ", sentence), soft_wrap=True)
 
     def _check_writes(self, since: float) -> list[Failure]:
         """Return the failed commands; raise Problem unless acknowledged writes are found."""

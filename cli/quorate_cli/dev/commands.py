@@ -25,11 +25,11 @@ from quorate_cli.objects.status_view import unrecorded_sentence
 from quorate_cli.processes.cluster_folder import DEFAULT_FOLDER, OPERATOR, ClusterFolder
 from quorate_cli.terminal.options import JsonOption
 from quorate_cli.terminal.problem import Problem
-from quorate_cli.terminal.teller import Teller
+from quorate_cli.terminal.teller import PlainConsole, Teller
 
 app = typer.Typer(no_args_is_help=True, help="Run a cluster of real processes on this machine.")
-console = Console(highlight=False)
-teller = Teller(highlight=False)
+console = PlainConsole()
+teller = Teller()
 
 FolderOption = Annotated[
     Path,
@@ -89,7 +89,7 @@ def up(
     if not cluster.has_zones():
         teller.print("no zone yet; declare one: quorate apply -f examples/zone.yaml")
     if monitoring:
-        teller.print(scrape_configuration(cluster.folder), soft_wrap=True, markup=False)
+        teller.print(scrape_configuration(cluster.folder), soft_wrap=True)
 
 
 @app.command()
@@ -103,7 +103,7 @@ def down(
     if delete_data:
         left = cluster.folder.left()
         said = f"the cluster is deleted; left are: {', '.join(left)}" if left else "deleted"
-        console.print(f"folder {cluster.folder.path}: {said}", markup=False)
+        console.print(f"folder {cluster.folder.path}: {said}")
 
 
 @app.command()

@@ -63,7 +63,7 @@ from quorate_cli.terminal.options import (
     ZoneFilter,
 )
 from quorate_cli.terminal.problem import Problem
-from quorate_cli.terminal.teller import Teller
+from quorate_cli.terminal.teller import PlainConsole, Teller
 from quorate_cli.terminal.version_option import VersionOption
 
 HELP = "Inspect and operate Quorate on Kubernetes: clusters, zones and agents."
@@ -73,8 +73,8 @@ NO_CLUSTER = (
 )
 NO_ZONE = "no Zone is declared; declare one: kubectl apply --filename examples/zone.yaml"
 
-console = Console(highlight=False)
-teller = Teller(highlight=False)
+console = PlainConsole()
+teller = Teller()
 app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},

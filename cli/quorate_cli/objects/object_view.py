@@ -56,16 +56,16 @@ def describe_all(
 
 def print_description(kind: Kind, whole: Whole, console: Console) -> None:
     """Print one object: its spec, its status, and the sentences of its conditions."""
-    console.print(f"[bold]{kind.name} {name_of(whole)}[/bold]")
+    console.print(f"{kind.name} {name_of(whole)}", style="bold")
     status = whole.get("status")
     status = dict(status) if isinstance(status, dict) else {}
     conditions = status.pop("conditions", None)
     for heading, part in (("spec", whole.get("spec")), ("status", status)):
-        console.print(f"\n[bold]{heading}[/bold]")
+        console.print(f"\n{heading}", style="bold")
         text = yaml.safe_dump(part, sort_keys=False, allow_unicode=True)
         console.out("\n".join(f"  {line}" for line in text.splitlines()), highlight=False)
     if isinstance(conditions, list) and conditions:
-        console.print("\n[bold]conditions[/bold]")
+        console.print("\nconditions", style="bold")
         for condition in conditions:
             if isinstance(condition, dict):
                 console.print(_condition(condition))

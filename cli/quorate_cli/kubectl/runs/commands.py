@@ -3,7 +3,6 @@
 from typing import Annotated, NoReturn
 
 import typer
-from rich.console import Console
 
 from quorate.wire.exports.zone_backup import ZoneBackup
 from quorate.wire.exports.zone_restore import ZoneRestore
@@ -33,8 +32,9 @@ from quorate_cli.terminal.options import (
     executors_field,
     limit_field,
 )
+from quorate_cli.terminal.teller import PlainConsole
 
-console = Console(highlight=False)
+console = PlainConsole()
 
 EndpointOption = Annotated[str, typer.Option(help="Address of another store than AWS.")]
 RegionOption = Annotated[str, typer.Option(help="Region of the bucket.")]
