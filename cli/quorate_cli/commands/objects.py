@@ -65,12 +65,33 @@ _IMPORT_NOTE = f"annotation {RESTORING}"
 PORTS_S = 3.0
 """Seconds that a command waits for the client ports of a zone that it has declared."""
 
+SERVER_VARIABLE = "QUORATE_SERVER"
+
+
+def _named_once(context: typer.Context, server: str | None) -> str | None:
+    """Return `server`.  Raises BadParameter if it is of the environment and --folder is given."""
+
+    def source(option: str) -> str:
+        found = context.get_parameter_source(option)
+        return found.name if found is not None else ""
+
+    if source("server") == "ENVIRONMENT" and source("folder") == "COMMANDLINE":
+        raise typer.BadParameter(
+            f"{SERVER_VARIABLE} names {server}, and --folder names {context.params['folder']}:"
+            f" unset {SERVER_VARIABLE}, or write --server {server} to take only its secrets from"
+            " the folder"
+        )
+    return server
+
+
 ServerOption = Annotated[
     str | None,
     typer.Option(
         "--server",
-        envvar="QUORATE_SERVER",
-        help="host:port of the operator. Default: the operator of --folder.",
+        envvar=SERVER_VARIABLE,
+        callback=_named_once,
+        help="host:port of the operator. Default: the operator of --folder. With both, secrets and"
+        " token are those in the folder.",
     ),
 ]
 
