@@ -1,5 +1,7 @@
 """`quorate recover`: a person's decisions about partitions that do not help themselves."""
 
+import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -19,6 +21,9 @@ from quorate_cli.terminal.teller import PlainConsole
 
 DIGITS_MAX = 5
 """Partitions have numbers up to 16383."""
+
+VARIABLES = {"QUORATE_SERVER", "QUORATE_FOLDER"}
+"""The environment's variables that name a cluster where no option does."""
 
 console = PlainConsole(soft_wrap=True)
 HELP = "Decide where a zone does not help itself."
@@ -136,7 +141,15 @@ def _ask(zone: str, asked: Recovery, server: str | None, folder: Path) -> None:
     api = parse_server(server, ClusterFolder(folder)) if server else dev_cluster(folder).api()
     body = msgspec.to_builtins(asked, str_keys=True)
     answer = api.ask(f"/zones/{quote(zone, safe='')}/recover", body, RecoveryAnswer)
-    print_answer(zone, asked, answer, "quorate")
+    print_answer(zone, asked, answer, "quorate", _cluster_options(server, folder))
+
+
+def _cluster_options(server: str | None, folder: Path) -> list[str]:
+    """Return the options that name the same cluster in another command."""
+    options = ["--server", server] if server else []
+    # With one of these set, no option would mean another folder, or a server.
+    is_default = folder == DEFAULT_FOLDER and VARIABLES.isdisjoint(os.environ)
+    return options if is_default else [*options, "--folder", str(folder)]
 
 
 def print_answer(
@@ -151,15 +164,15 @@ def print_answer(
             f"zone {zone}, partition {each.partition} (row {each.version}): {each.sentence}"
         )
     if asked.dry_run:
-        command = " ".join([*_command(zone, asked, answer, program), *options, "--yes"])
-        console.print(f"nothing was changed; this does it:\n  {command}")
+        command = shlex.join([*_command(zone, asked, answer), *options, "--yes"])
+        console.print(f"nothing was changed; this does it:\n  {program} {command}")
 
 
-def _command(zone: str, asked: Recovery, answer: RecoveryAnswer, program: str) -> list[str]:
-    """Return the command that does what was shown, without confirmation."""
+def _command(zone: str, asked: Recovery, answer: RecoveryAnswer) -> list[str]:
+    """Return the words that have done what was shown, without confirmation."""
     partitions = ",".join(str(each.partition) for each in answer.partitions)
     versions = ",".join(str(each.version) for each in answer.partitions)
-    words = [program, "recover", asked.action.lower(), zone]
+    words = ["recover", asked.action.lower(), zone]
     words += ["--partitions", partitions, "--versions", versions]
     if asked.node:
         words += ["--to" if asked.action is RecoveryAction.RESET else "--node", asked.node]

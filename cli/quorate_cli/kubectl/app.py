@@ -36,6 +36,8 @@ from quorate_cli.kubectl.options import (
     KubeconfigOption,
     NamespaceOption,
     OperatorOption,
+    Place,
+    shell_words,
 )
 from quorate_cli.kubectl.recover import recover
 from quorate_cli.kubectl.replace import find_freed, free
@@ -247,9 +249,11 @@ def drain(
     operator_namespace: OperatorOption = "",
 ) -> None:
     """Move every copy off an agent, and keep it empty until `undrain`."""
-    _drain(KubeApi(kubeconfig, context), namespace, cluster, agent, True, wait, operator_namespace)
+    place = Place(kubeconfig, context, namespace, operator_namespace)
+    _drain(place, cluster, agent, True, wait)
     if wait:
-        teller.print(f"agent {agent} has no copies; undo: kubectl quorate undrain {agent}")
+        undo = _undrain_command(agent, place, cluster)
+        teller.print(f"agent {agent} has no copies; undo: {undo}", soft_wrap=True, markup=False)
 
 
 @app.command()
@@ -263,7 +267,7 @@ def undrain(
     operator_namespace: OperatorOption = "",
 ) -> None:
     """Undo `drain`: the agent may hold copies again."""
-    _drain(KubeApi(kubeconfig, context), namespace, cluster, agent, False, wait, operator_namespace)
+    _drain(Place(kubeconfig, context, namespace, operator_namespace), cluster, agent, False, wait)
     if wait:
         teller.print(f"agent {agent} may hold copies again")
 
@@ -284,14 +288,14 @@ def replace(
     online, and while an acknowledged write could be lost with its data.
     """
     api = KubeApi(kubeconfig, context)
-    place = namespace or api.namespace
-    of = objects.the_cluster(api, place, cluster)
-    operator = find_operator(api, place, operator_namespace)
+    place = Place(kubeconfig, context, namespace, operator_namespace)
+    of = objects.the_cluster(api, namespace or api.namespace, cluster)
+    operator = find_operator(api, namespace or api.namespace, operator_namespace)
     if operator.problem:
         raise Problem(f"agent {agent}: {operator.problem}; nothing was changed")
     if operator.unknown:
         raise Problem(f"agent {agent}: {operator.unknown}; nothing was changed")
-    freed = find_freed(api, of, agent)
+    freed = find_freed(api, of, agent, place)
     for each in freed.sentences():
         teller.print(each, soft_wrap=True)
     if not yes:
@@ -302,8 +306,9 @@ def replace(
     free(api, of, freed)
     teller.print(
         f"deleted; a new pod {of.metadata.name}-{agent}-0 with an empty volume is filled by the"
-        " other agents: kubectl quorate status --watch",
+        f" other agents: kubectl quorate status --watch{place.words}",
         soft_wrap=True,
+        markup=False,
     )
 
 
@@ -431,17 +436,15 @@ def report(
         teller.print(f"{count} items could not be read: missing.txt in the archive lists them")
 
 
-def _drain(
-    api: KubeApi,
-    namespace: str,
-    cluster: str,
-    agent: str,
-    draining: bool,
-    wait: float,
-    operator_namespace: str,
-) -> None:
-    place = namespace or api.namespace
-    of = objects.the_cluster(api, place, cluster)
+def _undrain_command(agent: str, place: Place, cluster: str) -> str:
+    more = shell_words(["--cluster", cluster]) if cluster else ""
+    return f"kubectl quorate undrain {agent}{place.words}{more}"
+
+
+def _drain(place: Place, cluster: str, agent: str, draining: bool, wait: float) -> None:
+    api = KubeApi(place.kubeconfig, place.context)
+    namespace = place.namespace or api.namespace
+    of = objects.the_cluster(api, namespace, cluster)
     made = declare_drain(api, of, agent, draining)
     unchanged = made.spec.drain_agents == of.spec.drain_agents
     names = ", ".join(made.spec.drain_agents) or "none"
@@ -451,11 +454,18 @@ def _drain(
     )
     if not wait:
         return
-    operator = find_operator(api, place, operator_namespace)
+    operator = find_operator(api, namespace, place.operator_namespace)
     if operator.problem:
         raise Problem(f"agent {agent}: declared, but not carried out: {operator.problem}")
+    undo = _undrain_command(agent, place, cluster)
     follow_drain(
-        api, made, agent, draining, wait, lambda said: teller.print(Text(said), soft_wrap=True)
+        api,
+        made,
+        agent,
+        draining,
+        wait,
+        undo,
+        lambda said: teller.print(Text(said), soft_wrap=True),
     )
 
 

@@ -57,16 +57,16 @@ def follow_drain(
     agent: str,
     draining: bool,
     wait_s: float,
+    undo: str,
     tell: Callable[[str], None],
 ) -> None:
     """Wait until the operator has done it; call `tell` with its sentences as they change.
 
-    Raises Problem if the operator refuses it for now, or it is not done in time.  It stays
-    declared.
+    Raises Problem, which names the command `undo`, if the operator refuses it for now, or it is not
+    done in time.  It stays declared.
     """
     deadline = time.monotonic() + wait_s
     generation, said = cluster.metadata.generation, ""
-    undo = f"undo: kubectl quorate undrain {agent}"
     while True:
         cluster = _again(api, cluster)
         status = cluster.status
@@ -77,7 +77,8 @@ def follow_drain(
         if found is not None and draining:
             if found.reason == "Refused" and f"node {agent}:" in found.message:
                 raise Problem(
-                    f"{found.message}; the drain stays declared and begins when it can; {undo}"
+                    f"{found.message}; the drain stays declared and begins when it can;"
+                    f" undo: {undo}"
                 )
             if found.status == "True":
                 return
@@ -89,7 +90,7 @@ def follow_drain(
                 "the operator has not processed it: `kubectl quorate status` shows whether an"
                 " operator leads"
             )
-            more = f"; it continues; {undo}" if draining else ""
+            more = f"; it continues; undo: {undo}" if draining else ""
             raise Problem(f"agent {agent}: not done within {wait_s:g} s: {why}{more}")
         time.sleep(POLL_S)
 

@@ -1,5 +1,7 @@
 """Options of `kubectl quorate` that say which API server, namespace and operator are meant."""
 
+import shlex
+from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
 import typer
@@ -33,3 +35,18 @@ class Place(NamedTuple):
         names = ("--kubeconfig", "--context", "--namespace", "--operator-namespace")
         given = zip(names, self, strict=True)
         return [word for name, value in given if value for word in (name, value)]
+
+    @property
+    def words(self) -> str:
+        """The options to write behind a command of `kubectl quorate`, quoted for a shell."""
+        return shell_words(self.options)
+
+    @property
+    def kubectl_words(self) -> str:
+        """The same behind a command of kubectl itself, which has no option for the operator."""
+        return self._replace(operator_namespace="").words
+
+
+def shell_words(options: Sequence[str]) -> str:
+    """Return options as a shell reads them, each behind a space."""
+    return "".join(f" {shlex.quote(each)}" for each in options)

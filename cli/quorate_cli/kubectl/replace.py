@@ -13,6 +13,7 @@ from quorate.wire.partition_table import PartitionTable, partition_row, zone_rec
 from quorate.wire.storage_cluster import StorageCluster
 from quorate_cli.kubectl.kube_api import KubeApi, core_path, objects_path
 from quorate_cli.kubectl.objects import LABEL_CLUSTER, StoredRows, parsed, registrations
+from quorate_cli.kubectl.options import Place, shell_words
 from quorate_cli.objects.operator_api import NotThere
 from quorate_cli.objects.resources import Whole
 from quorate_cli.terminal.problem import Problem
@@ -25,6 +26,7 @@ class Freed(NamedTuple):
     namespace: str
     pod: dict[str, Any] | None
     claim: dict[str, Any] | None
+    place: Place
     warnings: tuple[str, ...] = ()
 
     def sentences(self) -> list[str]:
@@ -44,23 +46,25 @@ class Freed(NamedTuple):
         return said
 
 
-def find_freed(api: KubeApi, cluster: StorageCluster, agent: str) -> Freed:
+def find_freed(api: KubeApi, cluster: StorageCluster, agent: str, place: Place) -> Freed:
     """Return what would be freed; raise Problem with the reason if nothing may be."""
-    warnings = check_replaceable(api, cluster, agent)
+    warnings = check_replaceable(api, cluster, agent, place)
     namespace, name = cluster.metadata.namespace, f"{cluster.metadata.name}-{agent}"
     freed = Freed(
         agent,
         namespace,
         _find(api, core_path("pods", namespace, f"{name}-0")),
         _find(api, core_path("persistentvolumeclaims", namespace, name)),
+        place,
         warnings,
     )
+    there = place.kubectl_words
     if freed.pod is not None and _is_ready(freed.pod):
         raise Problem(
             f"agent {agent}: its pod {name}-0 is Ready. If its node has lost power, wait until"
-            " `kubectl get nodes` shows it as NotReady. Otherwise the operator cannot reach the"
-            f" agent: see `kubectl logs {name}-0` and the network. To restart the agent with its"
-            " data, delete the pod"
+            f" `kubectl get nodes{there}` shows it as NotReady. Otherwise the operator cannot reach"
+            f" the agent: see `kubectl logs {name}-0{there}` and the network. To restart the agent"
+            " with its data, delete the pod"
         )
     if freed.pod is None and freed.claim is None:
         raise Problem(
@@ -70,7 +74,9 @@ def find_freed(api: KubeApi, cluster: StorageCluster, agent: str) -> Freed:
     return freed
 
 
-def check_replaceable(api: KubeApi, cluster: StorageCluster, agent: str) -> tuple[str, ...]:
+def check_replaceable(
+    api: KubeApi, cluster: StorageCluster, agent: str, place: Place
+) -> tuple[str, ...]:
     """Raise Problem unless the agent is managed, has left, and no voter is lost with its store.
 
     Return sentences on what resets left there.
@@ -92,7 +98,7 @@ def check_replaceable(api: KubeApi, cluster: StorageCluster, agent: str) -> tupl
     if record.left_since_ms is None:
         raise Problem(
             f"agent {agent} is online and needs no replacement; to move its copies away:"
-            f" kubectl quorate drain {agent}"
+            f" kubectl quorate drain {agent}{place.words}{shell_words(['--cluster', name])}"
         )
     left: list[str] = []
     for rows in all_rows(api, namespace, name):
@@ -140,7 +146,9 @@ def free(api: KubeApi, cluster: StorageCluster, freed: Freed) -> None:
 
     Nothing is deleted if one of both deletions is refused.
     """
-    check_replaceable(api, cluster, freed.agent)  # another agent may have left meanwhile
+    check_replaceable(
+        api, cluster, freed.agent, freed.place
+    )  # another agent may have left meanwhile
     for plural, whole in (("persistentvolumeclaims", freed.claim), ("pods", freed.pod)):
         _delete(api, freed.namespace, plural, whole, {"dryRun": ["All"]})
     _delete(api, freed.namespace, "persistentvolumeclaims", freed.claim, {})

@@ -41,8 +41,36 @@ def test_without_yes_it_says_what_it_would_do_and_how_to_do_it(
     assert done.output == (
         "zone books, partition 5 (row 17): so it is\n"
         "nothing was changed; this does it:\n"
-        "  quorate recover cancel books --partitions 5 --versions 17 --yes\n"
+        "  quorate recover cancel books --partitions 5 --versions 17 --server 127.0.0.1:9 --yes\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("place", "environment", "printed"),
+    [
+        ([], {}, ""),
+        (["--folder", "./my stage"], {}, " --folder 'my stage'"),
+        (["--folder", "/a/[b]"], {}, " --folder '/a/[b]'"),
+        ([], {"QUORATE_FOLDER": "/stage"}, " --folder /stage"),
+        (["--folder", ".quorate"], {"QUORATE_FOLDER": "/stage"}, " --folder .quorate"),
+        ([], {"QUORATE_SERVER": "[::1]:9"}, " --server '[::1]:9' --folder .quorate"),
+        (["--server", "h:9", "--folder", "s"], {}, " --server h:9 --folder s"),
+    ],
+)
+def test_the_command_that_does_it_names_the_same_cluster(
+    asked: list[tuple[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    place: list[str],
+    environment: dict[str, str],
+    printed: str,
+) -> None:
+    monkeypatch.setattr(
+        "quorate_cli.dev.dev_cluster.DevCluster.api", lambda self: OperatorApi("h", 9, token="")
+    )
+    command = ["recover", "cancel", "books", "--partitions", "5", *place]
+    done = CliRunner().invoke(app, command, env=environment)
+
+    assert done.output.endswith(f" --partitions 5 --versions 17{printed} --yes\n")
 
 
 def test_with_yes_it_is_done(asked: list[tuple[str, Any]]) -> None:
@@ -60,7 +88,8 @@ def test_the_command_that_does_it_names_the_same_agent(asked: list[tuple[str, An
     done = CliRunner().invoke(app, [*command.split(), *SERVER])
 
     assert done.output.endswith(
-        "  quorate recover reset books --partitions 5,6 --versions 17,17 --to agent-1 --yes\n"
+        "  quorate recover reset books --partitions 5,6 --versions 17,17 --to agent-1"
+        " --server 127.0.0.1:9 --yes\n"
     )
 
 
@@ -69,7 +98,7 @@ def test_a_copy_is_erased_on_the_agent_that_is_named(asked: list[tuple[str, Any]
     done = CliRunner().invoke(app, [*command.split(), *SERVER])
 
     assert asked == [body("Restart", {"5": 0}, True, node="agent-2", erase=True)]
-    assert done.output.endswith(" --partitions 5 --versions 17 --node agent-2 --erase --yes\n")
+    assert " --partitions 5 --versions 17 --node agent-2 --erase --server" in done.output
 
 
 def test_lost_partitions_are_reopened(asked: list[tuple[str, Any]]) -> None:

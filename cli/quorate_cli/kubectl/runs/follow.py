@@ -40,7 +40,7 @@ Spec = Mapping[str, object]
 
 
 class Run(NamedTuple):
-    """An object that is run, and the options of kubectl that name its place."""
+    """An object that is run.  `options`: of kubectl, for its place, as a shell reads them."""
 
     name: str
     options: str
@@ -83,8 +83,7 @@ def created(api: KubeApi, kind: type[Kind], manifest: Whole, namespace: str, pla
 
     Raises Problem, which says so if it is unknown whether the object exists.
     """
-    options = place._replace(operator_namespace="").options  # kubectl has no such option
-    words = "".join(f" {each}" for each in options)
+    words = place.kubectl_words
     name = kind.kind_name().lower()
     unknown = (
         f"whether a {name} was created, and runs, is unknown: look before you try again:"

@@ -11,6 +11,7 @@ import pytest
 from quorate_cli.kubectl.exec_client import exec_command
 from quorate_cli.kubectl.kube_api import KubeApi
 from quorate_cli.kubectl.objects import the_cluster
+from quorate_cli.kubectl.options import Place
 from quorate_cli.kubectl.replace import find_freed, free
 from quorate_cli.terminal.problem import Problem
 from quorate_kubectl.canned import (
@@ -92,7 +93,36 @@ def test_a_drain_that_is_refused_says_why_and_how_to_take_it_back(
     said = kubectl.problem("drain", "agent-2")
 
     assert said.startswith(why)
-    assert "undo: kubectl quorate undrain agent-2" in said
+    assert f"undo: kubectl quorate undrain agent-2 --kubeconfig {kubectl.kubeconfig}" in said
+
+
+def test_a_command_that_takes_it_back_names_the_same_cluster(
+    kubectl: Kubectl, api: CannedApi
+) -> None:
+    obeys(api, condition("AgentsDrained", "True", "no copies are left", "Drained"))
+    place = ["--context=there", "-n", "shop", "--operator-namespace=shop", "--cluster=main"]
+
+    text = kubectl("drain", "agent-2", *place)
+
+    assert text.endswith(
+        f"; undo: kubectl quorate undrain agent-2 --kubeconfig {kubectl.kubeconfig}"
+        " --context there --namespace shop --operator-namespace shop --cluster main\n"
+    )
+    said = kubectl.problem("replace", "agent-3", "--yes", "-n", "shop")
+    assert said.endswith(
+        f"drain agent-3 --kubeconfig {kubectl.kubeconfig} --namespace shop --cluster main"
+    )
+    lose(api)
+    assert " status --watch --kubeconfig " in kubectl("replace", "agent-3", "--yes", *place)
+
+
+def test_options_of_a_printed_command_are_quoted() -> None:
+    place = Place("/my files/$config", "", "shop", "ops")
+
+    assert (
+        place.words == " --kubeconfig '/my files/$config' --namespace shop --operator-namespace ops"
+    )
+    assert place.kubectl_words == " --kubeconfig '/my files/$config' --namespace shop"
 
 
 def test_a_drain_of_nobody_or_without_an_operator(kubectl: Kubectl, api: CannedApi) -> None:
@@ -359,7 +389,7 @@ def test_the_verdict_is_looked_at_again_before_anything_is_deleted(
     lose(api)
     asked = KubeApi(str(kubectl.kubeconfig))
     cluster = the_cluster(asked, "shop")
-    freed = find_freed(asked, cluster, "agent-3")
+    freed = find_freed(asked, cluster, "agent-3", Place("", "", "shop", ""))
     register(api, "agent-2", left=True)
 
     with pytest.raises(Problem, match="acknowledged writes could be lost"):
