@@ -6,12 +6,15 @@ agent's store.
 
 from typing import Any, NamedTuple
 
+import typer
+
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.zone import ZoneRecord
 from quorate.planning.absence.lost_stores import left_on, lost_without
 from quorate.wire.partition_table import PartitionTable, partition_row, zone_record
 from quorate.wire.storage_cluster import StorageCluster
-from quorate_cli.kubectl.kube_api import KubeApi, core_path, objects_path
+from quorate_cli.guard import INTERRUPT_EXIT_CODE
+from quorate_cli.kubectl.kube_api import Conflict, Forbidden, KubeApi, core_path, objects_path
 from quorate_cli.kubectl.objects import LABEL_CLUSTER, StoredRows, parsed, registrations
 from quorate_cli.kubectl.options import Place, shell_words
 from quorate_cli.objects.operator_api import NotThere
@@ -144,24 +147,44 @@ def all_rows(api: KubeApi, namespace: str, cluster: str) -> list[StoredRows]:
 def free(api: KubeApi, cluster: StorageCluster, freed: Freed) -> None:
     """Delete exactly this claim and pod.  The claim goes when the pod no longer holds it.
 
-    Nothing is deleted if one of both deletions is refused.
+    Nothing is deleted if one of both deletions is refused.  If it ends between the first deletion
+    and the answer to the last one, also by Ctrl-C, it says what is deleted or may be.
     """
-    check_replaceable(
-        api, cluster, freed.agent, freed.place
-    )  # another agent may have left meanwhile
+    # Another agent may have left meanwhile.
+    check_replaceable(api, cluster, freed.agent, freed.place)
     for plural, whole in (("persistentvolumeclaims", freed.claim), ("pods", freed.pod)):
         _delete(api, freed.namespace, plural, whole, {"dryRun": ["All"]})
-    _delete(api, freed.namespace, "persistentvolumeclaims", freed.claim, {})
+    is_claim_gone = False
     try:
+        _delete(api, freed.namespace, "persistentvolumeclaims", freed.claim, {})
+        is_claim_gone = True
         _delete(api, freed.namespace, "pods", freed.pod, {})
     except Problem as problem:
-        if freed.claim is None:
+        is_nothing_gone = freed.claim is None or not is_claim_gone
+        if is_nothing_gone and isinstance(problem, Conflict | Forbidden):
             raise
-        raise Problem(
-            f"agent {freed.agent}: claim {freed.claim['metadata']['name']} is deleted already, and"
-            f" its data is lost when the pod ends; the pod is not deleted: {problem}; run the"
-            " command again"
-        ) from problem
+        unfinished = _unfinished(freed, is_claim_gone)
+        raise Problem(f"agent {freed.agent}: {problem}; {unfinished}") from problem
+    except KeyboardInterrupt:
+        typer.echo(f"interrupted; {_unfinished(freed, is_claim_gone)}", err=True)
+        raise typer.Exit(INTERRUPT_EXIT_CODE) from None
+
+
+def _unfinished(freed: Freed, is_claim_gone: bool) -> str:
+    """Return a sentence that says what is deleted or may be, and how to go on."""
+    if freed.claim is None:
+        return "whether the pod is deleted is unknown: run the command again"
+    claim = freed.claim["metadata"]["name"]
+    if is_claim_gone:
+        return (
+            f"claim {claim} is deleted already, and its data is lost when the agent's pod ends: run"
+            " the command again"
+        )
+    return (
+        f"whether claim {claim} is deleted is unknown; if it is, its data is lost when the agent's"
+        f" pod ends: kubectl get persistentvolumeclaim {claim}{freed.place.kubectl_words}; run the"
+        " command again"
+    )
 
 
 def _delete(

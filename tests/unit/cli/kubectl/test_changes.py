@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from quorate_cli.kubectl.app import app
 from quorate_cli.kubectl.exec_client import exec_command
-from quorate_cli.kubectl.kube_api import KubeApi
+from quorate_cli.kubectl.kube_api import Conflict, KubeApi, Unreached
 from quorate_cli.kubectl.objects import the_cluster
 from quorate_cli.kubectl.options import Place
 from quorate_cli.kubectl.replace import find_freed, free
@@ -168,12 +170,77 @@ def test_a_claim_that_was_deleted_without_its_pod_is_told(kubectl: Kubectl, api:
     api.on_delete = refuse
 
     said = kubectl.problem("replace", "agent-3", "--yes")
-    assert "claim main-agent-3 is deleted already" in said
-    assert "etcdserver: no leader; run the command again" in said
+    assert "etcdserver: no leader; claim main-agent-3 is deleted already" in said
+    assert said.endswith("its data is lost when the agent's pod ends: run the command again")
     api.refused.clear()
     renewed(api, 1)
     kubectl("replace", "agent-3", "--yes")
     assert POD not in api.objects
+
+
+def deletes(monkeypatch: pytest.MonkeyPatch, path: str, end: BaseException) -> None:
+    """The real deletion of `path` is done, and its answer does not come."""
+    delete = KubeApi.delete
+
+    def deleted(self: KubeApi, at: str, body: Any) -> None:
+        delete(self, at, body)
+        if at == path and "dryRun" not in body:
+            raise end
+
+    monkeypatch.setattr(KubeApi, "delete", deleted)
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        (
+            CLAIM,
+            "whether claim main-agent-3 is deleted is unknown; if it is, its data is lost when",
+        ),
+        (POD, "claim main-agent-3 is deleted already, and its data is lost when the agent's pod"),
+    ],
+)
+def test_a_deletion_without_an_answer_says_what_may_be_lost(
+    kubectl: Kubectl, api: CannedApi, monkeypatch: pytest.MonkeyPatch, path: str, told: str
+) -> None:
+    lose(api)
+    deletes(monkeypatch, path, Unreached("API server x cannot be reached"))
+
+    said = kubectl.problem("replace", "agent-3", "--yes")
+
+    assert said.startswith(f"agent agent-3: API server x cannot be reached; {told}")
+    names_claim = "kubectl get persistentvolumeclaim main-agent-3 --kubeconfig" in said
+    assert names_claim == (path == CLAIM)
+    assert said.endswith("run the command again")
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        (CLAIM, "interrupted; whether claim main-agent-3 is deleted is unknown"),
+        (POD, "interrupted; claim main-agent-3 is deleted already"),
+    ],
+)
+def test_an_interrupted_deletion_says_what_may_be_lost(
+    kubectl: Kubectl, api: CannedApi, monkeypatch: pytest.MonkeyPatch, path: str, told: str
+) -> None:
+    lose(api)
+    deletes(monkeypatch, path, KeyboardInterrupt())
+    words = ["replace", "agent-3", "--yes", f"--kubeconfig={kubectl.kubeconfig}"]
+
+    done = CliRunner().invoke(app, words)
+
+    assert done.exit_code == 130
+    assert told in done.stderr
+
+
+def test_a_claim_whose_deletion_is_refused_is_not_told_as_unknown(
+    kubectl: Kubectl, api: CannedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose(api)
+    deletes(monkeypatch, CLAIM, Conflict("another uid"))
+
+    assert kubectl.problem("replace", "agent-3", "--yes") == "another uid"
 
 
 def test_another_operators_lease_does_not_say_that_this_one_leads(
