@@ -445,6 +445,8 @@ def _drain(place: Place, cluster: str, agent: str, draining: bool, wait: float) 
     api = KubeApi(place.kubeconfig, place.context)
     namespace = place.namespace or api.namespace
     of = objects.the_cluster(api, namespace, cluster)
+    # Asked before the declaration: once that is made, one lost answer is to end nothing.
+    operator = find_operator(api, namespace, place.operator_namespace) if wait else None
     made = declare_drain(api, of, agent, draining)
     unchanged = made.spec.drain_agents == of.spec.drain_agents
     names = ", ".join(made.spec.drain_agents) or "none"
@@ -452,9 +454,8 @@ def _drain(place: Place, cluster: str, agent: str, draining: bool, wait: float) 
     teller.print(
         f"storagecluster/{made.metadata.name} {so}: spec.drainAgents: {names}", soft_wrap=True
     )
-    if not wait:
+    if operator is None:
         return
-    operator = find_operator(api, namespace, place.operator_namespace)
     if operator.problem:
         raise Problem(f"agent {agent}: declared, but not carried out: {operator.problem}")
     undo = _undrain_command(agent, place, cluster)

@@ -159,7 +159,7 @@ def _run(zone: str, asked: Recovery, place: Place, wait_s: float) -> None:
     if operator.problem:
         raise Problem(f"zone {zone}: {operator.problem}; nothing was changed")
     run = created(api, ZoneRecovery, manifest, namespace, place)
-    with left_going(run):
+    with left_going(run.goes_on):
         status = _follow(api, run, namespace, wait_s)
     if status.phase in (RecoveryPhase.REFUSED, RecoveryPhase.UNKNOWN):
         raise Problem(f"{run.about}: {'; '.join([status.message, *status.refusals])}")

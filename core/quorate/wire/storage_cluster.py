@@ -193,6 +193,8 @@ class StorageClusterStatus(Part):
     """Zones whose object was deleted and whose data is kept: they are served as before."""
     drained: list[Text] = Field(default_factory=list)
     """Agents that are drained because of spec.drainAgents, until that is undone."""
+    emptied: list[Text] = Field(default_factory=list)
+    """Those of spec.drainAgents that have no copies left."""
     conditions: Conditions = Field(default_factory=list)
 
 

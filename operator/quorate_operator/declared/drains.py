@@ -15,13 +15,15 @@ class DrainView(NamedTuple):
     """The drains of a cluster now, by agent.  `held`: the zones that still name the agent.
 
     `refused`: why the master does not begin.  `unknown`: agents that are not registered.  `asked`:
-    agents whose drain the spec asked for and that are not taken back yet.
+    agents whose drain the spec asked for and that are not taken back yet.  `emptied`: agents that
+    are drained and that no zone names.
     """
 
     held: tuple[tuple[str, tuple[str, ...]], ...] = ()
     refused: tuple[tuple[str, str], ...] = ()
     unknown: tuple[str, ...] = ()
     asked: tuple[str, ...] = ()
+    emptied: tuple[str, ...] = ()
 
 
 class DeclaredDrains:
@@ -58,9 +60,11 @@ class DeclaredDrains:
             else:
                 self._asked.add(agent)
         named = [(agent, runner.zones_naming(agent)) for agent in self._wanted]
+        others = {*unknown, *(agent for agent, _ in refused)}
         return DrainView(
             tuple((agent, zones) for agent, zones in named if zones),
             tuple(refused),
             tuple(unknown),
             tuple(sorted(self._asked)),
+            tuple(agent for agent, zones in named if not zones and agent not in others),
         )

@@ -316,6 +316,7 @@ def cluster_status(
         pods=managed.pods if managed is not None else [],
         retained_zones=list(retained),
         drained=list(drains.asked),
+        emptied=list(drains.emptied),
         conditions=_conditions(facts, cluster.status.conditions, generation, time),
     )
 
@@ -325,11 +326,15 @@ def _drained(cluster: StorageCluster, drains: DrainView) -> list[Fact]:
     if not cluster.spec.drain_agents:
         return []
     name = names.CONDITION_AGENTS_DRAINED
-    if drains.refused:
-        return [(name, False, "Refused", "; ".join(why for _, why in drains.refused))]
-    if drains.held:
-        moving = "; ".join(f"{agent}: zones {', '.join(zones)}" for agent, zones in drains.held)
-        return [(name, False, "Draining", f"copies still have to move to other agents: {moving}")]
+    refused = [agent for agent, _ in drains.refused]
+    moving = [
+        f"{agent}: zones {', '.join(zones)}" for agent, zones in drains.held if agent not in refused
+    ]
+    said = [why for _, why in drains.refused]
+    if moving:
+        said.append(f"copies still have to move to other agents: {'; '.join(moving)}")
+    if said:
+        return [(name, False, "Refused" if refused else "Draining", "; ".join(said))]
     if drains.unknown:
         unknown = ", ".join(drains.unknown)
         return [(name, True, "Drained", f"no copies are left; not registered: {unknown}")]

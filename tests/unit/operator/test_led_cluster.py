@@ -271,6 +271,8 @@ async def test_declared_drains_are_asked_for_told_and_taken_back(world: World) -
     status, reason, message = drained(declare(*NAMES[:2]))
     assert (status, reason) == ("False", "Refused")
     assert "add an agent first" in message
+    assert f"copies still have to move to other agents: {first}: zones {ZONE.name}" in message
+    assert declare(*NAMES[:2]).emptied == []
 
     # A later process knows from the status what its predecessor asked for.
     told = led.status(led.cluster, "me")

@@ -36,6 +36,7 @@ PREFIX_MAX = NAME_LENGTH_MAX - 6
 
 Shown = Callable[[JobStatus], None]
 Kind = TypeVar("Kind", bound=Resource)
+Answer = TypeVar("Answer")
 Spec = Mapping[str, object]
 
 
@@ -59,6 +60,11 @@ class Run(NamedTuple):
             f" {self.about}{self.options}`"
         )
 
+    @property
+    def goes_on(self) -> str:
+        """A sentence for a command that ends before its run."""
+        return f"{self.about} goes on: {self.how_to_look}"
+
 
 def run_to_end(
     api: KubeApi, zone: str, kind: type[Kind], spec: Spec, namespace: str, place: Place
@@ -68,7 +74,7 @@ def run_to_end(
     Ctrl-C ends the command, and not the run.  Raises Problem.
     """
     run = _create(api, zone, kind, spec, namespace, place)
-    with left_going(run), _shown(run) as show:
+    with left_going(run.goes_on), _shown(run) as show:
         for found in looks(api, run, kind, namespace, POLL_S, UNREACHED_S):
             of_any_kind: Any = found
             status: JobStatus = of_any_kind.status
@@ -100,12 +106,12 @@ def created(api: KubeApi, kind: type[Kind], manifest: Whole, namespace: str, pla
 
 
 @contextmanager
-def left_going(run: Run) -> Iterator[None]:
-    """At Ctrl-C, say that the run goes on, and how to look at it."""
+def left_going(goes_on: str) -> Iterator[None]:
+    """At Ctrl-C, print this sentence on what goes on without the command."""
     try:
         yield
     except KeyboardInterrupt:
-        typer.echo(f"{run.about} goes on: {run.how_to_look}", err=True)
+        typer.echo(goes_on, err=True)
         raise typer.Exit(INTERRUPT_EXIT_CODE) from None
 
 
@@ -117,15 +123,30 @@ def looks(
     Raises Problem if it was deleted, or if the API server does not answer for `unreached_s`.
     """
     path = objects_path(kind.plural, namespace, run.name)
+
+    def look() -> Kind:
+        try:
+            return parsed(kind, api.get(path))
+        except NotThere as gone:
+            raise Problem(f"{run.about} was deleted before its end") from gone
+
+    return asked_again(look, run.goes_on, poll_s, unreached_s)
+
+
+def asked_again(
+    ask: Callable[[], Answer], goes_on: str, poll_s: float, unreached_s: float
+) -> Iterator[Answer]:
+    """Ask the API server again and again, without end, and yield its answers.
+
+    Raises Problem, with the sentence `goes_on`, if it does not answer for `unreached_s`.
+    """
     reached = time.monotonic()
     while True:
         try:
-            found = parsed(kind, api.get(path))
-        except NotThere as gone:
-            raise Problem(f"{run.about} was deleted before its end") from gone
+            found = ask()
         except Unreached as unreached:
             if time.monotonic() - reached > unreached_s:
-                raise Problem(f"{unreached}; {run.about} goes on: {run.how_to_look}") from unreached
+                raise Problem(f"{unreached}; {goes_on}") from unreached
         else:
             reached = time.monotonic()
             yield found

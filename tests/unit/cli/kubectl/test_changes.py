@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from quorate_cli.kubectl import drain
 from quorate_cli.kubectl.app import app
 from quorate_cli.kubectl.exec_client import exec_command
 from quorate_cli.kubectl.kube_api import Conflict, KubeApi, Unreached
@@ -116,6 +117,71 @@ def test_a_command_that_takes_it_back_names_the_same_cluster(
     )
     lose(api)
     assert " status --watch --kubeconfig " in kubectl("replace", "agent-3", "--yes", *place)
+
+
+def test_a_drain_is_done_when_its_own_agent_has_no_copies(kubectl: Kubectl, api: CannedApi) -> None:
+    """Another agent cannot be drained: the condition is of both."""
+    why = "node agent-3: zone library needs 3 agents and 2 would remain; add an agent first"
+    obeys(api, condition("AgentsDrained", "False", why, "Refused"))
+    status: Any = api.objects[MAIN]["status"]
+    said = kubectl.problem("drain", "agent-2", "--wait", "0.1")
+    assert f"not done within 0.1 s: {why}; the drain of agent agent-2 stays declared" in said
+    status["emptied"] = ["agent-2"]
+
+    assert "agent agent-2 has no copies" in kubectl("drain", "agent-2", "--wait", "0.1")
+
+
+def away(monkeypatch: pytest.MonkeyPatch, method: str, times: int) -> None:
+    """The API server does not answer the first `times` requests about the cluster main."""
+    ask, left = getattr(KubeApi, method), [None] * times
+
+    def asked(self: KubeApi, path: str, *body: Any, **query: Any) -> Any:
+        if path == MAIN and left:
+            left.pop()
+            raise Unreached("no route")
+        return ask(self, path, *body, **query)
+
+    monkeypatch.setattr(KubeApi, method, asked)
+
+
+def test_a_drain_is_followed_over_a_lost_answer(
+    kubectl: Kubectl, api: CannedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    obeys(api, condition("AgentsDrained", "True", "no copies are left", "Drained"))
+    monkeypatch.setattr(drain, "POLL_S", 0.01)
+    away(monkeypatch, "get", 2)
+    assert "agent agent-2 has no copies" in kubectl("drain", "agent-2")
+
+    monkeypatch.setattr(drain, "UNREACHED_S", 0)
+    away(monkeypatch, "get", 1)
+    said = kubectl.problem("drain", "agent-2")
+    assert said.startswith(
+        "no route; the drain of agent agent-2 stays declared and continues; undo: kubectl quorate"
+    )
+
+
+def test_a_drain_whose_declaration_has_no_answer_is_unknown(
+    kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away(monkeypatch, "patch", 1)
+
+    assert kubectl.problem("drain", "agent-2") == (
+        "no route; whether agent agent-2 was added to spec.drainAgents is unknown: run the command"
+        " again"
+    )
+
+
+def test_an_interrupted_drain_says_that_it_continues(
+    kubectl: Kubectl, api: CannedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("time.sleep", interrupt)
+    done = CliRunner().invoke(app, ["drain", "agent-2", f"--kubeconfig={kubectl.kubeconfig}"])
+
+    assert done.exit_code == 130
+    assert "the drain of agent agent-2 stays declared and continues; undo: kubectl" in done.stderr
 
 
 def test_options_of_a_printed_command_are_quoted() -> None:
