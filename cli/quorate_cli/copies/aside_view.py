@@ -63,16 +63,21 @@ def find_aside(agents: Sequence[Asked], zone: str) -> tuple[list[Found], dict[st
 
 
 def print_list(found: Sequence[Found], unasked: dict[str, str], as_json: bool) -> None:
-    """Print what is set aside."""
+    """Print what is set aside.
+
+    Raises Problem, after the output, if there is nothing and some agents did not tell.
+    """
     if as_json:
         whole = {"aside": [each.as_json for each in found], "unasked": unasked}
         print(msgspec.json.format(msgspec.json.encode(whole), indent=2).decode())
-        return
-    for each in found:
-        print(_sentence(each))
-    if not found:
+    else:
+        for each in found:
+            print(_sentence(each))
+        _warn(unasked)
+    if not found and unasked:
+        raise Problem(_unknown(unasked))
+    if not found and not as_json:
         print("nothing is set aside")
-    _warn(unasked)
 
 
 def print_rows(agents: Sequence[Asked], wanted: Wanted, as_json: bool) -> None:
@@ -86,11 +91,12 @@ def print_rows(agents: Sequence[Asked], wanted: Wanted, as_json: bool) -> None:
     ]
     _warn(unasked)
     if not found:
-        where = f" by {wanted.agent}" if wanted.agent else ""
-        raise Problem(
-            f"zone {zone}, partition {partition}: nothing is set aside{where}:"
-            f" see `quorate aside list {zone}`"
-        )
+        where = f"zone {zone}, partition {partition}"
+        silent = {node: why for node, why in unasked.items() if wanted.agent in (None, node)}
+        if silent:
+            raise Problem(f"{where}: {_unknown(silent)}")
+        by = f" by {wanted.agent}" if wanted.agent else ""
+        raise Problem(f"{where}: nothing is set aside{by}: see `quorate aside list {zone}`")
     there = [each for each in agents if each.node not in unasked]
     primary = find_primary(there, zone, partition) if wanted.differs else None
     for each in found:
@@ -171,6 +177,10 @@ def _value_json(value: Value) -> dict[str, Any]:
         "term": value.term,
         "expires_at": value.expires_at,
     }
+
+
+def _unknown(unasked: dict[str, str]) -> str:
+    return f"no agent that answered has set anything aside; unknown: {', '.join(unasked)}"
 
 
 def _warn(unasked: dict[str, str]) -> None:

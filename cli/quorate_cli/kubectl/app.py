@@ -2,7 +2,7 @@
 
 import io
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -353,10 +353,12 @@ def list_aside(
     if zone:
         found = [resources.zone(objects.fetch(api, ZONE, place, zone))]
     else:
-        found = [each for each in objects.zones(api, place) if each.status.set_aside]
-    if not found:
-        print_list((), {}, as_json)
-        return
+        known = objects.zones(api, place)
+        # The operator knows of those that are online what they have set aside.
+        found = [each for each in known if each.status.set_aside]
+        if not found:
+            print_list((), _not_online(api, place, known), as_json)
+            return
     of = found[0]
     names = [each.metadata.name for each in found if each.spec.cluster_ref == of.spec.cluster_ref]
     others = [each.metadata.name for each in found if each.metadata.name not in names]
@@ -387,6 +389,16 @@ def show_aside(
     words += ["--differs"] if differs else []
     words += ["--json"] if as_json else []
     _run_aside(api, place, of, words)
+
+
+def _not_online(api: KubeApi, place: str, zones: Sequence[Zone]) -> dict[str, str]:
+    """Return the agents of the zones' clusters that are away, and that they are."""
+    return {
+        name: "it is not online"
+        for cluster in sorted({each.spec.cluster_ref.name for each in zones})
+        for name, node in objects.registrations(api, place, cluster).items()
+        if node.left_since_ms is not None
+    }
 
 
 def _run_aside(api: KubeApi, place: str, zone: Zone, words: list[str]) -> None:

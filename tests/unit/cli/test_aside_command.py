@@ -84,6 +84,7 @@ class Agents:
 
     def __init__(self) -> None:
         self.silent = ""
+        self.has_aside = True
         self.long_present = b"o" * 200
         self.asked: list[str] = []
         nodes = tuple(
@@ -97,6 +98,8 @@ class Agents:
         if agent.node == self.silent:
             raise Unreached(f"{agent.where} cannot be reached: refused")
         self.asked.append(getattr(question, "zone_name", ""))
+        if isinstance(question, AskAside) and not self.has_aside:
+            return SetAside("books", agent.node, ())
         match question:
             case AskAside(after=-1) if agent.node == "agent-2":
                 return SetAside("books", agent.node, (), 2)
@@ -192,11 +195,29 @@ def test_of_all_zones_those_are_asked_for_that_have_something(
 
 
 def test_nothing_aside_is_said(said: Callable[..., str], agents: Agents) -> None:
-    agents.silent = "agent-2"
+    agents.has_aside = False
 
     assert said("list", "books") == "nothing is set aside\n"
+    agents.silent = "agent-2"
     with pytest.raises(Problem, match="zone books, partition 4: nothing is set aside by agent-1"):
         said("show", "books", "4", "--agent", "agent-1")
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["list books", "list books --json", "show books 3", "show books 3 --agent agent-2"],
+)
+def test_what_an_agent_that_did_not_tell_has_is_unknown(agents: Agents, command: str) -> None:
+    agents.silent = "agent-2"
+
+    done = CliRunner().invoke(app, ["aside", *command.split(), *SERVER])
+
+    assert isinstance(done.exception, Problem)
+    sentence = "no agent that answered has set anything aside; unknown: agent-2"
+    assert str(done.exception).endswith(sentence)
+    assert "nothing is set aside" not in done.output
+    if "--json" in command:
+        assert json.loads(done.stdout)["unasked"].keys() == {"agent-2"}
 
 
 def test_rows_are_shown_as_text(said: Callable[..., str]) -> None:

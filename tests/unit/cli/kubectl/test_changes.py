@@ -407,10 +407,12 @@ def test_the_client_is_run_in_a_pod_that_takes_clients(
 def test_what_is_set_aside_is_asked_for_in_a_pod(
     kubectl: Kubectl, api: CannedApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert kubectl("aside list") == "nothing is set aside\n"
     lose(api, "agent-1")
     commands: list[list[str]] = []
     monkeypatch.setattr("quorate_cli.kubectl.exec_client.run", commands.append)
-    assert kubectl("aside list") == "nothing is set aside\n"
+    said = kubectl.problem("aside list")
+    assert said == "no agent that answered has set anything aside; unknown: agent-1"
     status: Any = api.objects[f"{OURS}/zones/library"]["status"]
     status["setAside"] = {"agent-2": 1}
 
