@@ -96,30 +96,27 @@ def read(
     `zone`: only of it and its cluster; `cluster`: only of it and its zones.
     """
     path = core_path("events", namespace)
-    seen: set[tuple[str, str]] = set()
+    choice = _Choice(zone, cluster)
     waits_for, has_begun = "", False
     while True:
         try:
             found, revision = api.collection_from(path, fieldSelector=OF_OURS)
             known = zones(api, namespace)
+            choice.learn(known)
             waits_for, has_begun = "", True
-            wanted = {
-                (each.metadata.namespace, each.metadata.name)
-                for each in known
-                if not cluster or each.spec.cluster_ref.name == cluster
-            }
-            news = sorted(_unseen(found, seen), key=lambda each: each.event.time)
-            yield from _of(news, zone, cluster, wanted)
+            yield from sorted(choice.news(found), key=lambda each: each.event.time)
             for each in known:
-                is_wanted = (each.metadata.namespace, each.metadata.name) in wanted
-                if is_wanted and (zone is None or each.metadata.uid == zone.metadata.uid):
+                if choice.has_zone(each):
                     yield state(each, api.now)
             while follow:
                 for change in api.follow(path, revision, fieldSelector=OF_OURS):
                     whole: Any = change["object"]
                     revision = str(whole["metadata"]["resourceVersion"])
-                    if change["type"] in ("ADDED", "MODIFIED"):
-                        yield from _of(_unseen([whole], seen), zone, cluster, wanted)
+                    if change["type"] not in ("ADDED", "MODIFIED"):
+                        continue
+                    if choice.wants(told(whole)) is None:
+                        choice.learn(zones(api, namespace))  # it was made since
+                    yield from choice.news([whole])
                 time.sleep(RETRY_S)
         except Expired:
             continue  # the state contains what was missed
@@ -134,34 +131,59 @@ def read(
             return
 
 
-def _unseen(found: Iterable[Whole], seen: set[tuple[str, str]]) -> list[Told]:
-    """Return the events that are told for the first time."""
-    news = []
-    for whole in found:
-        metadata: Any = whole["metadata"]
-        which = str(metadata.get("uid")), str(metadata.get("resourceVersion"))
-        if which not in seen:
-            seen.add(which)
-            news.append(told(whole))
-    return news
+class _Choice:
+    """The events to tell: of `zone` and its cluster, or of `cluster` and its zones, or all."""
 
+    def __init__(self, zone: Zone | None, cluster: str) -> None:
+        self._zone = zone
+        self._cluster = cluster
+        self._clusters: dict[tuple[str, str], str] = {}
+        """Namespace and name of a zone -> its cluster, also when the zone is deleted."""
+        self._seen: set[tuple[str, str]] = set()
 
-def _of(
-    events: Iterable[Told], zone: Zone | None, cluster: str, zones_of: set[tuple[str, str]]
-) -> Iterator[Told]:
-    for each in events:
-        if zone is not None:
-            is_wanted = each.event.zone == zone.metadata.name or (
-                not each.event.zone and each.cluster == zone.spec.cluster_ref.name
-            )
-        else:
-            is_wanted = (
-                not cluster
-                or each.cluster == cluster
-                or (each.namespace, each.event.zone) in zones_of
-            )
-        if is_wanted:
-            yield each
+    def learn(self, zones: Iterable[Zone]) -> None:
+        """Note the clusters of these zones."""
+        for each in zones:
+            place = each.metadata.namespace, each.metadata.name
+            self._clusters[place] = each.spec.cluster_ref.name
+
+    def has_zone(self, zone: Zone) -> bool:
+        """Return whether the zone's state is to be told."""
+        if self._zone is not None:
+            return zone.metadata.uid == self._zone.metadata.uid
+        return self._cluster in ("", zone.spec.cluster_ref.name)
+
+    def news(self, found: Iterable[Whole]) -> list[Told]:
+        """Return the events to tell that were not told yet.
+
+        One of a zone that is not known is looked at again when it comes again.
+        """
+        news = []
+        for whole in found:
+            metadata: Any = whole["metadata"]
+            which = str(metadata.get("uid")), str(metadata.get("resourceVersion"))
+            each = told(whole)
+            is_wanted = self.wants(each)
+            if which in self._seen or is_wanted is None:
+                continue
+            self._seen.add(which)
+            if is_wanted:
+                news.append(each)
+        return news
+
+    def wants(self, each: Told) -> bool | None:
+        """Return whether the event is to be told; None: its zone's cluster is not known."""
+        name = each.event.zone
+        if self._zone is not None:
+            if name:
+                return name == self._zone.metadata.name
+            return each.cluster == self._zone.spec.cluster_ref.name
+        if not self._cluster:
+            return True
+        if not name:
+            return each.cluster == self._cluster
+        cluster = self._clusters.get((each.namespace, name))
+        return None if cluster is None else cluster == self._cluster
 
 
 def _time(event: dict[str, Any]) -> str:

@@ -287,6 +287,33 @@ def test_who_follows_is_told_news_once_and_the_state_after_what_may_have_been_mi
     found.close()
 
 
+def test_events_of_a_zone_that_is_made_later_are_told(kubectl: Kubectl, api: CannedApi) -> None:
+    """Not those of other clusters, nor of zones that are gone and whose cluster is unknown."""
+
+    def change(zone: str) -> bytes:
+        made = {
+            "involvedObject": {"kind": "Zone", "name": zone, "namespace": "shop"},
+            "reason": "ZoneCreated",
+            "message": "said",
+            "metadata": {"name": zone, "uid": f"event-of-{zone}", "resourceVersion": "12"},
+        }
+        return json.dumps({"type": "ADDED", "object": made}).encode() + b"\n"
+
+    lines = b"".join(map(change, ("elsewhere", "gone", "carts")))
+    api.watched = [Answer(200, lines), Answer(410, {"message": "too old"})]
+    asked = KubeApi(str(kubectl.kubeconfig))
+    found = told_events.read(asked, "shop", None, True, "main")
+    assert next(found).event.reason == "State"
+    for name, cluster in (("carts", "main"), ("elsewhere", "other")):
+        spec = {"clusterRef": {"name": cluster}, "partitions": 4}
+        api.put(f"{OURS}/zones/{name}", {"spec": spec})
+
+    told = [(each.event.zone, each.event.reason) for each in (next(found), next(found))]
+
+    assert told == [("carts", "ZoneCreated"), ("carts", "State")]
+    found.close()
+
+
 def test_a_plan_shows_who_stands_in_for_an_agent_that_is_away(
     kubectl: Kubectl, api: CannedApi
 ) -> None:
