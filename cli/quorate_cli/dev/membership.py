@@ -133,7 +133,7 @@ class Membership:
         """End all drains: an interrupted removal could not do so if the operator ended too."""
         names = {agent.name for agent in entry.agents}
         for node in self._cluster.state().nodes:
-            if node.name in names and node.state == "Draining":
+            if node.name in names and node.draining:
                 path = f"/nodes/{node.name}/undrain?cluster={entry.cluster}"
                 self._cluster.api().post(path)
                 self._say(f"{node.name}: drain undone")

@@ -151,6 +151,7 @@ def _node(cluster: StorageCluster, name: str, nodes: Mapping[str, NodeRecord]) -
         record.client_host if record is not None else "",
         attributes=record.attributes if record is not None else {},
         storage_profiles=record.storage_profiles if record is not None else (),
+        draining=record is not None and record.draining,
     )
 
 

@@ -38,6 +38,8 @@ class NodeStatus(msgspec.Struct, frozen=True):
     """The kinds of storage that it offers."""
     unrecorded: tuple[str, ...] = ()
     """Ids of zones of which it has data and the metastore holds no record."""
+    draining: bool = False
+    """Whether it is to hold no copies; its state says so only while it is online."""
 
 
 class MigrationStatus(msgspec.Struct, frozen=True):

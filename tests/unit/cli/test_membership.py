@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from quorate.protocol.status import NodeStatus
 from quorate.wire.storage_cluster import external
 from quorate_cli.dev import membership
 from quorate_cli.dev.membership import Membership
@@ -68,6 +69,19 @@ def test_labels_and_annotations_stay(known: dict[str, Any] | None) -> None:
     Membership(operator, print).declare(ENTRY)
 
     assert operator.told == [{"name": "main", **({} if known is None else given)}]
+
+
+def test_a_drain_is_taken_back_also_of_an_agent_that_is_offline() -> None:
+    node = NodeStatus("agent-1", "s", 1, False, "Offline", "h:1", "", 0, 0, draining=True)
+    posted: list[str] = []
+    cluster = SimpleNamespace(
+        state=lambda: ClusterState("main", "me", "", 7, (node,), ()),
+        api=lambda: SimpleNamespace(post=posted.append),
+    )
+
+    Membership(cluster, print).take_drains_back(ENTRY)
+
+    assert posted == ["/nodes/agent-1/undrain?cluster=main"]
 
 
 @pytest.mark.parametrize(

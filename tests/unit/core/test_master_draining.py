@@ -9,6 +9,7 @@ from quorate.protocol.master.master import Master
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
 from quorate.protocol.messages.master import (
     Activated,
+    AgentReport,
     CaughtUp,
     Freeze,
     Frozen,
@@ -182,6 +183,29 @@ def test_a_drained_node_that_comes_back_with_a_new_store_stays_drained() -> None
 
     assert world.state("c") == "Draining"
     assert world.holders() == {"a", "b"}
+
+
+def test_an_agent_that_ended_is_offline_also_if_it_said_so_before() -> None:
+    world = World()
+    world.master.receive("c", AgentReport(1, leaving=True), world.now)
+    assert world.state("c") == "Leaving"
+
+    world.master.agent_disconnected("c", True, world.now)
+    world.settle()
+
+    assert world.state("c") == "Offline"
+
+
+def test_an_agent_that_ended_while_it_drained_is_offline_and_its_drain_goes_on() -> None:
+    world = World()
+    world.master.drain("c", True, world.now)
+    world.settle()
+
+    world.master.agent_disconnected("c", True, world.now)
+    world.settle()
+
+    assert world.state("c") == "Offline"
+    assert [each.name for each in world.master.status().nodes if each.draining] == ["c"]
 
 
 def test_a_node_that_no_longer_drains_gets_its_share_again() -> None:

@@ -125,7 +125,8 @@ async def test_the_next_master_knows_who_is_draining(world: World) -> None:
     second = await world.lead()
 
     await until(lambda: second.is_leading and len(second.status().nodes) == 4, "nodes")
-    assert state_of(second, "agent-4") == "Draining"
+    assert [node.name for node in second.status().nodes if node.draining] == ["agent-4"]
+    await until(lambda: state_of(second, "agent-4") == "Draining", "it is back")
     assert await second.drain("agent-4", False) == ""
     await until(lambda: state_of(second, "agent-4") == "Online", "undrained")
     assert await second.drain("agent-4", False) == ""

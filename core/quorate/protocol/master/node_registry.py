@@ -467,6 +467,7 @@ class NodeRegistry:
                 agent.record.attributes,
                 agent.record.storage_profiles,
                 self._unrecorded(agent),
+                agent.draining,
             )
             for name, agent in sorted(self._agents.items())
             if agent.record is not None
@@ -542,10 +543,10 @@ def _is_later(record: NodeRecord, agent: KnownAgent) -> bool:
 
 
 def _agent_state(agent: KnownAgent) -> str:
+    if not agent.online:
+        return "Offline"  # also if it said that it leaves: it did
     if agent.draining:
         return "Draining"
     if agent.leaving:
         return "Leaving"
-    if agent.cordoned and agent.online:
-        return "Cordoned"
-    return "Online" if agent.online else "Offline"
+    return "Cordoned" if agent.cordoned else "Online"
