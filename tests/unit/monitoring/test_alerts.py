@@ -27,6 +27,7 @@ ALERTS: dict[str, dict[str, Any]] = {
     for group in yaml.safe_load(RULES.read_text())["groups"]
     for rule in group["rules"]
 }
+PAGES = {path.name: path.read_text() for path in (ROOT / "docs" / "runbooks").glob("*.md")}
 NEVER = (1, 0)
 
 Json = dict[str, Any]
@@ -118,7 +119,7 @@ def test_each_alert_has_a_severity_and_a_page(alert: str) -> None:
 
     assert rule["labels"]["severity"] in ("critical", "warning")
     assert rule["annotations"]["runbook_url"] == f"docs/runbooks/{slug}.md"
-    page = (ROOT / "docs" / "runbooks" / f"{slug}.md").read_text()
+    page = PAGES[f"{slug}.md"]
     assert page.startswith(f"# {alert}\n")
     assert re.findall(r"^## (.*)$", page, re.MULTILINE) == [
         "What it means",
@@ -128,7 +129,7 @@ def test_each_alert_has_a_severity_and_a_page(alert: str) -> None:
 
 
 def test_each_page_belongs_to_an_alert() -> None:
-    pages = {path.name for path in (ROOT / "docs" / "runbooks").glob("*.md")} - {"README.md"}
+    pages = set(PAGES) - {"README.md"}
 
     assert pages == {Path(rule["annotations"]["runbook_url"]).name for rule in ALERTS.values()}
 
@@ -145,9 +146,21 @@ def test_each_alert_uses_metrics_that_are_served(alert: str) -> None:
 
 COMMANDS = {
     line
-    for path in (ROOT / "docs" / "runbooks").glob("*.md")
-    for line in re.findall(r"(?:kubectl )?\bquorate (?!-)[a-z][^`\n]*", path.read_text())
+    for text in PAGES.values()
+    for line in re.findall(r"(?:kubectl )?\bquorate (?!-)[a-z][^`\n]*", text)
 }
+
+
+def test_the_log_that_pages_read_is_that_of_all_processes_of_the_operator() -> None:
+    """Otherwise kubectl reads that of a ready pod: a leader that has trouble is not ready."""
+    read = {
+        (page, options)
+        for page, text in PAGES.items()
+        for options in re.findall(r"logs deployment/quorate-operator(.*)", text)
+    }
+
+    assert read
+    assert not {each for each in read if " --all-pods --prefix" not in each[1]}
 
 
 @pytest.mark.parametrize("line", sorted(COMMANDS))
