@@ -148,7 +148,9 @@ def test_the_operator_has_the_rights_of_the_examples_role(helm: Path) -> None:
 
 def test_pods_that_lead_executors_have_the_rights_of_the_example(helm: Path) -> None:
     example = objects((ROOT / "examples" / "driver-role.yaml").read_text())
-    declared = objects(render(helm, "--set", "executors.namespaces={shop,blog}"))
+    declared = objects(
+        render(helm, "--set", "executors.namespaces={shop,blog},scope.namespaces={shop,blog}")
+    )
 
     made = [each for each in declared if each["metadata"]["name"] == "quorate-driver"]
     assert [(each["kind"], each["metadata"]["namespace"]) for each in made] == [
@@ -360,6 +362,23 @@ def test_label_and_folder_are_what_the_sidecar_was_told(helm: Path) -> None:
             "executors.namespaces={default},scope.namespaces={default,shop}",
             "leave out the release's",
         ),
+        ("scope.namespaces={a,a}", "namespaces"),
+        ("executors.namespaces={shop}", "executors.namespaces: shop is not served"),
+        ("executors.namespaces={shop},scope.namespaces={blog}", "shop is not served"),
+        ("operator.podLabels.app\\.kubernetes\\.io/name=x", "app.kubernetes.io/name"),
+        ("commonLabels.app\\.kubernetes\\.io/instance=x", "app.kubernetes.io/instance"),
+        ("commonLabels.app\\.kubernetes\\.io/component=x", "app.kubernetes.io/component"),
+        (
+            "networkPolicy.create=true,networkPolicy.agents.clientPortFirst=8080",
+            "networkPolicy.agents.clientPortFirst is above clientPortLast",
+        ),
+        (
+            "networkPolicy.create=true,networkPolicy.agents.externalPortLast=8199",
+            "networkPolicy.agents.externalPortFirst is above externalPortLast",
+        ),
+        ("operator.args={--lease-seconds=20,--namespace=x}", "write scope.namespaces"),
+        ("operator.args={--namespace,x}", "write scope.namespaces"),
+        ("operator.args={--all-namespaces}", "write scope.allNamespaces"),
     ],
 )
 def test_values_that_would_not_do_are_refused_by_name(helm: Path, setting: str, said: str) -> None:
