@@ -63,6 +63,24 @@ def samples(led: Namespace) -> dict[str, float]:
     }
 
 
+def create_anew(led: Namespace) -> None:
+    """Show that zone `books` was created on Monday noon, after one of its name was deleted."""
+    body = led.api.objects[led.path("Zone", "books")]
+    created = {**body["metadata"], "creationTimestamp": "2026-01-05T12:00:00Z"}
+    led.show(led.api.put(led.path("Zone", "books"), {**body, "metadata": created}))
+
+
+def schedule(led: Namespace, spec: Json = SCHEDULED, status: Json | None = None) -> BackupSchedules:
+    """Show a schedule of zone `books` to what looks at schedules, and return that."""
+    found = led.controller._runs._of[Kind.BACKUP_SCHEDULE]
+    assert isinstance(found, BackupSchedules)
+    metadata = {"name": "nightly", "uid": "u", "creationTimestamp": "2026-01-05T00:00:00Z"}
+    body = {"apiVersion": API_VERSION, "kind": "ScheduledZoneBackup", "metadata": metadata}
+    path = led.path("ScheduledZoneBackup", "nightly")
+    found.seen(led.api.put(path, {**body, "spec": spec, "status": status or {}}))
+    return found
+
+
 async def test_the_last_verified_backup_counts_from_when_it_began(led: Namespace) -> None:
     led.metrics.observe_exports(led.controller.export_times)
     show(led, "ZoneBackup", "monday", "Complete", MONDAY, "2026-01-05T03:10:00Z")
@@ -104,9 +122,7 @@ async def test_it_is_known_after_its_object_and_the_operator_are_gone(led: Names
 
 
 async def test_a_backup_of_a_zone_that_was_there_before_does_not_count(led: Namespace) -> None:
-    body = led.api.objects[led.path("Zone", "books")]
-    created = {**body["metadata"], "creationTimestamp": "2026-01-05T12:00:00Z"}
-    led.show(led.api.put(led.path("Zone", "books"), {**body, "metadata": created}))
+    create_anew(led)
     show(led, "ZoneBackup", "monday", "Complete", MONDAY, "2026-01-05T13:00:00Z")
     assert led.controller.export_times()[0][3].backup == ""
 
@@ -131,21 +147,27 @@ async def test_a_backup_of_a_zone_that_was_there_before_does_not_count(led: Name
 async def test_a_backup_is_due_by_the_last_but_one_time_of_a_schedule(
     declared: Namespace, more: Json, now: str, due: str
 ) -> None:
-    found = declared.controller._runs._of[Kind.BACKUP_SCHEDULE]
-    assert isinstance(found, BackupSchedules)
-    metadata = {"name": "nightly", "uid": "u", "creationTimestamp": "2026-01-05T00:00:00Z"}
-    body = {"apiVersion": API_VERSION, "kind": "ScheduledZoneBackup", "metadata": metadata}
-    path = declared.path("ScheduledZoneBackup", "nightly")
-    spec, status = {**SCHEDULED, **more}, {}
-    if spec["schedule"] == "0 0 3 * * *":
-        status = {"nextScheduleTime": TUESDAY}
-    found.seen(declared.api.put(path, {**body, "spec": spec, "status": status}))
+    spec = {**SCHEDULED, **more}
+    of_six_fields = spec["schedule"] == "0 0 3 * * *"
+    found = schedule(declared, spec, {"nextScheduleTime": TUESDAY} if of_six_fields else {})
     await found.reconcile("nightly", at(now))
 
     assert found.due("books") == due
     assert found.due("songs") == ""
     found.gone("nightly")
     assert found.due("books") == ""
+
+
+async def test_no_backup_was_due_before_the_zone_was_created(led: Namespace) -> None:
+    create_anew(led)
+    found = schedule(led)
+
+    await found.reconcile("nightly", at("2026-01-06T03:00:01"))
+    assert found.due("books") == MONDAY
+    assert led.controller.export_times()[0][3].due == ""
+
+    await found.reconcile("nightly", at("2026-01-07T03:00:01"))
+    assert led.controller.export_times()[0][3].due == TUESDAY
 
 
 def test_the_last_but_one_time_may_be_long_ago() -> None:

@@ -5,7 +5,7 @@ its name.
 """
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import NamedTuple
 
 from quorate.wire.exports.export_result import RunOutcome
@@ -71,8 +71,7 @@ class LastExports:
     def of(self, zone: DeclaredZone, before: ZoneExport | None) -> ZoneExport | None:
         """Return that of a Zone; `before`: as its status has it."""
         found = self._last.get(zone.name)
-        since = time_of(zone.since) if is_time(zone.since) else datetime.min.replace(tzinfo=UTC)
-        if found is None or time_of(found.time) < since:
+        if found is None or is_before(found.time, zone):
             return before
         if before is None or not is_time(before.time):
             return found
@@ -98,6 +97,11 @@ def _figures(status: ExportRunStatus) -> Figures:
         return Figures(rows=status.rows)
     # The API server's clock has told the first time, the operator's the second.
     return Figures(max((time_of(ended) - time_of(began)).total_seconds(), 0.0), status.rows)
+
+
+def is_before(time: str, zone: DeclaredZone) -> bool:
+    """Return whether the time is one of before the Zone was created."""
+    return is_time(zone.since) and is_time(time) and time_of(time) < time_of(zone.since)
 
 
 def is_time(text: str) -> bool:

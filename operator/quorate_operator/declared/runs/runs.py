@@ -13,7 +13,7 @@ from quorate_operator.declared.declared_zone import DeclaredZone
 from quorate_operator.declared.kinds import Kind
 from quorate_operator.declared.runs.backups import Backups
 from quorate_operator.declared.runs.job_runs import JobRuns
-from quorate_operator.declared.runs.last_exports import ExportTimes, with_last_exports
+from quorate_operator.declared.runs.last_exports import ExportTimes, is_before, with_last_exports
 from quorate_operator.declared.runs.recoveries import LedZone, Recoveries
 from quorate_operator.declared.runs.repairs import Repairs
 from quorate_operator.declared.runs.restores import Restores
@@ -105,10 +105,11 @@ class Runs:
     def export_times(self, zone: DeclaredZone) -> ExportTimes:
         """Return when a Zone was backed up and restored last, and when it was to be."""
         told = with_last_exports(zone, ZoneStatus(), self.backups.last, self.restores.last)
+        due = self.backup_schedules.due(zone.name)
         return ExportTimes(
             told.last_backup.time if told.last_backup is not None else "",
             told.last_restore.time if told.last_restore is not None else "",
-            self.backup_schedules.due(zone.name),
+            "" if is_before(due, zone) else due,
             *self.backups.last.figures(zone.name, told.last_backup),
         )
 
