@@ -273,6 +273,8 @@ def test_prometheus_scrapes_the_pods_of_operator_and_agents_where_they_serve_met
         (endpoint,) = monitor["podMetricsEndpoints"]
         assert monitor["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
         assert endpoint["port"] in {port["name"] for port in ports}
+        by_target = {each["targetLabel"]: each["sourceLabels"] for each in endpoint["relabelings"]}
+        assert by_target["instance"] == ["__meta_kubernetes_pod_name"], "not its address"
         labels_of_pod = {re.sub(r"\W", "_", label) for label in pod["metadata"]["labels"]}
         for rule in endpoint["relabelings"]:
             (source,) = rule["sourceLabels"]
