@@ -82,7 +82,8 @@ networkPolicy:
 The labels are those by which your Prometheus chooses; `networkPolicy` matters with `networkPolicy.create` only.
 
 **Without it**, give [alerts.yaml](../../charts/quorate/files/alerts.yaml) to Prometheus as it is (`rule_files`), and scrape every 15 s, 30 s at
-most: port 8080 of operator and agents, with `honor_labels: true` for the operator. For scrapers that go by annotations:
+most: port 8080 of operator and agents, with `honor_labels: true` for the operator and
+[these labels](../dashboards.md#labels-they-need). For scrapers that go by annotations:
 `monitoring.scrapeAnnotations: true` for the operator, and in the StorageCluster
 
 ```yaml
@@ -93,6 +94,10 @@ spec:
 ```
 
 `quorate dev up --monitoring` prints a configuration that scrapes a cluster on your machine.
+
+**One Prometheus, or ruler, per Kubernetes cluster**: the rules tell clusters apart by `namespace` and `cluster` only. If one Prometheus has the
+metrics of two Kubernetes clusters, use other namespaces in each, for releases and for StorageClusters. Otherwise two that have the same names count as
+one: `QuorateSeveralMasters` fires all the time, and `QuorateNoMaster` and `QuorateClusterNotLed` do not fire while one of the two is led.
 
 Rules of the alerts are tested with promtool: each fires, resolves, and does not flap (`tests/unit/monitoring`). The validity of certificates is not
 among them: agents and operator use none.
