@@ -126,7 +126,7 @@ def _parse() -> argparse.Namespace:
         type=_address_or_off,
         default=(None, HEALTH_PORT),
         metavar="HOST:PORT",
-        help="address of /metrics, /healthz and /readyz, or off; default port "
+        help="address of /metrics, /healthz, /processz and /readyz, or off; default port "
         f"{HEALTH_PORT} of every address, IPv4 and IPv6",
     )
     kubernetes.add_argument(

@@ -136,6 +136,10 @@ class KubernetesOperator:
                 return f"the watch of {which} has shown no sign of life for {age_s:.0f} s"
         return ""
 
+    def process_not_ready(self) -> str:
+        """See Observed.  What one namespace lacks is no reason to hold up a drain or an upgrade."""
+        return self._waits_for or self.unhealthy()
+
     def not_ready(self) -> str:
         """See Observed.  A standby is ready: it does all it should."""
         problems = [self._waits_for] if self._waits_for else []
@@ -147,7 +151,7 @@ class KubernetesOperator:
     async def run(self, stop: Stopping, health: tuple[str | None, int] | None) -> int:
         """Run until `stop` or the loss of the lease; return the exit code.
 
-        `health`: host and port of /healthz, /readyz and /metrics; host None: every address.
+        `health`: host and port of the probes, /readyz and /metrics; host None: every address.
         """
         web_runner = await self._serve_health(*health) if health is not None else None
         stopping = asyncio.create_task(stop.wait())

@@ -90,7 +90,7 @@ class Reader:
     def _is_ready(self) -> bool:
         """What `rollout status` waits for: it knows the kinds, among others."""
         with contextlib.suppress(OSError):
-            return self.road.asked("operator-a", "readyz")[0] == 200
+            return self.road.asked("operator-a", "processz")[0] == 200
         return False
 
 

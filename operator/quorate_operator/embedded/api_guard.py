@@ -30,7 +30,7 @@ _log = logging.getLogger("quorate.api")
 
 TOKEN_FILE = "api-token"
 TOKEN_LENGTH_MIN = 32
-OPEN_PATHS = ("/metrics", "/healthz", "/readyz")
+OPEN_PATHS = ("/metrics", "/healthz", "/processz", "/readyz")
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 

@@ -175,6 +175,10 @@ class Embedded:
         """Return "": a failure here ends the process (`wait_failed`)."""
         return ""
 
+    def process_not_ready(self) -> str:
+        """Return "", for the same reason."""
+        return ""
+
     def not_ready(self) -> str:
         """Return why a declared cluster is not led or is blocked; empty if all is well."""
         return "; ".join(self._led.problems())

@@ -152,7 +152,7 @@ COMMANDS = {
 
 
 def test_the_log_that_pages_read_is_that_of_all_processes_of_the_operator() -> None:
-    """Otherwise kubectl reads that of a ready pod: a leader that has trouble is not ready."""
+    """Otherwise kubectl reads that of one pod, which may be the one that stands by."""
     read = {
         (page, options)
         for page, text in PAGES.items()

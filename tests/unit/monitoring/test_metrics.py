@@ -179,6 +179,9 @@ class _Operator:
     def unhealthy(self) -> str:
         return ""
 
+    def process_not_ready(self) -> str:
+        return ""
+
     def not_ready(self) -> str:
         return ""
 

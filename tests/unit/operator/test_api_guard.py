@@ -91,7 +91,7 @@ async def test_names_of_this_machine_are_answered(server: Server, host: str) -> 
 async def test_what_watches_the_process_needs_no_token(server: Server) -> None:
     root = await server.start()
 
-    for path in ("/metrics", "/healthz", "/readyz"):
+    for path in ("/metrics", "/healthz", "/processz", "/readyz"):
         assert (await asked(root, "GET", path, {}))[0] == 200
 
 

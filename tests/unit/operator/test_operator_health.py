@@ -105,6 +105,29 @@ async def test_the_probe_is_answered_with_the_sentence(leading: Leading) -> None
             assert "lapsed" in await ill.text()
 
 
+async def test_what_a_cluster_lacks_is_told_to_people_and_does_not_make_the_pod_unready(
+    leading: Leading,
+) -> None:
+    app = web.Application()
+    add_health(app, leading.operator)
+    leading.operator._owned_watches._problems["", "pods"] = "/api/v1/pods is not watched: 403"
+
+    async with TestClient(TestServer(app)) as client:
+
+        async def asked(path: str) -> tuple[int, str]:
+            async with client.get(path) as answer:
+                return answer.status, await answer.text()
+
+        assert (await asked("/readyz"))[0] == 503
+        assert await asked("/processz") == (200, "ok\n")
+
+        leading.holds = False
+        assert (await asked("/processz"))[0] == 503
+
+        leading.holds, leading.operator._waits_for = True, "the API server does not know zones"
+        assert await asked("/processz") == (503, "the API server does not know zones\n")
+
+
 async def test_a_loop_that_leaves_no_marks_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
     watch = LoopWatch()
     assert watch.lag_s() == 0.0
