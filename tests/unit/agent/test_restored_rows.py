@@ -99,6 +99,30 @@ def test_a_key_that_is_due_to_expire_has_no_row(agent: Agent) -> None:
     assert ask(agent, RestoreRows("books", 1, ((KEY, b"2", 0),)), 5_000).kept == ()
 
 
+def test_a_row_whose_time_is_over_is_neither_written_nor_waited_for(agent: Agent) -> None:
+    """Else each repetition would write it again, as its key has no row any more."""
+    ask_again = RestoreRows("books", 1, ((KEY, b"1", 5_000), (SECOND, b"2", 0)))
+    counter = agent.replicas.copies[1].lwm
+    assert ask(agent, ask_again, 4_999) == WAITS
+
+    assert ask(agent, ask_again, 5_000) == WAITS, "for the other row"
+    agent.turn()
+
+    assert ask(agent, ask_again, 5_000) == RowsRestored(done=True)
+    assert agent.replicas.copies[1].lwm == counter + 1
+
+
+def test_a_row_whose_time_is_over_replaces_the_one_that_is_there(agent: Agent) -> None:
+    agent.write(b"SET", KEY, b"older")
+    agent.turn()
+
+    ask(agent, RestoreRows("books", 1, ((KEY, b"1", 5_000),), replaces=True), 5_000)
+
+    row = row_of(agent, KEY)
+    assert row is not None
+    assert row.expires_at == 5_000
+
+
 def test_what_no_client_can_write_is_refused(agent: Agent) -> None:
     about = "is no client's key of partition 1"
     assert about in restore(agent, (KEY, b"", 0), (RESERVED + b"k", b"", 0)).problem

@@ -241,6 +241,25 @@ def test_rows_that_have_expired_are_left_out(
     assert (imported.rows, imported.expired, imported.exit_code) == (30, 30, 0)
 
 
+@pytest.mark.parametrize(("left_ms", "expired"), [(module.CLOCKS_APART_MS, 30), (60_000, 0)])
+def test_a_row_that_a_primary_left_out_by_a_clock_that_is_ahead_has_expired(
+    target: Target, zone: LoggedZone, monkeypatch: pytest.MonkeyPatch, left_ms: int, expired: int
+) -> None:
+    monkeypatch.setattr(module.time, "time", lambda: (LATER_MS - left_ms) / 1000)
+
+    def leave_out(ask: RestoreRows) -> RowsRestored | None:
+        rows = [row for row in ask.rows if not row[2]]
+        zone.put_all([*rows], ask.partition)
+        return RowsRestored(done=True)
+
+    zone.refuses = leave_out
+
+    imported = run(target, zone)
+
+    assert (imported.rows, imported.expired, imported.missing) == (30, expired, 30 - expired)
+    assert imported.exit_code == (0 if expired else 1)
+
+
 def test_a_primary_that_changes_is_found_again(target: Target, zone: LoggedZone) -> None:
     def refuse(ask: RestoreRows) -> RowsRestored | None:
         if len(zone.restored) == 3:

@@ -5,16 +5,17 @@ overwrite them at any time.
 
 Rows of an export are written where their keys have no row.  A key that has a row is left alone: no
 client's value is replaced.  A repeated request therefore writes nothing, and says whether a quorum
-has the rows.
+has the rows.  A row whose time is over by the primary's clock is left out: it could not be told
+from one that is missing, and each repetition would write it again.
 
 A Spark job's rows replace others (`replaces`).  A row that is there already is not written again.
 The answer names the update, and a repeated request names it, too: in the same term it writes
 nothing, so that a client's newer row stays.  A primary of another term cannot tell whether it has
 that update; it writes the rows again where others are.
 
-Without `replaces` a key without a row gets one, also if a client has deleted it, or if its time was
-over, since an earlier request: the primary does not remember which rows it restored.  So clients
-must not write to the zone before the import is done.
+Without `replaces` a key without a row gets one, also if a client has deleted it since an earlier
+request: the primary does not remember which rows it restored.  So clients must not write to the
+zone before the import is done.
 Source: docs/protocol.md, section 5.
 """
 
@@ -44,6 +45,8 @@ def restore_rows(zone: ZoneCopies, ask: RestoreRows, now: Now) -> RowsRestored:
     kept: list[bytes] = []
     counter = 0
     for key, value, expires_at in ask.rows:
+        if not ask.replaces and _is_over(expires_at, now):
+            continue
         if key in role.locks:
             return RowsRestored(waits_for="a transaction that has locked a key")
         row = role.copy.get(key)
@@ -72,4 +75,8 @@ def _progress(role: Primary, counter: int, kept: tuple[bytes, ...]) -> RowsResto
 
 
 def _is_gone(row: Row, now: Now) -> bool:
-    return row.value is None or 0 < row.expires_at <= now.wall_ms
+    return row.value is None or _is_over(row.expires_at, now)
+
+
+def _is_over(expires_at: int, now: Now) -> bool:
+    return 0 < expires_at <= now.wall_ms
