@@ -145,6 +145,11 @@ class Namespace:
         led = self.controller._led.get("main")
         return led.runner.known_zone(f"uid-of-{name}") if led is not None else None
 
+    def online(self, zone: str) -> int:
+        """How many agents of the zone's cluster are online."""
+        found = self.controller._led_zone(zone)
+        return 0 if isinstance(found, str) else sum(n.online for n in found.runner.status().nodes)
+
     def looked_at(self) -> dict[str, float]:
         """kind -> how often a worker looked at an object of it."""
         [family] = self.metrics.reconciles.collect()

@@ -298,6 +298,11 @@ class GroupExport:
         copy, partition = found.copy, found.copy.state.partition
         digest, agree = Counter(told.digests).most_common(1)[0]
         expected = self._copies_expected(copies)
+        if len(copies) * 2 <= expected:
+            raise Unreadable(
+                f"partition {partition}: only {len(copies)} of {expected} copies answered, which"
+                " is no majority: wait until their agents answer, and name every agent"
+            )
         if agree * 2 <= expected:
             raise Unreadable(
                 f"partition {partition}: {agree} of {expected}"

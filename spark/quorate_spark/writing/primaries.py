@@ -1,7 +1,7 @@
 """The primaries of a zone's partitions, found again when they change."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from msgspec import structs
 
@@ -19,6 +19,8 @@ LARGE_BYTES = 1024 * 1024
 POLL_S_MAX = 0.3
 FIND_AGAIN_S = 0.03
 """After a pause of this length the primary is looked for again: it may be another one."""
+SILENT_S = 5.0
+"""An agent that does not answer is asked last for so long: it may take seconds not to answer."""
 
 
 class RowsRefused(Unreadable):
@@ -47,6 +49,8 @@ class Primaries:
         self._wait_s = wait_s
         self._sleep = sleep
         self._found: dict[int, CopySeen] = {}
+        self._silent: dict[str, float] = {}
+        """By address: until when an agent is asked last."""
 
     def find(self, partition: int) -> CopySeen:
         """Return the primary's copy as it is now.  Raises Unreadable if none answers in time."""
@@ -109,8 +113,14 @@ class Primaries:
 
     def _find(self, partition: int) -> CopySeen | None:
         """Return the primary's copy; an agent that does not answer is left out."""
+        now = time.monotonic()
+        last = {address for address, until in self._silent.items() if now < until}
+        first = [address for address in self._copies.agents if address not in last]
+        return self._find_among(partition, first) or self._find_among(partition, sorted(last))
+
+    def _find_among(self, partition: int, addresses: Iterable[str]) -> CopySeen | None:
         leading: list[CopySeen] = []
-        for address in self._copies.agents:
+        for address in addresses:
             try:
                 link = self._links.to(address)
                 leading += [
@@ -122,6 +132,7 @@ class Primaries:
                 ]
             except Unreadable:
                 self._links.drop(address)
+                self._silent[address] = time.monotonic() + SILENT_S
         if not leading:
             return None
         found = self._found[partition] = max(leading, key=lambda copy: copy.state.term)

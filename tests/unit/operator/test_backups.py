@@ -78,6 +78,32 @@ async def test_a_job_exports_the_zone_that_is_named(led: Namespace) -> None:
     assert any('"partitions":16' in each for each in container["args"])
 
 
+@pytest.mark.parametrize(
+    ("kind", "place", "job"),
+    [("ZoneBackup", "destination", "first-backup"), ("ZoneRestore", "source", "first-check")],
+)
+async def test_a_pod_knows_agents_that_are_away_when_its_job_is_made(
+    led: Namespace, kind: str, place: str, job: str
+) -> None:
+    """One that restarts then is asked as soon as it answers: it may be a primary by then."""
+    addresses = led.addresses()
+    await led.world.agents["agent-3"].die()
+    await until(lambda: led.online("books") == 2, "one is away")
+
+    led.declare(kind, "first", zoneRef={"name": "books"}, **{place: CLAIM})
+    path = f"/apis/batch/v1/namespaces/default/jobs/{job}"
+
+    def is_made() -> bool:
+        led.show(led.api.objects[led.path("Zone", "books")])  # the watch is up to date
+        return path in led.api.objects
+
+    await until(is_made, "its Job")
+
+    [container] = led.api.objects[path]["spec"]["template"]["spec"]["containers"]
+    [agents] = [each for each in container["args"] if each.startswith("--agents=")]
+    assert agents == f"--agents={','.join(sorted(addresses))}"
+
+
 async def test_a_secret_without_the_key_is_told(led: Namespace) -> None:
     """As the kubelet says it; it does not start the pod."""
     ref = {"name": "keys", "key": "of-june"}

@@ -214,7 +214,7 @@ def test_an_agent_that_is_away_does_not_matter_while_a_majority_is_there(
     assert {part.copies_agree for part in manifest.partitions} == {2}
     assert rows_in(target, manifest) == clients_rows(zone)
     zone.agents[0].end()
-    with pytest.raises(Unreadable, match="1 of 3 copies agree"):
+    with pytest.raises(Unreadable, match="only 1 of 3 copies answered"):
         export(zone, Target(str(tmp_path / "other")))
 
 

@@ -18,10 +18,10 @@ from quorate_spark.exports.import_zone import Imported, NotCompared, NotEmpty, i
 from quorate_spark.exports.manifest import PartTold, read_manifest
 from quorate_spark.exports.part_file import LiveRow, read_part
 from quorate_spark.exports.target import Target, TargetRefused
-from quorate_spark.reading.agent_link import Unreadable
+from quorate_spark.reading.agent_link import AgentLink, Unreadable
 from quorate_spark.reading.agent_links import AgentLinks
 from quorate_spark.reading.settle import ZoneCopies
-from quorate_spark.writing import batches
+from quorate_spark.writing import batches, primaries
 from quorate_spark.writing.primaries import Primaries
 from quorate_spark_fixtures.logged_zone import LoggedZone
 from quorate_spark_fixtures.scripted_zone import QUICK, listening
@@ -270,6 +270,35 @@ def test_a_primary_that_changes_is_found_again(target: Target, zone: LoggedZone)
 
     assert run(target, zone).exit_code == 0
     assert clients_rows(zone) == expected()
+
+
+def test_an_agent_that_does_not_answer_is_not_asked_for_each_partition(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may take seconds until that is known.  It is asked again where no other is the primary."""
+    dialled: list[str] = []
+    dial = AgentLinks.to
+
+    def noted(links: AgentLinks, address: str) -> AgentLink:
+        if address not in links._open:
+            dialled.append(address)
+        return dial(links, address)
+
+    monkeypatch.setattr(primaries, "SILENT_S", 1_000.0)
+    monkeypatch.setattr(AgentLinks, "to", noted)
+    with zone_of(8) as zone:
+        away = zone.agents[2].address
+        zone.agents[2].end()
+
+        assert run(target, zone).exit_code == 0
+        assert dialled.count(away) == 1
+        copies = replace(copies_of(zone), agents=(away, zone.agents[0].address))
+        with AgentLinks(zone.cluster, QUICK) as links:
+            asked = Primaries(copies, links, 5)
+            asked.find(0)
+            zone.copy(0, 1).replica_index = 1
+            assert asked._find(1) is None
+        assert dialled.count(away) == 3
 
 
 @contextmanager

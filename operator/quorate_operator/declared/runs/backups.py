@@ -54,6 +54,7 @@ class Backups(JobRuns[ZoneBackupStatus]):
     kind = ZoneBackup
     work = BACKUP
     reasons = _REASONS
+    asks_all = True
 
     def __init__(
         self,

@@ -70,6 +70,9 @@ class JobRuns(ABC, Generic[Status]):
     reasons: ClassVar[Mapping[Any, tuple[Reason, str]]]
     """Each way in which a run may end, unless it is refused: the reason of the event about it, and
     its kind."""
+    asks_all: ClassVar[bool] = False
+    """Whether the pod is given agents that are away, too.  It then does without those that do not
+    answer, and asks them again later."""
 
     def __init__(
         self,
@@ -218,13 +221,13 @@ class JobRuns(ABC, Generic[Status]):
     def _copies(self, led: LedZone) -> Copies | None:
         """Return the copies of the zone; None: no agent is online."""
         record = led.runner.known_zone(led.uid)
-        online = [each.address for each in led.runner.status().nodes if each.online]
-        if record is None or not online:
+        nodes, spec = led.runner.status().nodes, led.body.get("spec") or {}
+        if record is None or not any(each.online for each in nodes):
             return None
-        addresses, spec = tuple(sorted(online)), led.body.get("spec") or {}
+        asked = {each.address for each in nodes if each.online or self.asks_all}
         return Copies(
             led.cluster,
-            addresses,
+            tuple(sorted(asked)),
             record.partitions,
             record.replicas,
             led.uid,

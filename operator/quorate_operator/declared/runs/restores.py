@@ -80,6 +80,7 @@ class Restores(JobRuns[ZoneRestoreStatus]):
     kind = ZoneRestore
     work = CHECK
     reasons = _REASONS
+    asks_all = True
 
     def __init__(
         self,
