@@ -121,6 +121,34 @@ async def test_ended_runs_are_listed_with_the_newest_verified_export(declared: N
     assert "active" not in told
 
 
+async def test_a_run_that_is_listed_is_not_created_again(
+    declared: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock was ahead, and its object is gone by now: the export is there, verified."""
+    told: list[Event] = note_events(monkeypatch, "Backup")
+    declared.start()
+    declared.zone("books")
+    await declared.until_available("books")
+    schedules(declared).seen(put(declared, "ScheduledZoneBackup", "nightly", SPEC))
+    first = await run_at(declared, "2026-01-06T03:00:01")
+    finish(declared, first, "Complete")
+    await schedules(declared).reconcile("nightly", at("2026-01-06T03:10:00"))
+    declared.controller._runs.gone(Kind.BACKUP, first)
+    del declared.api.objects[declared.path("ZoneBackup", first)]
+    ahead = {**status(declared), "lastScheduleTime": "2026-01-07T03:00:00Z"}
+    schedules(declared).gone("nightly")
+    schedules(declared).seen(put(declared, "ScheduledZoneBackup", "nightly", SPEC, status=ahead))
+
+    await schedules(declared).reconcile("nightly", at("2026-01-06T03:20:00"))
+
+    assert declared.path("ZoneBackup", first) not in declared.api.objects
+    said = f"2026-01-06T03:00:00Z: not run: {first} has run before"
+    assert status(declared)["message"] == said
+    assert status(declared)["lastScheduleTime"] == "2026-01-06T03:00:00Z"
+    assert [each["outcome"] for each in status(declared)["backups"]] == ["Complete"]
+    assert told == []
+
+
 async def test_a_run_that_was_replaced_may_have_left_files(declared: Namespace) -> None:
     spec = {**SPEC, "concurrencyPolicy": "Replace"}
     schedules(declared).seen(put(declared, "ScheduledZoneBackup", "nightly", spec))

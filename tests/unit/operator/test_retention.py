@@ -167,6 +167,15 @@ def test_a_deleted_export_is_listed_as_long_as_its_run_is_there() -> None:
     assert days(listed_anew(told, [], Deletions())) == [2, 3]
 
 
+def test_a_verified_export_stays_one_whatever_another_run_of_its_name_tells() -> None:
+    """That one was refused its place, or was deleted, and the export is there."""
+    listed, failed, removed = [export(1), export(2)], export(1, "Failed"), export(2, "Removed")
+
+    assert listed_anew([*listed, removed], [failed], Deletions()) == listed
+    better = listed_anew([failed], [export(1)], Deletions())
+    assert better == [export(1)]
+
+
 def test_what_is_left_without_a_manifest_is_no_export() -> None:
     folder, seen = folder_of(export(1)), [export(1), export(2)]
     told = Deletions(undeleted={folder: "nightly-2"}, halves={folder})

@@ -213,6 +213,9 @@ class BackupSchedules(Schedules[ScheduledZoneBackupStatus]):
             outcome=REMOVED if seen is not None else UNSEEN,
         )
 
+    def _has_run(self, status: ScheduledZoneBackupStatus, run: str) -> bool:
+        return run in [each.run for each in status.backups]
+
     def _skipped(self, schedule: ScheduledZoneBackup, message: str) -> None:
         about = f"{schedule.kind_name()} {schedule.metadata.name}: {message}"
         series = f"times of {schedule.metadata.uid}"

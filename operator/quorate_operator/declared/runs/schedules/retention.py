@@ -109,14 +109,19 @@ def listed_anew(
     """Return the list with more finished runs, the oldest first.
 
     `finished`: runs whose objects are there.  An export that was deleted is listed while the object
-    of its run is there.  Where there are too many, those that are not verified or are deleted go
-    first: what is kept, and the base of the next export, are taken from this list.
+    of its run is there.  Of several entries of one run a verified one counts: the export is there,
+    whatever another object of that name has told since.  Where there are too many, those that are
+    not verified or are deleted go first: what is kept, and the base of the next export, are taken
+    from this list.
     """
     seen = {each.run: each for each in finished}
-    known = {each.run: each for each in listed}
+    known: dict[str, ListedBackup] = {}
+    for each in listed:
+        known[each.run] = _counting(known.get(each.run), each)
     made = []
     for run in sorted({*known, *seen}):
-        entry, before = seen.get(run) or known[run], known.get(run)
+        before = known.get(run)
+        entry = _counting(before, seen.get(run) or known[run])
         folder = folder_of(entry)
         by = told.deleted.get(folder, "") or (before.deleted_by if before is not None else "")
         tried = told.undeleted.get(folder, "") or (
@@ -129,6 +134,13 @@ def listed_anew(
             made.append(entry.model_copy(update={**update, **more}))
     made.sort(key=lambda each: (each.outcome == VERIFIED and not each.deleted_by, _time(each)))
     return sorted(made[-LISTED_MAX:], key=_time)
+
+
+def _counting(before: ListedBackup | None, entry: ListedBackup) -> ListedBackup:
+    """Return which entry of one run counts."""
+    if before is not None and before.outcome == VERIFIED and entry.outcome != VERIFIED:
+        return before
+    return entry
 
 
 def _others(

@@ -132,8 +132,12 @@ class Schedules(ABC, Generic[Status]):
         vanished = {*status.active} - {*active} - ended
         since = _since(status, str(body["metadata"]["creationTimestamp"]), now)
         if due is not None and due > since:
-            is_there = run_name(name, due) in [each.name for each in runs]
+            of_due = run_name(name, due)
+            is_there = of_due in [each.name for each in runs]
+            has_run = not is_there and self._has_run(status, of_due)
             judged = judge(spec, due, now, [] if is_there else active)
+            if has_run:
+                judged = Due(False, False, f"{text_of(due)}: not run: {of_due} has run before")
             if judged.replaces:
                 for each in active:
                     await self._delete(each)
@@ -142,12 +146,12 @@ class Schedules(ABC, Generic[Status]):
             if judged.creates:
                 made = await self._create(schedule, due)
                 if not made:
-                    taken = f"{self.run_kind.kind_name()} {run_name(name, due)} of another is there"
+                    taken = f"{self.run_kind.kind_name()} {of_due} of another is there"
                     judged = Due(False, False, f"{text_of(due)}: not run: {taken}")
                 elif made not in active and made not in ended:
                     active.append(made)
                 update["last_run"] = made or status.last_run
-            if not judged.creates and not spec.suspend:
+            if not judged.creates and not has_run and not spec.suspend:
                 self._skipped(schedule, judged.message)
             update |= {"last_schedule_time": text_of(due), "message": judged.message}
             _log.info("%s/%s: %s", self._namespace, name, judged.message)
@@ -174,6 +178,10 @@ class Schedules(ABC, Generic[Status]):
     ) -> dict[str, Any]:
         """Return more of the status.  `vanished`: runs that were deleted before they ended."""
         return {}
+
+    def _has_run(self, status: Status, run: str) -> bool:
+        """Return whether a run that is not there any more is known to have ended."""
+        return False
 
     def _skipped(self, schedule: Any, message: str) -> None:
         """Take note of a time at which no run was created, though the schedule is not suspended."""
