@@ -94,14 +94,19 @@ class StreamRowWriter(DataSourceStreamArrowWriter):
 
 
 def _zone_of(source: Source) -> ZoneCopies:
-    """Return the zone with its number of partitions.  Raises Unreadable if one is missing."""
+    """Return the zone with its number of partitions.  Raises Unreadable if one is missing.
+
+    It has the zone's uid where the agents tell one: no task writes into a later zone of its name.
+    """
     asked = ZoneCopies(source.zone, source.agents, source.cluster)
     reading = asked.read_answering(source.settings)
     problem = asked.absence(reading)
     if problem:
         raise Unreadable(problem)
     partitions = reading.partitions or len(reading.owned)
-    return ZoneCopies(source.zone, source.agents, source.cluster, partitions)
+    told = reading.uids - {""}
+    uid = min(told) if len(told) == 1 else ""
+    return ZoneCopies(source.zone, source.agents, source.cluster, partitions, uid=uid)
 
 
 def _check_overwrite(options: Options, zone: str) -> None:

@@ -146,6 +146,18 @@ def test_nothing_begins_without_a_partition_whose_agent_is_away(zone: LoggedZone
             begin()
 
 
+@pytest.mark.parametrize(("uids", "told"), [("uuu", "u"), ("uu ", "u"), ("   ", ""), ("uvu", "")])
+def test_a_job_writes_only_into_the_zone_that_it_began_with(
+    zone: LoggedZone, uids: str, told: str
+) -> None:
+    """Agents of earlier versions tell no uid; one may not know yet that the zone was replaced."""
+    for agent, uid in zip(zone.agents, uids, strict=True):
+        agent.uid = uid.strip()
+        agent.partitions = PARTITIONS
+
+    assert _zone_of(stream(zone)._source).uid == told
+
+
 def test_another_copy_goes_on_where_one_fails(zone: LoggedZone) -> None:
     reader = stream(zone)
     start = reader.initialOffset()
