@@ -76,6 +76,46 @@ def test_a_time_that_clocks_show_twice_is_taken_once() -> None:
     )
 
 
+@pytest.mark.parametrize("day", ["2026-03-28", "2026-10-24"])
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        "*/15 * * * *",
+        "0 * * * *",
+        "15 */2 * * *",
+        "15 */3 * * *",
+        "5,35 1-3 * * *",
+        "*/20 2 * * *",
+        "30 2 * * *",
+    ],
+)
+def test_the_next_time_is_the_last_one_when_it_has_come(schedule: str, day: str) -> None:
+    """In nights in which clocks are set, too: else a time would be told and not be dealt with."""
+    now, end = at(f"{day}T18:00:00"), at(f"{day}T18:00:00") + timedelta(hours=15)
+    told, dealt = set(), set()
+    while now < end:
+        last, following = last_and_next(schedule, "Europe/Berlin", now)
+        told.add(following)
+        dealt.add(last)
+        now += timedelta(minutes=5)
+
+    first = min(each for each in told if each is not None)
+    assert {each for each in told if each and each < end} == {
+        each for each in dealt if each and each >= first
+    }
+
+
+def test_where_minutes_or_hours_have_a_star_a_time_that_clocks_show_twice_is_taken_twice() -> None:
+    found, now = [], at("2026-10-24T23:59:00")
+    while now < at("2026-10-25T02:00:00"):
+        _, following = last_and_next("15 */2 * * *", "Europe/Berlin", now)
+        assert following is not None
+        found.append(following)
+        now = following
+
+    assert found == [at(f"2026-10-25T{time}:15:00") for time in ("00", "01", "03")]
+
+
 @pytest.mark.parametrize(
     ("schedule", "zone", "said"),
     [

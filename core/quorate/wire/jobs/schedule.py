@@ -31,7 +31,8 @@ class ScheduleSpec(Part):
     """Minute, hour, day of month, month, day of week, as in crontab(5): `0 3 * * *` is 03:00."""
     time_zone: Annotated[Text, Field(min_length=1, max_length=100)] = "UTC"
     """The time zone of the schedule, such as Europe/Berlin.  A time that clocks skip is taken at
-    the next minute that exists; one that they show twice is taken once."""
+    the next minute that exists; one that they show twice is taken once.  Where minutes or hours
+    begin with a star, clocks are followed: the former is left out, the latter is taken twice."""
     concurrency_policy: ConcurrencyPolicy = ConcurrencyPolicy.FORBID
     """While an earlier run is not finished: Forbid skips the new one, Allow runs both, Replace
     deletes the earlier one."""

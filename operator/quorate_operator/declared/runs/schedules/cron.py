@@ -8,6 +8,9 @@ from cronsim import CronSim, CronSimError
 from quorate.facts.errors import QuorateError
 from quorate.wire.jobs.schedule import has_all_fields
 
+CLOCKS_SET = timedelta(hours=3)
+"""Clocks are set by less than this."""
+
 
 class BadSchedule(QuorateError):
     """A schedule or its time zone cannot be read; the message says which, and what to write."""
@@ -42,18 +45,21 @@ def last_and_next(
     if not has_all_fields(schedule):  # the library reads a sixth one, of seconds
         raise _unreadable(schedule, "Wrong number of fields")
     try:
-        # Local times may go back: where clocks are set back, the next one may be a past one.
-        after = (each for each in CronSim(schedule, local) if each.astimezone(UTC) > now)
-        following = next(after, None)
         # Times before the next minute: that of `now` is among them.
         before = CronSim(schedule, local + timedelta(minutes=1), reverse=True)
-        last = next((each for each in before if each.astimezone(UTC) <= now), None)
+        about = next((each for each in before if each.astimezone(UTC) <= now), local)
+        # Where clocks are set, the library finds other times in reverse.  Both results are of one
+        # sequence, from before clocks were set: else a time could be told as the next one, and
+        # never be the last one.
+        last = None
+        for each in CronSim(schedule, (about.astimezone(UTC) - CLOCKS_SET).astimezone(zone)):
+            found = each.astimezone(UTC)
+            if found > now:
+                return last, found
+            last = found if last is None else max(last, found)
     except CronSimError as error:
         raise _unreadable(schedule, str(error)) from error
-    return (
-        last.astimezone(UTC) if last is not None else None,
-        following.astimezone(UTC) if following is not None else None,
-    )
+    return last, None
 
 
 def _unreadable(schedule: str, why: str) -> BadSchedule:
