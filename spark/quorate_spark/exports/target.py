@@ -14,8 +14,9 @@ In a folder, files are for their owner alone, and so is the folder if an export 
 
 import errno
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from secrets import token_hex
 from typing import Any, NamedTuple
 
@@ -25,6 +26,8 @@ from quorate.facts.export_place import PlaceRefused, parse_place
 HALF = ".half"
 """The end of the name of a file that is being written, of which a lost process may leave some."""
 REQUEST_S, CONNECT_S = 60.0, 10.0
+REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
+"""If one of them is set, the library finds the region by itself, or the store is another one."""
 
 
 class TargetRefused(QuorateError):
@@ -219,14 +222,32 @@ def _opened(text: str) -> tuple[Any, str]:
         return fs.LocalFileSystem(), os.path.abspath(text)
     try:
         if place.scheme == "s3":
-            made = fs.S3FileSystem(
-                **place.options, connect_timeout=CONNECT_S, request_timeout=REQUEST_S
-            )
+            options: dict[str, str] = dict(place.options)
+            said = {"region", "endpoint_override"} & {*options}
+            if not said and not any(os.environ.get(each) for each in REGION_VARIABLES):
+                options.update(region_of(place.bucket))
+            made = fs.S3FileSystem(**options, connect_timeout=CONNECT_S, request_timeout=REQUEST_S)
             return made, f"{place.bucket}{place.path}".rstrip("/")
         made, path = fs.FileSystem.from_uri(text)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise TargetRefused(f"{text}: {first_line(error)}") from error
     return made, path.rstrip("/")
+
+
+@cache
+def region_of(bucket: str) -> Mapping[str, str]:
+    """Return the option that says the region of a bucket of AWS; empty: it cannot be found.
+
+    The library does not ask for it, and takes us-east-1 where nothing says another one: requests
+    to a bucket elsewhere then fail.
+    """
+    import pyarrow as pa
+    from pyarrow import fs
+
+    try:
+        return {"region": fs.resolve_s3_region(bucket)}
+    except (OSError, pa.ArrowException):
+        return {}
 
 
 def first_line(error: Exception) -> str:

@@ -4,9 +4,10 @@ import errno
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -18,7 +19,7 @@ from quorate_spark.exports import export_group
 from quorate_spark.exports.cut import scan_copy
 from quorate_spark.exports.export_zone import _Export, export_zone
 from quorate_spark.exports.manifest import MANIFEST, Content, Manifest, read_manifest
-from quorate_spark.exports.target import Target, TargetRefused
+from quorate_spark.exports.target import REGION_VARIABLES, Target, TargetRefused, region_of
 from quorate_spark.exports.verify import verify
 from quorate_spark.reading.agent_link import Unreadable
 from quorate_spark.reading.settle import ZoneCopies
@@ -472,6 +473,56 @@ def test_a_place_that_cannot_be_used_is_refused_without_its_secrets(text: str, w
         Target(text)
     assert why in str(refused.value)
     assert "SECRET" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "variables", "region"),
+    [
+        ("", {}, "of-books"),
+        ("?region=eu-1", {}, "eu-1"),
+        ("?endpoint_override=minio:9000", {}, None),
+        ("", {"AWS_REGION": "eu-2"}, None),
+        ("", {"AWS_DEFAULT_REGION": "eu-2"}, None),
+        ("", {"AWS_ENDPOINT_URL": "http://minio:9000"}, None),
+    ],
+)
+def test_the_region_of_a_bucket_is_found_by_its_name_where_nothing_says_it(
+    monkeypatch: pytest.MonkeyPatch, options: str, variables: dict[str, str], region: str | None
+) -> None:
+    given = buckets_without_internet(monkeypatch, lambda bucket: f"of-{bucket}")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+    Target(f"s3://books/x{options}")
+    Target(f"s3://books/y{options}")
+
+    assert [each.get("region") for each in given] == [region, region]
+
+
+def test_a_region_that_cannot_be_found_is_left_to_the_library(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(bucket: str) -> str:
+        raise OSError("no such bucket")
+
+    given = buckets_without_internet(monkeypatch, fail)
+
+    Target("s3://books/x")
+
+    assert [each.get("region") for each in given] == [None]
+
+
+def buckets_without_internet(
+    monkeypatch: pytest.MonkeyPatch, resolve: Callable[[str], str]
+) -> list[dict[str, Any]]:
+    """Return the options with which buckets will be opened; nothing in the environment counts."""
+    given: list[dict[str, Any]] = []
+    for name in REGION_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    region_of.cache_clear()
+    monkeypatch.setattr("pyarrow.fs.resolve_s3_region", resolve)
+    monkeypatch.setattr("pyarrow.fs.S3FileSystem", lambda **options: given.append(options))
+    return given
 
 
 def test_a_folder_and_its_uri_are_the_same_place(zone: LoggedZone, tmp_path: Path) -> None:
