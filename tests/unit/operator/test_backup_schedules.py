@@ -16,6 +16,7 @@ from quorate_operator.declared.kinds import Kind
 from quorate_operator.declared.runs.exports_in_use import waits_for_deletion
 from quorate_operator.declared.runs.scheduled_run import run_name
 from quorate_operator.declared.runs.schedules.backup_schedules import BackupSchedules
+from quorate_operator.kube.api import ApiRefused, ApiUnclear
 
 Json = dict[str, Any]
 CLAIM = {"persistentVolumeClaim": {"claimName": "backups", "path": "books"}}
@@ -360,6 +361,65 @@ async def test_a_skipped_time_is_an_event(led: Namespace, monkeypatch: pytest.Mo
 
     assert [(each.reason, each.kind) for each in told] == [("BackupSkipped", "Warning")]
     assert f"{first} is not finished" in told[0].message
+
+
+async def test_a_run_that_is_refused_is_told_and_tried_again(
+    led: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Event] = note_events(monkeypatch, "Backup")
+    granted = led.api.refuse
+    backups = led.path("ZoneBackup", "").removesuffix("/")
+
+    def refuse(method: str, path: str) -> int:
+        return 403 if (method, path) == ("POST", backups) else granted(method, path)
+
+    led.api.refuse = refuse
+    schedules(led).seen(put(led, "ScheduledZoneBackup", "nightly", SPEC))
+    for second in ("01", "31"):
+        with pytest.raises(ApiRefused):
+            await schedules(led).reconcile("nightly", at(f"2026-01-05T03:00:{second}"))
+
+    assert status(led)["message"].startswith("2026-01-05T03:00:00Z: not created yet: ")
+    assert "lastScheduleTime" not in status(led)
+    assert [each.reason for each in told] == ["BackupSkipped"]
+    why = status(led)["message"].partition("yet: ")[2]
+    led.api.refuse = granted
+    await schedules(led).reconcile("nightly", at("2026-01-05T03:01:01"))
+    assert status(led)["message"] == "2026-01-05T03:00:00Z: run"
+
+    led.api.refuse = refuse
+    finish(led, str(status(led)["lastRun"]), "Complete")
+    with pytest.raises(ApiRefused):
+        await schedules(led).reconcile("nightly", at("2026-01-06T03:00:01"))
+    await schedules(led).reconcile("nightly", at("2026-01-06T04:00:01"))
+    late = "not run: it was not created within startingDeadlineSeconds (3600)"
+    assert status(led)["message"] == f"2026-01-06T03:00:00Z: {late}: {why}"
+    assert status(led)["lastScheduleTime"] == "2026-01-06T03:00:00Z"
+    assert len(told) == 3
+
+
+async def test_a_run_is_replaced_only_by_one_that_is_created(led: Namespace) -> None:
+    spec, granted = {**SPEC, "concurrencyPolicy": "Replace"}, led.api.refuse
+    backups = led.path("ZoneBackup", "").removesuffix("/")
+    schedules(led).seen(put(led, "ScheduledZoneBackup", "nightly", spec))
+    first = await run_at(led, "2026-01-05T03:00:01")
+    led.api.refuse = lambda method, path: (
+        403 if (method, path) == ("POST", backups) else granted(method, path)
+    )
+    with pytest.raises(ApiRefused):
+        await schedules(led).reconcile("nightly", at("2026-01-06T03:00:01"))
+    assert status(led)["active"] == [first]
+
+    led.api.refuse = lambda method, path: 500 if method == "DELETE" else granted(method, path)
+    with pytest.raises(ApiUnclear):
+        await schedules(led).reconcile("nightly", at("2026-01-06T03:00:01"))
+    second = run_name("nightly", at("2026-01-06T03:00:00"))
+    assert backup(led, second)
+    led.show(backup(led, second))
+    led.api.refuse = granted
+    await schedules(led).reconcile("nightly", at("2026-01-06T03:00:01"))
+    assert led.path("ZoneBackup", first) not in led.api.objects
+    assert status(led)["active"] == [second]
 
 
 async def test_a_time_that_was_skipped_before_the_zone_is_led_is_an_event(

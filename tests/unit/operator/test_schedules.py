@@ -146,7 +146,7 @@ DUE = at("2026-01-05T03:00:00")
     [
         ({}, 1, [], True, False, "2026-01-05T03:00:00Z: run"),
         ({"suspend": True}, 1, [], False, False, "not run: suspended"),
-        ({}, 3601, [], False, False, "no operator led for more than 3600 s"),
+        ({}, 3601, [], False, False, "not created within startingDeadlineSeconds (3600)"),
         ({"startingDeadlineSeconds": 7200}, 3601, [], True, False, "run"),
         ({}, 1, ["a"], False, False, "not run: a is not finished"),
         ({"concurrencyPolicy": "Allow"}, 1, ["a"], True, False, "run"),
@@ -315,6 +315,20 @@ async def test_an_object_of_another_with_the_name_of_a_run_is_not_taken_for_it(
     assert told["message"] == said
     assert "lastRun" not in told
     assert "active" not in told
+
+
+async def test_a_run_that_exists_is_not_told_as_missed(declared: Namespace) -> None:
+    """The operator that created it ended before it said so."""
+    spec = {"schedule": "0 3 * * *", "template": ZONE}
+    body = put(declared, "ScheduledDataValidation", "nightly", spec)
+    schedules(declared).seen(body)
+    await schedules(declared).reconcile("nightly", at("2026-01-05T03:00:01"))
+    await declared.restart()
+    schedules(declared).seen(body)
+
+    await schedules(declared).reconcile("nightly", at("2026-01-05T09:00:00"))
+
+    assert status(declared)["message"] == "2026-01-05T03:00:00Z: run"
 
 
 async def test_a_schedule_that_is_suspended_has_no_next_time(declared: Namespace) -> None:

@@ -72,6 +72,20 @@ class Due(NamedTuple):
     message: str
 
 
+class Dealt(NamedTuple):
+    """What was done about one due time.
+
+    `made`: its run; empty: none was created.  `replaced`: the runs that were deleted for it.
+    `refused`: why its run could not be created; it is tried again.
+    """
+
+    message: str
+    made: str = ""
+    replaced: Sequence[str] = ()
+    is_skipped: bool = False
+    refused: ApiRefused | None = None
+
+
 class Schedules(ABC, Generic[Status]):
     """The schedules of one kind and namespace."""
 
@@ -131,34 +145,29 @@ class Schedules(ABC, Generic[Status]):
         update["next_schedule_time"] = "" if spec.suspend else following_time
         vanished = {*status.active} - {*active} - ended
         since = _since(status, str(body["metadata"]["creationTimestamp"]), now)
+        refused: ApiRefused | None = None
         if due is not None and due > since:
-            of_due = run_name(name, due)
-            is_there = of_due in [each.name for each in runs]
-            has_run = not is_there and self._has_run(status, of_due)
-            judged = judge(spec, due, now, [] if is_there else active)
-            if has_run:
-                judged = Due(False, False, f"{text_of(due)}: not run: {of_due} has run before")
-            if judged.replaces:
-                for each in active:
-                    await self._delete(each)
-                vanished |= {*active}
-                active = []
-            if judged.creates:
-                made = await self._create(schedule, due)
-                if not made:
-                    taken = f"{self.run_kind.kind_name()} {of_due} of another is there"
-                    judged = Due(False, False, f"{text_of(due)}: not run: {taken}")
-                elif made not in active and made not in ended:
-                    active.append(made)
-                update["last_run"] = made or status.last_run
-            if not judged.creates and not has_run and not spec.suspend:
-                self._skipped(schedule, judged.message)
-            update |= {"last_schedule_time": text_of(due), "message": judged.message}
-            _log.info("%s/%s: %s", self._namespace, name, judged.message)
+            dealt = await self._deal(
+                schedule, status, due, now, [each.name for each in runs], active
+            )
+            active = [each for each in active if each not in dealt.replaced]
+            vanished |= {*dealt.replaced}
+            if dealt.made:
+                update["last_run"] = dealt.made
+                if dealt.made not in active and dealt.made not in ended:
+                    active.append(dealt.made)
+            if dealt.is_skipped:
+                self._skipped(schedule, dealt.message)
+            refused, update["message"] = dealt.refused, dealt.message
+            if refused is None:
+                update["last_schedule_time"] = text_of(due)
+            _log.info("%s/%s: %s", self._namespace, name, dealt.message)
         update |= {"active": active, **self._more(schedule, status, runs, sorted(vanished))}
         await self._tell(body, status.model_copy(update=update))
         for old in too_old(spec, runs):
             await self._delete(old)
+        if refused is not None:
+            raise refused
         wait_s = (following - now).total_seconds() if following is not None else LOOK_S
         return min(max(wait_s + 0.01, LOOK_S_MIN), LOOK_S)
 
@@ -187,6 +196,46 @@ class Schedules(ABC, Generic[Status]):
         """Take note of a time at which no run was created, though the schedule is not suspended."""
 
     # --- its runs --------------------------------------------------------------------------------
+
+    async def _deal(
+        self,
+        schedule: Any,
+        status: Status,
+        due: datetime,
+        now: datetime,
+        runs: Sequence[str],
+        active: Sequence[str],
+    ) -> Dealt:
+        """Create the run of this time, unless it is not to be, or is there.
+
+        Runs that it replaces are deleted once it is created: else a refusal would leave none.
+        """
+        spec, run, time = schedule.spec, run_name(schedule.metadata.name, due), text_of(due)
+        is_there = run in runs  # the operator that created it ended before it told so
+        if not is_there and self._has_run(status, run):
+            return Dealt(f"{time}: not run: {run} has run before")
+        others = [each for each in active if each != run]
+        if is_there and spec.concurrency_policy is not ConcurrencyPolicy.REPLACE:
+            others = []
+        judged = judge(spec, due, due if is_there else now, others)
+        not_yet = f"{time}: not created yet: "
+        was_refused = status.message.startswith(not_yet)
+        if not judged.creates:
+            why = f": {status.message.removeprefix(not_yet)}" if was_refused else ""
+            return Dealt(f"{judged.message}{why}", is_skipped=not spec.suspend)
+        try:
+            made = await self._create(schedule, due)
+        except ApiRefused as refused:
+            if refused.is_passing:
+                raise
+            return Dealt(f"{not_yet}{refused}", is_skipped=not was_refused, refused=refused)
+        if not made:
+            taken = f"{self.run_kind.kind_name()} {run} of another is there"
+            return Dealt(f"{time}: not run: {taken}", is_skipped=True)
+        replaced = others if judged.replaces else []
+        for each in replaced:
+            await self._delete(each)
+        return Dealt(judged.message, made, replaced)
 
     async def _unseen(self, schedule: Schedule, status: Status, seen: list[str]) -> dict[str, bool]:
         """Return whether it has ended, by name of each run that another operator left unfinished
@@ -262,8 +311,8 @@ def judge(spec: ScheduleSpec, due: datetime, now: datetime, active: list[str]) -
         return Due(False, False, f"{time}: not run: suspended")
     late_s = (now - due).total_seconds()
     if late_s > spec.starting_deadline_seconds:
-        missed = f"no operator led for more than {spec.starting_deadline_seconds} s"
-        return Due(False, False, f"{time}: not run: {missed} (startingDeadlineSeconds)")
+        missed = f"not created within startingDeadlineSeconds ({spec.starting_deadline_seconds})"
+        return Due(False, False, f"{time}: not run: it was {missed}")
     if active and spec.concurrency_policy is ConcurrencyPolicy.FORBID:
         return Due(False, False, f"{time}: not run: {active[0]} is not finished")
     replaces = bool(active) and spec.concurrency_policy is ConcurrencyPolicy.REPLACE
