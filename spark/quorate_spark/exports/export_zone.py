@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from secrets import token_hex
 from typing import Any
 
+from quorate.facts.errors import QuorateError
 from quorate_spark.copies import CopySeen
 from quorate_spark.exports.base_export import Base
 from quorate_spark.exports.export_group import (
@@ -36,7 +37,7 @@ from quorate_spark.exports.manifest import (
     write_manifest,
 )
 from quorate_spark.exports.part_file import file_name, is_file_name
-from quorate_spark.exports.target import HALF, Target, TargetRefused
+from quorate_spark.exports.target import HALF, Target, TargetRefused, TargetUnreadable
 from quorate_spark.exports.zone_identity import check_zone
 from quorate_spark.reading.agent_link import Unreadable
 from quorate_spark.reading.settle import ZoneCopies
@@ -153,6 +154,7 @@ class _Export:
             self._base,
         )
         self._target.make()
+        has_begun = False
         try:
             self._parts = self._export(shared, groups, lambda rows: self._progress(rows, total))
             self._check_files()
@@ -173,11 +175,18 @@ class _Export:
                 series,
                 base=self._base.export_id if self._base is not None else "",
             )
+            has_begun = True
             manifest = write_manifest(self._target, manifest, self._cipher)
             self._check_export()
-        except BaseException:
-            with suppress(TargetRefused):  # the next export deletes what is left
+        except BaseException as error:
+            try:
                 self._delete_ours(count)
+            except TargetRefused:  # the next export deletes what is left
+                if has_begun and isinstance(error, QuorateError):
+                    raise TargetUnreadable(
+                        f"{error}; it may be there all the same: `quorate verify"
+                        f" {self._target.text}` tells"
+                    ) from error
             raise
         self._delete_left()
         return manifest

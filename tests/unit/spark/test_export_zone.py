@@ -4,7 +4,7 @@ import errno
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,14 @@ from quorate_spark.exports import export_group
 from quorate_spark.exports.cut import scan_copy
 from quorate_spark.exports.export_zone import _Export, export_zone
 from quorate_spark.exports.manifest import MANIFEST, Content, Manifest, read_manifest
-from quorate_spark.exports.target import REGION_VARIABLES, Target, TargetRefused, region_of
+from quorate_spark.exports.target import (
+    REGION_VARIABLES,
+    FileThere,
+    Target,
+    TargetRefused,
+    TargetUnreadable,
+    region_of,
+)
 from quorate_spark.exports.verify import verify
 from quorate_spark.reading.agent_link import Unreadable
 from quorate_spark.reading.settle import ZoneCopies
@@ -523,6 +530,39 @@ def buckets_without_internet(
     monkeypatch.setattr("pyarrow.fs.resolve_s3_region", resolve)
     monkeypatch.setattr("pyarrow.fs.S3FileSystem", lambda **options: given.append(options))
     return given
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_an_export_whose_manifest_may_be_there_says_so(
+    zone: LoggedZone, target: Target, monkeypatch: pytest.MonkeyPatch, is_written: bool
+) -> None:
+    """The connection is lost as its manifest is written, or before, and stays so."""
+    write, files, lost = target.write_last, target.files, threading.Event()
+
+    def write_last(name: str, data: bytes) -> None:
+        write(name, data)
+        lost.set()
+        raise TargetRefused(f"{name} cannot be written: connection lost")
+
+    def listed() -> list[FileThere]:
+        if lost.is_set():
+            raise TargetRefused("cannot be listed: connection lost")
+        return files()
+
+    def sizes(names: Iterable[str]) -> dict[str, int]:
+        if not is_written:
+            lost.set()
+        wanted = {*names}
+        return {each.name: each.bytes for each in listed() if each.name in wanted}
+
+    for name, fake in (("write_last", write_last), ("files", listed), ("sizes", sizes)):
+        monkeypatch.setattr(target, name, fake)
+    with pytest.raises(TargetRefused, match="connection lost") as failed:
+        export(zone, target)
+
+    assert isinstance(failed.value, TargetUnreadable) == is_written
+    said = f"it may be there all the same: `quorate verify {target.text}` tells"
+    assert (said in str(failed.value)) == is_written
 
 
 def test_a_folder_and_its_uri_are_the_same_place(zone: LoggedZone, tmp_path: Path) -> None:
