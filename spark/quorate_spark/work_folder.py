@@ -1,11 +1,14 @@
 """The folder for temporary files of one command."""
 
 import contextlib
+import errno
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from quorate.facts.errors import QuorateError
+
+ROOM = "make room there (of a pod: on the disk of its node, which has its emptyDir)"
 
 
 class WorkFolderFailed(QuorateError):
@@ -45,7 +48,7 @@ def work_folder_named(folder: object) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        way_out = f": {ROOM}" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
         raise WorkFolderFailed(
-            f"temporary files in {folder} cannot be kept: {error.strerror or error}: name a folder"
-            " with room by --work-dir"
+            f"temporary files in {folder} cannot be kept: {error.strerror or error}{way_out}"
         ) from error

@@ -19,6 +19,7 @@ from quorate_spark.exports.manifest import MANIFEST
 from quorate_spark.exports.target import TargetUnreadable
 from quorate_spark.progress import Progress
 from quorate_spark.reading.agent_link import Unreadable
+from quorate_spark.work_folder import ROOM
 from quorate_spark_fixtures.export_runs import run, told_by
 from quorate_spark_fixtures.logged_zone import LoggedZone
 from quorate_spark_fixtures.scripted_zone import listening
@@ -93,11 +94,12 @@ def test_a_work_folder_that_is_full_is_named(
 
     said = capsys.readouterr().err
     assert f"temporary files in {tmp_path}/work" in said
-    assert "No space left on device: name a folder with room by --work-dir" in said
+    assert f"No space left on device: {ROOM}" in said
     assert list((tmp_path / "export").iterdir()) == []
     (tmp_path / "file").touch()
     assert run("export", zone, tmp_path / "export", "--work-dir", f"{tmp_path}/file/x") == 2
-    assert f"temporary files in {tmp_path}/file/x cannot be kept" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"temporary files in {tmp_path}/file/x cannot be kept: Not a directory\n" in said
 
 
 def test_a_target_that_takes_no_files_is_named(
