@@ -175,3 +175,30 @@ def test_the_last_but_one_time_may_be_long_ago() -> None:
 
     assert found is not None
     assert text_of(found) == "2026-01-09T03:00:00Z", "the Friday before this Monday"
+
+
+async def test_times_at_which_a_schedule_was_suspended_are_not_due_once_it_is_resumed(
+    declared: Namespace,
+) -> None:
+    """It was suspended on the 6th and 7th; an operator that begins then reads it in the status."""
+    metadata = {"name": "nightly", "uid": "u", "creationTimestamp": "2026-01-05T00:00:00Z"}
+    head = {"apiVersion": API_VERSION, "kind": "ScheduledZoneBackup", "metadata": metadata}
+    path, dues = declared.path("ScheduledZoneBackup", "nightly"), []
+    for now, suspend, restarts in (
+        ("2026-01-06T03:00:01", True, False),
+        ("2026-01-07T03:00:01", True, False),
+        ("2026-01-07T12:00:00", False, True),
+        ("2026-01-08T03:00:01", False, False),
+        ("2026-01-09T03:00:01", False, False),
+    ):
+        if restarts:
+            await declared.restart()
+        found = declared.controller._runs._of[Kind.BACKUP_SCHEDULE]
+        assert isinstance(found, BackupSchedules)
+        status = declared.api.objects.get(path, {}).get("status", {})
+        body = {**head, "spec": {**SCHEDULED, "suspend": suspend}, "status": status}
+        found.seen(declared.api.put(path, body))
+        await found.reconcile("nightly", at(now))
+        dues.append(found.due("books"))
+
+    assert dues == ["", "", "", "", "2026-01-08T03:00:00Z"]

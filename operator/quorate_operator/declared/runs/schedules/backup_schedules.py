@@ -29,7 +29,7 @@ from quorate_operator.declared.runs.schedules.retention import (
     newest_verified,
     to_delete,
 )
-from quorate_operator.declared.runs.schedules.schedules import Schedules, text_of
+from quorate_operator.declared.runs.schedules.schedules import SUSPENDED, Schedules, text_of
 from quorate_operator.declared.runs.zone_events import RunEvent, ZoneEvents
 from quorate_operator.kube.api import KubeApi
 
@@ -68,6 +68,9 @@ class BackupSchedules(Schedules[ScheduledZoneBackupStatus]):
         super().__init__(ScheduledZoneBackupStatus, api, namespace)
         self._due: dict[str, tuple[str, datetime]] = {}
         """By name of a schedule that is not suspended: its zone, and its last but one time."""
+        self._suspended: dict[str, datetime] = {}
+        """By name: the last time at which a schedule was suspended, as far as this process knows.
+        Its status tells that only until the next time."""
         self._runs_of = runs
         self._last_seen = last_seen
         self._events = events
@@ -76,6 +79,7 @@ class BackupSchedules(Schedules[ScheduledZoneBackupStatus]):
         """Forget an object that was deleted; its runs go with it, their exports stay."""
         super().gone(name)
         self._due.pop(name, None)
+        self._suspended.pop(name, None)
 
     async def reconcile(self, name: str, now: datetime | None = None) -> float | None:
         """Create what is due, remove what is too old; return the seconds until the next look."""
@@ -102,6 +106,10 @@ class BackupSchedules(Schedules[ScheduledZoneBackupStatus]):
     def _note_due(self, name: str, now: datetime) -> None:
         self._due.pop(name, None)
         body = self._bodies.get(name)
+        if body is not None:
+            last = self._status(body)
+            if last.message.endswith(SUSPENDED) and is_time(last.last_schedule_time):
+                self._suspended[name] = time_of(last.last_schedule_time)
         try:
             schedule = ScheduledZoneBackup.parse_stored(body) if body is not None else None
             if schedule is None or schedule.spec.suspend:
@@ -111,7 +119,9 @@ class BackupSchedules(Schedules[ScheduledZoneBackupStatus]):
             self._note_missed(name)
             return
         created = schedule.metadata.creation_timestamp
-        if due is not None and created and due >= datetime.fromisoformat(created):
+        if due is None or not created or due < datetime.fromisoformat(created):
+            return
+        if name not in self._suspended or due > self._suspended[name]:
             self._due[name] = schedule.spec.template.spec.zone_ref.name, due
 
     def _note_missed(self, name: str) -> None:

@@ -30,6 +30,8 @@ LOOK_S = 30.0
 LOOK_S_MIN = 1.0
 CLOCKS_DIFFER = timedelta(minutes=10)
 """How far two clocks may differ.  A time that is further ahead is of a clock that was wrong."""
+SUSPENDED = "not run: suspended"
+"""Ends the message about a time at which a schedule was suspended."""
 _FINAL = [phase.value for phase in RunPhase if phase.is_final]
 
 Body = Mapping[str, Any]
@@ -308,7 +310,7 @@ def judge(spec: ScheduleSpec, due: datetime, now: datetime, active: list[str]) -
     """Return what becomes of the time `due`; `active`: runs that are not finished."""
     time = text_of(due)
     if spec.suspend:
-        return Due(False, False, f"{time}: not run: suspended")
+        return Due(False, False, f"{time}: {SUSPENDED}")
     late_s = (now - due).total_seconds()
     if late_s > spec.starting_deadline_seconds:
         missed = f"not created within startingDeadlineSeconds ({spec.starting_deadline_seconds})"
