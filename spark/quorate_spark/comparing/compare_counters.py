@@ -41,6 +41,10 @@ class Settled:
         """The lowest LWM: every copy holds all updates up to it."""
         return min(copy.state.lwm for copy in self.copies)
 
+    def is_of(self, copies: Sequence[CopySeen]) -> bool:
+        """Return whether these are the same copies, with the same owners, terms and processes."""
+        return _owner_facts(copies) == _owner_facts(self.copies)
+
 
 @dataclass(frozen=True, slots=True)
 class Unsettled:
@@ -117,7 +121,7 @@ class CounterWatch:
         if reason is not None:
             self._identity, self._first, self._last = (), (), ()
             return Unsettled(reason)
-        identity = tuple(copy.owner_facts for copy in copies)
+        identity = _owner_facts(copies)
         if identity != self._identity:
             self._identity, self._first, self._first_at_s = identity, copies, now_s
             self._target = max(known_counter(copy) for copy in copies)
@@ -223,6 +227,10 @@ def counters_of(copy: CopySeen) -> CopyCounters:
         (state.lineage.base_term, state.lineage.base_counter),
         tuple((entry.term, entry.first) for entry in state.lineage.entries),
     )
+
+
+def _owner_facts(copies: Sequence[CopySeen]) -> tuple[object, ...]:
+    return tuple(copy.owner_facts for copy in copies)
 
 
 def _standstill(copy: CopySeen, target: int) -> str:

@@ -54,7 +54,8 @@ def settle(
     """Return the last reading, and a judgement of each partition (of `only`, if given).
 
     `new_watch` makes what judges a partition.  A settled partition keeps the judgement of the
-    reading that settled it.  The wait begins with the first reading in which all agents answer.
+    reading that settled it while it has the same copies; if another one appears, it is judged
+    again.  The wait begins with the first reading in which all agents answer.
     Raises Unreadable if there is none for as long, or an agent does not answer at its end.
     """
     watches = {partition: new_watch(partition) for partition in sorted(only or ())}
@@ -77,8 +78,10 @@ def settle(
                     if partition not in watches:
                         watches[partition] = new_watch(partition)
             for partition, watch in watches.items():
-                if not isinstance(judgements.get(partition), Settled):
-                    judgements[partition] = watch.observe(reading.owned.get(partition, ()), now_s)
+                seen = reading.owned.get(partition, ())
+                judged = judgements.get(partition)
+                if not isinstance(judged, Settled) or not judged.is_of(seen):
+                    judgements[partition] = watch.observe(seen, now_s)
             open_ones = sum(
                 isinstance(judgement, Unsettled) and not judgement.is_final
                 for judgement in judgements.values()

@@ -43,12 +43,12 @@ class ReadCopies(ZoneCopies):
 
     def read(self, settings: Settings) -> Reading:
         owned = self.read_at(self.clock.now_s - 1000.0)
-        return Reading({p: seen(*copies) for p, copies in owned.items()}, (), ("A", "B"))
+        return Reading({p: seen(*copies) for p, copies in owned.items()}, (), ("A", "B", "C"))
 
 
 def seen(*copies: ScriptedCopy) -> tuple[CopySeen, ...]:
     return tuple(
-        CopySeen("127.0.0.1:1", "AB"[i], f"s{i}", 1, replace(each, replica_index=i).state(0))
+        CopySeen("127.0.0.1:1", "ABC"[i], f"s{i}", 1, replace(each, replica_index=i).state(0))
         for i, each in enumerate(copies)
     )
 
@@ -58,12 +58,12 @@ def lwms(*lwm: int, version: int = 3) -> tuple[ScriptedCopy, ...]:
 
 
 def judged(
-    monkeypatch: pytest.MonkeyPatch, read_at: Callable[[float], Owned]
+    monkeypatch: pytest.MonkeyPatch, read_at: Callable[[float], Owned], replicas: int = 0
 ) -> dict[int, Judgement]:
     clock = Clock()
     monkeypatch.setattr(settle_module, "time", clock)
     cluster = Cluster("c", draw_secret().keys("tool"), "")
-    copies = ReadCopies("z", (), cluster, clock=clock, read_at=read_at)
+    copies = ReadCopies("z", (), cluster, 0, replicas, clock=clock, read_at=read_at)
     return settle(copies, SETTINGS)[1]
 
 
@@ -112,3 +112,21 @@ def test_an_agent_that_does_not_answer_is_waited_for_once(monkeypatch: pytest.Mo
     with pytest.raises(Unreadable):
         judged(monkeypatch, read_at)
     assert 15.0 <= asked_at[-1] < 16.0
+
+
+@pytest.mark.parametrize("is_caught_up", [True, False])
+def test_a_copy_that_appears_while_another_one_is_missed_is_compared_too(
+    monkeypatch: pytest.MonkeyPatch, is_caught_up: bool
+) -> None:
+    def read_at(seconds: float) -> Owned:
+        third = 9 if is_caught_up and seconds >= 2.0 else 2
+        return {0: lwms(9, 9) if seconds < 0.5 else lwms(9, 9, third, version=4)}
+
+    found = judged(monkeypatch, read_at, replicas=3)[0]
+
+    if is_caught_up:
+        assert isinstance(found, Settled)
+        assert [copy.node for copy in found.copies] == ["A", "B", "C"]
+    else:
+        assert isinstance(found, CounterDifference)
+        assert "C stays at LWM 2 of 9" in found.detail

@@ -298,3 +298,28 @@ def test_level_counters_reads_no_rows() -> None:
         assert verdict.outcome is Outcome.AGREE
         assert verdict.level is Level.COUNTERS
         assert not any(isinstance(asked, AskRows) for agent in zone.agents for asked in agent.asked)
+
+
+def test_counters_of_a_copy_that_appears_while_the_wait_goes_on_are_compared() -> None:
+    """The first readings have two copies of three; the third one, when it appears, is behind."""
+    zone = filled()
+    late, readings = zone.agents[2], []
+    zone.copy(2).lwm = 2
+    zone.copy(2).replica_index = -1
+
+    def on_ask(message: Message) -> EllipsisType:
+        readings.append(message)
+        if len(readings) == 4:
+            for index, agent in enumerate(zone.agents):
+                agent.copies[0].version += 1
+                agent.copies[0].replica_index = index
+        return ...
+
+    late.on_ask = on_ask
+    with listening(zone):
+        copies = replace(zone.copies, partitions=1, replicas=3)
+        verdict = Validation(copies, QUICK).run(None)
+
+    assert verdict.outcome is Outcome.DIFFER
+    [difference] = verdict.counter_differences
+    assert "agent-2 stays at LWM 2 of 20" in difference.detail
