@@ -378,7 +378,8 @@ class ZoneExport(Part):
 class ZoneComparison(Part):
     """The last DataValidation of one level that has proven that copies agree, or that they differ.
 
-    A difference counts until one of that level, or a deeper one, finds that all copies agree.
+    A difference counts until one of that level, or a deeper one, that began later, finds that all
+    copies agree.
     """
 
     level: Text
@@ -387,6 +388,8 @@ class ZoneComparison(Part):
     """Agree or Differ."""
     time: Text
     """When it ended, RFC 3339."""
+    began: Text = ""
+    """When it began, RFC 3339; empty: not known."""
     run: Text = ""
     """The name of the object, which may be gone; empty: not known."""
 

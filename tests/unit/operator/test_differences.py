@@ -47,6 +47,19 @@ def test_a_proven_difference_counts_until_copies_are_found_equal(
     assert ZoneVerdict("2", "b", verdict, "", {}, level).replaces(None)
 
 
+@pytest.mark.parametrize(
+    ("began", "counts"),
+    [("2", False), ("5", True), ("6", True), ("", True)],
+)
+def test_copies_that_were_read_before_a_difference_was_proven_do_not_settle_it(
+    began: str, counts: bool
+) -> None:
+    differ = ZoneVerdict("5", "a", ValidationVerdict.DIFFER, "", {}, ValidationLevel.DIGEST)
+    agree = ZoneVerdict("7", "b", ValidationVerdict.AGREE, "", {}, began=began)
+
+    assert agree.replaces(differ) is counts
+
+
 async def test_a_difference_outlives_the_object_that_has_proven_it(led: Namespace) -> None:
     await finished(led, "first", DIFFER)
     before = await until_condition(led, "False")
@@ -123,16 +136,63 @@ async def test_a_difference_that_was_settled_stays_so_when_that_object_is_gone(
 
 
 def shown(
-    led: Namespace, name: str, verdict: str, time: str, level: str = "Rows", zone_uid: str = ""
+    led: Namespace,
+    name: str,
+    verdict: str,
+    time: str,
+    level: str = "Rows",
+    zone_uid: str = "",
+    began: str = "",
 ) -> None:
     """Show an object that has finished long ago."""
     metadata = {"name": name, "namespace": "default", "uid": f"uid-of-{name}"}
     spec = {"zoneRef": {"name": "books"}, "level": level}
     status = {"phase": "Finished", "verdict": verdict, "completionTime": time, "message": "said"}
-    status |= {"zoneUid": zone_uid}
+    status |= {"zoneUid": zone_uid, "startTime": began}
     body = {"apiVersion": API_VERSION, "kind": "DataValidation", "metadata": metadata}
     path = led.path("DataValidation", name)
     led.show(led.api.put(path, {**body, "spec": spec, "status": status}))
+
+
+@pytest.mark.parametrize("level", ["Digest", "Rows"])
+@pytest.mark.parametrize("is_differ_seen_first", [True, False])
+async def test_a_difference_that_was_found_while_another_validation_ran_stays(
+    led: Namespace, level: str, is_differ_seen_first: bool
+) -> None:
+    def show_differ() -> None:
+        shown(led, "hourly", "Differ", "2026-01-01T05:00:00Z", level, began="2026-01-01T04:55:00Z")
+
+    def show_agree() -> None:
+        shown(led, "nightly", "Agree", "2026-01-01T06:00:00Z", began="2026-01-01T03:00:00Z")
+
+    for show in (show_differ, show_agree) if is_differ_seen_first else (show_agree, show_differ):
+        show()
+        await until_looked_at(led)
+    condition = await until_condition(led, "False")
+    assert condition["message"] == "DataValidation hourly, 2026-01-01T05:00:00Z: said"
+
+    for path in [each for each in led.api.objects if "/datavalidations/" in each]:
+        del led.api.objects[path]
+    await led.restart()
+    await led.until_available("books")
+    await until_looked_at(led)
+    assert await until_condition(led, "False") == condition
+
+    shown(led, "next", "Agree", "2026-01-02T06:00:00Z", began="2026-01-02T03:00:00Z")
+    await until_condition(led, "True")
+
+
+async def test_no_difference_is_settled_by_a_validation_that_began_before_the_last_one(
+    led: Namespace,
+) -> None:
+    """The last difference is of a level that is less deep than the first one."""
+    shown(led, "first", "Differ", "2026-01-01T01:00:00Z", began="2026-01-01T00:00:00Z")
+    shown(led, "hourly", "Differ", "2026-01-01T05:00:00Z", "Digest", began="2026-01-01T04:00:00Z")
+    shown(led, "nightly", "Agree", "2026-01-01T06:00:00Z", began="2026-01-01T03:00:00Z")
+    await until_looked_at(led)
+
+    condition = await until_condition(led, "False")
+    assert condition["message"] == "DataValidation hourly, 2026-01-01T05:00:00Z: said"
 
 
 async def test_results_count_in_the_order_of_their_ends_however_they_are_seen(
@@ -216,6 +276,22 @@ def test_a_condition_of_an_earlier_version_counts_at_the_deepest_level(
     shown(led, "later", result, "2026-01-03T00:00:00Z", level)
 
     assert told() == agrees
+
+
+def test_an_earlier_version_that_did_not_write_when_a_result_began_hides_no_difference(
+    led: Namespace,
+) -> None:
+    zone = led.controller._zones["books"]
+    ended = "2026-01-01T06:00:00Z"
+    zone.was_told(
+        {"comparisons": [{"level": "Rows", "verdict": "Agree", "time": ended, "run": "nightly"}]}
+    )
+    shown(led, "hourly", "Differ", "2026-01-01T05:00:00Z", "Digest")
+    shown(led, "nightly", "Agree", ended, began="2026-01-01T03:00:00Z")
+
+    told = led.controller._runs.validations.verdict(zone)
+    assert told is not None
+    assert told.validation == "hourly"
 
 
 async def test_of_deleted_objects_only_the_last_difference_is_kept(led: Namespace) -> None:

@@ -65,15 +65,20 @@ class ZoneVerdict(NamedTuple):
     """Whether the status of the Zone is all that is known of it."""
     zone_uid: str = ""
     """The id of the zone's data; empty: of the Zone that remembers it, or not known."""
+    began: str = ""
+    """RFC 3339; empty: not known."""
 
     def replaces(self, earlier: "ZoneVerdict | None") -> bool:
-        """Return whether this one counts instead of an earlier one.
+        """Return whether this one counts instead of one that ended earlier.
 
         A proven difference counts until copies are compared at that level, or a deeper one, and
-        found equal, or to differ again.
+        found to differ again, or to be equal after it was proven: copies that were read before
+        may have been damaged since.
         """
-        if earlier is None or earlier.verdict is not ValidationVerdict.DIFFER:
+        if earlier is None or earlier.verdict is not _DIFFER:
             return True
+        if self.verdict is _AGREE and (self.began or self.ended) < earlier.ended:
+            return False
         return self.is_proven and _DEPTH[self.level] >= _DEPTH[earlier.level]
 
     @property
@@ -152,9 +157,12 @@ class Validations(JobRuns[DataValidationStatus]):
         found = [told for of, told in self._verdicts.values() if of == zone.name]
         found += [told for (of, _), told in self._proven.items() if of == zone.name]
         found = [each for each in found if each.zone_uid in ("", zone_uid)]
-        known = [*_remembered(zone.known_status, found), *found]
+        ends = {(each.validation, each.ended) for each in found}
+        remembered = _remembered(zone.known_status, found)
+        # What is found tells more: an earlier version did not write when a result began.
+        known = [each for each in remembered if (each.validation, each.ended) not in ends]
+        known += found
         known = [each for each in known if each.ended >= zone.since]
-        # Of the same result, what is found comes after what is remembered.
         return sorted(known, key=lambda each: each.ended)
 
     def runs(self, schedule: str) -> list[ScheduledRun]:
@@ -222,6 +230,7 @@ class Validations(JobRuns[DataValidationStatus]):
             status.classes,
             next((each for each in ValidationLevel if each == level), ValidationLevel.ROWS),
             zone_uid=status.zone_uid,
+            began=status.start_time if is_time(status.start_time) else "",
         )
         if self._verdicts.get(name) != (zone_of(body), told):
             self._verdicts[name] = zone_of(body), told
@@ -337,12 +346,17 @@ def _condition(status: ZoneStatus) -> Condition | None:
 
 
 def _counting(known: Sequence[ZoneVerdict]) -> ZoneVerdict | None:
-    """Return the result that counts; `known`: the first one first."""
-    counts: ZoneVerdict | None = None
+    """Return the result that counts; `known`: the first one first.
+
+    Of several differences that no later result replaces, it is that of the deepest level.
+    """
+    differences: list[ZoneVerdict] = []
     for told in known:
-        if told.replaces(counts):
-            counts = told
-    return counts
+        differences = [each for each in differences if not told.replaces(each)]
+        if told.verdict is _DIFFER:
+            differences.append(told)
+    # Each difference has replaced those of its level, so the first one left is the deepest.
+    return next(iter(differences or known[-1:]), None)
 
 
 def _counting_now(known: Sequence[ZoneVerdict]) -> ZoneVerdict | None:
@@ -354,16 +368,23 @@ def _counting_now(known: Sequence[ZoneVerdict]) -> ZoneVerdict | None:
 
 
 def _comparisons(known: Sequence[ZoneVerdict]) -> list[ZoneComparison]:
-    """Return the last proven result of each level; `known`: the first one first.
+    """Return the proven result of each level that counts; `known`: the first one first.
 
     That all agree is not taken from a condition alone, which does not tell at which level.
     """
-    proven = [each for each in known if each.is_proven]
-    last = {each.level: each for each in proven if each.validation or each.verdict is _DIFFER}
+    proven = [
+        each for each in known if each.is_proven and (each.validation or each.verdict is _DIFFER)
+    ]
     return [
-        ZoneComparison(level=level, verdict=each.verdict, time=each.ended, run=each.validation)
+        ZoneComparison(
+            level=level,
+            verdict=each.verdict,
+            time=each.ended,
+            began=each.began,
+            run=each.validation,
+        )
         for level in ValidationLevel
-        if (each := last.get(level)) is not None
+        if (each := _counting([told for told in proven if told.level is level])) is not None
     ]
 
 
@@ -393,5 +414,12 @@ def _told_by(comparison: ZoneComparison) -> ZoneVerdict | None:
         return None
     said = "all copies agree" if verdict is _AGREE else "copies differ"
     return ZoneVerdict(
-        comparison.time, comparison.run, verdict, said, {}, level, is_remembered=True
+        comparison.time,
+        comparison.run,
+        verdict,
+        said,
+        {},
+        level,
+        is_remembered=True,
+        began=comparison.began if is_time(comparison.began) else "",
     )
