@@ -38,7 +38,7 @@ from quorate.facts.errors import QuorateError, WireError
 from quorate.wire.jobs.validation_result import encode_result
 from quorate.wire.jobs.zone_history import HISTORY_VARIABLE, ZoneHistory, decode_history
 from quorate_spark import export_commands, repair_run
-from quorate_spark.command_line import add_limit, print_json, settings_of
+from quorate_spark.command_line import add_limit, is_printed, print_json, settings_of
 from quorate_spark.pages.folder import Report, earlier_runs, report_of, store
 from quorate_spark.pages.page import page_of
 from quorate_spark.passes import executor_process
@@ -105,24 +105,28 @@ def main(arguments: list[str] | None = None) -> int:
     )
     if options.keys == "hashed":
         verdict = with_hashed_keys(verdict)
-    if options.json:
-        print(report_json(verdict).decode(), end="")
-    else:
-        print_report(verdict, Console())
+    return _tell(options, verdict, report)
+
+
+def _tell(options: argparse.Namespace, verdict: Verdict, report: Report | None) -> int:
+    """Keep and print the verdict; return the exit code."""
+    is_pod = options.termination_message is not None
     message = encode_result(result_of(verdict))
-    if options.termination_message is not None and not _write(
-        "--termination-message", options.termination_message, message
-    ):
-        return Outcome.UNKNOWN.exit_code
-    if report is not None:
-        kept = _store("--report", verdict, report)
-        if kept is None:
-            # Of a pod the verdict is told already: another pod would read all copies again.
-            is_told = options.termination_message is not None
-            return verdict.exit_code if is_told else Outcome.UNKNOWN.exit_code
-        if kept.page is not None:
+    is_told = is_pod and _write("--termination-message", options.termination_message, message)
+    kept = None if report is None else _store("--report", verdict, report)
+
+    def tell(console: Console) -> None:
+        if options.json:
+            print(report_json(verdict).decode(), end="")
+        else:
+            print_report(verdict, console)
+        if kept is not None and kept.page is not None:
             print(f"report: {kept.page}", file=sys.stderr if options.json else sys.stdout)
-    return verdict.exit_code
+
+    is_whole = is_printed(tell) and (report is None or kept is not None)
+    # Of a pod the verdict is told already: another pod would read all copies again.
+    is_known = is_told if is_pod else is_whole
+    return verdict.exit_code if is_known else Outcome.UNKNOWN.exit_code
 
 
 def _executor() -> int:
@@ -217,6 +221,11 @@ def _repair(options: argparse.Namespace) -> int:
         if not _asked_to_end:
             print(f"zone {options.zone} is not repaired: {error}", file=sys.stderr)
         done = Outcome.UNKNOWN.exit_code
+    except Exception as error:
+        # Of a plan an exit code of 1 says that keys differ; of an execution, 2 that none began.
+        if not _asked_to_end:
+            print(_by_itself("repair", error), file=sys.stderr)
+        done = Outcome.UNKNOWN.exit_code if options.execute is None else 1
     return 128 + _asked_to_end[0] if _asked_to_end else done
 
 
@@ -237,11 +246,14 @@ def _plan(options: argparse.Namespace) -> int:
             settings=settings_of(options),
             keys_max=options.keys_max,
         )
-    if options.json:
-        print_json({"keys": dry_run.keys})
-    else:
-        print_plan(dry_run.keys, options.plan, why_incomplete(dry_run), Console())
-    return dry_run.exit_code
+
+    def tell(console: Console) -> None:
+        if options.json:
+            print_json({"keys": dry_run.keys})
+        else:
+            print_plan(dry_run.keys, options.plan, why_incomplete(dry_run), console)
+
+    return dry_run.exit_code if is_printed(tell) else Outcome.UNKNOWN.exit_code
 
 
 def _execute(options: argparse.Namespace) -> int:
@@ -256,11 +268,14 @@ def _execute(options: argparse.Namespace) -> int:
         wait_s=options.wait_seconds,
         told=lambda sentence: print(sentence, file=sys.stderr),
     )
-    if options.json:
-        print_json({"keys": executed.keys})
-    else:
-        print_executed(executed.zone, executed.keys, Console())
-    return executed.exit_code
+
+    def tell(console: Console) -> None:
+        if options.json:
+            print_json({"keys": executed.keys})
+        else:
+            print_executed(executed.zone, executed.keys, console)
+
+    return executed.exit_code if is_printed(tell) else 1
 
 
 def _zone(options: argparse.Namespace) -> Zone:

@@ -21,10 +21,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
+from rich.console import Console
 
 from quorate.facts.errors import QuorateError
 from quorate.wire.jobs.repair_result import RepairOutcome, RepairResult, encode_repair_result
-from quorate_spark.command_line import add_limit, print_json, settings_of
+from quorate_spark.command_line import add_limit, is_printed, print_json, settings_of
 from quorate_spark.exports.target import Target
 from quorate_spark.progress import Progress
 from quorate_spark.reading.agent_link import parse_addresses, read_cluster
@@ -137,18 +138,25 @@ class RepairRun:
         result, path = self._result, self._options.termination_message
         if result.outcome is RepairOutcome.FAILED and self._options.execute:
             result = msgspec.structs.replace(result, untouched=self._is_untouched())
-        if self._options.json:
-            print_json({**msgspec.to_builtins(result), "plan_keys": self._keys})
-        else:
-            print(f"zone {self._zone.name}: {result.outcome}")
-        for reason in result.reasons:
-            print(reason, file=sys.stderr)
+        is_told = path is not None
         if path is not None:
             try:
                 path.write_bytes(encode_repair_result(result))
             except OSError as error:
                 print(f"--termination-message {path}: {error.strerror}", file=sys.stderr)
-                return 2
+                is_told = False
+
+        def tell(_: Console) -> None:
+            if self._options.json:
+                print_json({**msgspec.to_builtins(result), "plan_keys": self._keys})
+            else:
+                print(f"zone {self._zone.name}: {result.outcome}")
+
+        is_whole = is_printed(tell)
+        for reason in result.reasons:
+            print(reason, file=sys.stderr)
+        if not (is_whole if path is None else is_told):
+            return 2
         if result.outcome.is_good:
             return 0
         return 1 if self._is_final else 2

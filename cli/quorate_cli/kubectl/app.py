@@ -253,7 +253,7 @@ def drain(
     _drain(place, cluster, agent, True, wait)
     if wait:
         undo = _undrain_command(agent, place, cluster)
-        teller.print(f"agent {agent} has no copies; undo: {undo}", soft_wrap=True, markup=False)
+        teller.print(f"agent {agent} has no copies; undo: {undo}", soft_wrap=True)
 
 
 @app.command()
@@ -308,7 +308,6 @@ def replace(
         f"deleted; a new pod {of.metadata.name}-{agent}-0 with an empty volume is filled by the"
         f" other agents: kubectl quorate status --watch{place.words}",
         soft_wrap=True,
-        markup=False,
     )
 
 

@@ -1,6 +1,7 @@
 """The command: its exit codes, its report, and what it says where Spark cannot run."""
 
 import argparse
+import contextlib
 import dataclasses
 import errno
 import hashlib
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import BinaryIO
@@ -314,6 +316,42 @@ def test_a_defect_of_the_page_does_not_hide_the_verdict(
     [page, report] = sorted((tmp_path / "reports").iterdir())
     assert (code, json.loads(report.read_bytes())["outcome"]) == (0, "agree")
     assert "The page failed by itself: ZeroDivisionError: x" in page.read_text()
+
+
+@contextlib.contextmanager
+def output_that_is(state: str) -> Iterator[None]:
+    """Standard output is on a full disk, or a pipe that is read by no process any more."""
+    if state == "full":
+        output = os.open("/dev/full", os.O_WRONLY)
+    else:
+        read_end, output = os.pipe()
+        os.close(read_end)
+    with os.fdopen(output, "w") as file, contextlib.redirect_stdout(file):
+        yield
+
+
+@pytest.mark.parametrize("output", ["full", "closed"])
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_verdict_that_cannot_be_printed_is_kept_and_ends_with_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], output: str, options: tuple[str, ...]
+) -> None:
+    with listening(filled()) as zone, output_that_is(output):
+        code, report = run(zone, tmp_path, "--level", "counters", *options)
+
+    assert (code, report["outcome"]) == (2, "agree")
+    assert "standard output cannot be written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("output", ["full", "closed"])
+def test_a_pod_whose_verdict_cannot_be_printed_has_told_it(tmp_path: Path, output: str) -> None:
+    message = tmp_path / "termination-log"
+    with listening(filled()) as zone, output_that_is(output):
+        zone.write(b"key", b"new", on=(0,))
+        options = ("--level", "counters", "--termination-message", str(message))
+        code, _ = run(zone, tmp_path, *options)
+
+    assert code == 1
+    assert decode_result(message.read_text()).verdict is ValidationVerdict.DIFFER
 
 
 def test_differing_counters_end_with_1_and_a_table(

@@ -1,6 +1,8 @@
 """The command: a plan changes nothing, its execution repairs exactly what it names."""
 
+import contextlib
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -139,3 +141,35 @@ def test_agents_that_do_not_answer_leave_a_plan_unmade(
     told = capsys.readouterr().out
     assert "cannot be reached" in told
     assert not plan.exists()
+
+
+@pytest.mark.parametrize("is_executed", [False, True])
+def test_a_defect_says_neither_that_keys_differ_nor_that_nothing_began(
+    zone: RepairedZone,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    is_executed: bool,
+) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        raise ZeroDivisionError("x")
+
+    monkeypatch.setattr(command, "make_plan", fail)
+    monkeypatch.setattr(command, "execute_plan", fail)
+    plan = tmp_path / "plan.parquet"
+    options = ("--execute", plan) if is_executed else ("--strategy", "LWW", "--plan", plan)
+
+    assert run(zone, *options) == (1 if is_executed else 2)
+    assert "repair failed by itself: ZeroDivisionError: x" in capsys.readouterr().err
+
+
+def test_a_plan_that_cannot_be_printed_ends_with_2(zone: RepairedZone, tmp_path: Path) -> None:
+    damage(zone, 1, KEYS[3])
+    plan = tmp_path / "plan.parquet"
+    planned = ("--strategy", "RELATIVE_MAJORITY", "--plan", plan)
+    for code, options in ((2, planned), (1, ("--execute", plan))):
+        full = os.open("/dev/full", os.O_WRONLY)
+        with os.fdopen(full, "w") as output, contextlib.redirect_stdout(output):
+            assert run(zone, *options) == code
+
+    assert values(zone, KEYS[3]) == {b"right"}

@@ -1,7 +1,9 @@
 """The command of a ZoneRepair's pod: it plans, executes exactly that plan, and goes on with it."""
 
+import contextlib
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -261,3 +263,15 @@ def test_copies_that_cannot_be_judged_are_not_called_equal(
     assert run(zone, target, *STRATEGY) == 2
     assert told(target).outcome is RepairOutcome.FAILED
     assert "cannot be reached" in " ".join(told(target).reasons)
+
+
+def test_a_result_that_cannot_be_printed_is_told_to_the_operator(
+    zone: RepairedZone, target: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage(zone, 1, KEYS[3])
+    full = os.open("/dev/full", os.O_WRONLY)
+    with os.fdopen(full, "w") as output, contextlib.redirect_stdout(output):
+        code = run(zone, target, *STRATEGY, "--execute")
+
+    assert (code, told(target).outcome) == (0, RepairOutcome.REPAIRED)
+    assert "standard output cannot be written" in capsys.readouterr().err
