@@ -116,7 +116,10 @@ def find_keys(
     keys_max: int,
     progress: Progress | None = None,
 ) -> DryRun:
-    """Validate the zone and plan its keys that differ; no file is written."""
+    """Validate the zone and plan its keys that differ; no file is written.
+
+    Raises PlanRefused if agents have another zone of this name.
+    """
     verdict = run_validation(
         zone.name,
         agents,
@@ -128,6 +131,10 @@ def find_keys(
         settings=replace(settings, rechecks_max=keys_max, differences_max=keys_max),
         progress=progress,
     )
+    if verdict.zone_uid and zone.uid and verdict.zone_uid != zone.uid:
+        raise PlanRefused(
+            f"zone {zone.name} was deleted and created again since this was asked for: ask again"
+        )
     planned_at = datetime.now(UTC).isoformat(timespec="seconds")
     common = Planned(zone.name, zone.uid, cluster.name, strategy, planned_at)
     return DryRun(verdict, tuple(plan_keys(verdict.key_differences, common)))

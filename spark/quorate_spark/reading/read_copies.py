@@ -182,10 +182,15 @@ def key_before(key: bytes) -> bytes | None:
 
 
 def copies_of(
-    link: AgentLink, address: str, zone: str, partition: int | None = None
+    link: AgentLink, address: str, zone: str, partition: int | None = None, uid: str = ""
 ) -> Iterator[CopySeen]:
-    """Yield the agent's copies, of all partitions or of one.  Raises Unreadable."""
-    yield from _seen(link, address, _ask_copies(link, zone, partition))
+    """Yield the agent's copies, of all partitions or of one.  Raises Unreadable.
+
+    `uid`: if given, there are none if the agent tells that its zone of this name is another one.
+    """
+    answer = _ask_copies(link, zone, partition)
+    if not uid or answer.uid in ("", uid):
+        yield from _seen(link, address, answer)
 
 
 def _ask_copies(link: AgentLink, zone: str, partition: int | None) -> Copies:

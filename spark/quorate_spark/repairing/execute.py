@@ -233,7 +233,8 @@ class _Partition:
         for address in self._copies.agents:
             try:
                 link = self._links.to(address)
-                for copy in copies_of(link, address, self._copies.zone, self._partition):
+                zone, uid = self._copies.zone, self._copies.uid
+                for copy in copies_of(link, address, zone, self._partition, uid):
                     if copy.state.partition == self._partition and copy.state.replica_index >= 0:
                         self._owners[copy.node] = copy
             except Unreadable:

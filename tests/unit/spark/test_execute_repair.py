@@ -127,6 +127,19 @@ def test_agents_are_told_which_zone_of_this_name_is_meant(zone: RepairedZone) ->
     assert {m.uid for _, m in zone.asked(RepairKey) if isinstance(m, RepairKey)} == {"uid-7"}
 
 
+def test_no_primary_of_a_later_zone_of_this_name_hands_over(zone: RepairedZone) -> None:
+    damage(zone, 0, KEYS[1])
+    plan = planned(zone, Strategy.RELATIVE_MAJORITY)
+    for agent in zone.agents:
+        agent.uid = "uid-8"
+
+    (done,) = execute(plan, replace(zone.copies, uid="uid-7"), QUICK, 0.1)
+
+    assert done.done is Done.FAILED
+    assert not zone.asked(HandOver)
+    assert not zone.asked(RepairKey)
+
+
 def test_the_planned_row_must_be_there_still(zone: RepairedZone) -> None:
     damage(zone, 1, KEYS[3])
     plan = planned(zone, Strategy.RELATIVE_MAJORITY)

@@ -131,6 +131,21 @@ def test_what_cannot_be_planned_or_executed_ends_with_2(
     )
 
 
+def test_keys_of_a_later_zone_of_this_name_are_not_planned(
+    zone: RepairedZone, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage(zone, 1, KEYS[3])
+    for agent in zone.agents:
+        agent.uid = "two"
+    plan = tmp_path / "plan.parquet"
+    options = ("--strategy", "LWW", "--plan", plan)
+
+    assert run(zone, *options, "--zone-uid", "one") == 2
+    assert "zone z was deleted and created again" in capsys.readouterr().err
+    assert not plan.exists()
+    assert run(zone, *options, "--zone-uid", "two") == 1
+
+
 def test_agents_that_do_not_answer_leave_a_plan_unmade(
     zone: RepairedZone, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
