@@ -18,6 +18,11 @@ class CopySeen(NamedTuple):
     state: CopyState
 
     @property
+    def process(self) -> tuple[str, int]:
+        """The identity of the process that answered."""
+        return self.store, self.incarnation
+
+    @property
     def owner_facts(self) -> tuple[str, str, int, int, int, int, bool]:
         """The facts that must stay the same for two readings to be of one copy."""
         state = self.state

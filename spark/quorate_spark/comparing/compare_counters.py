@@ -12,13 +12,14 @@ Therefore each of them must *reach* the first reading:
     READING --owner, row version or term changed---------> READING, with a new target
     at the end of the wait: a copy below the target whose LWM moved -> UNKNOWN (still catching up),
     whose LWM stood still -> DIFFER (lwm, or hwm if no copy holds the counters in between), or
-    UNKNOWN if this target is too young: then a write may be on its way.
+    UNKNOWN if this target is too young: then a write may be on its way; also if the process of the
+    copy catches up in other partitions: then this one may wait for its turn.
 
 The target includes a write that a primary has reserved and not yet stored.  Either it is stored
 soon, or its term ends, which sets a new target.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from quorate.facts.intervals import IntervalSet
@@ -65,6 +66,7 @@ class CounterWatch:
     """The readings of one partition so far."""
 
     __slots__ = (
+        "_caught_up_at_s",
         "_first",
         "_first_at_s",
         "_identity",
@@ -83,6 +85,7 @@ class CounterWatch:
         self._last: tuple[CopySeen, ...] = ()
         self._last_at_s = 0.0
         self._target = 0
+        self._caught_up_at_s: dict[tuple[str, int], float] = {}
         self._judgement: Judgement = Unsettled(f"partition {partition}: was not read")
 
     def observe(self, copies: Sequence[CopySeen], now_s: float) -> Judgement:
@@ -90,10 +93,17 @@ class CounterWatch:
         self._judgement = self._judge(tuple(copies), now_s)
         return self._judgement
 
-    def conclude(self, standstill_s: float) -> Judgement:
+    def catching_up_since(self, since_s: float) -> set[tuple[str, int]]:
+        """Return the processes of which a copy that was behind has advanced since then."""
+        return {process for process, at_s in self._caught_up_at_s.items() if at_s >= since_s}
+
+    def conclude(
+        self, standstill_s: float, catching_up: Collection[tuple[str, int]] = ()
+    ) -> Judgement:
         """Return the judgement after the wait: a copy that stood still below the target differs.
 
-        `standstill_s`: for how long it must have been read to stand still.
+        `standstill_s`: for how long it must have been read to stand still.  `catching_up`: the
+        processes that advanced copies of other partitions in that time.
         """
         if not isinstance(self._judgement, Unsettled) or not self._first:
             return self._judgement
@@ -114,6 +124,16 @@ class CounterWatch:
                 f"{self._judgement.reason} (its copies were comparable for less than"
                 f" {standstill_s:g} s)"
             )
+        waiting = [copy for copy in behind if copy.process in catching_up]
+        if waiting:
+            return Unsettled(
+                f"partition {self.partition}: "
+                + ", ".join(
+                    f"{copy.node} stays at LWM {copy.state.lwm} of {self._target}, and its agent"
+                    " still catches up in other partitions"
+                    for copy in waiting
+                )
+            )
         return self._difference_of(behind)
 
     def _judge(self, copies: tuple[CopySeen, ...], now_s: float) -> Judgement:
@@ -125,6 +145,10 @@ class CounterWatch:
         if identity != self._identity:
             self._identity, self._first, self._first_at_s = identity, copies, now_s
             self._target = max(known_counter(copy) for copy in copies)
+        else:
+            for before, copy in zip(self._last, copies, strict=True):
+                if before.state.lwm < min(copy.state.lwm, self._target):
+                    self._caught_up_at_s[copy.process] = now_s
         self._last, self._last_at_s = copies, now_s
         behind = [copy for copy in copies if copy.state.lwm < self._target]
         if behind:

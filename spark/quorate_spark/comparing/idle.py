@@ -10,7 +10,7 @@ So the first reading is the one that counts, and each later one must be the same
     a copy stays behind, or a gap stays open, until the end of the wait -> DIFFER, as in mode live
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from quorate.facts.copy_state import State
 from quorate_spark.comparing.compare_counters import (
@@ -49,9 +49,11 @@ class IdleWatch(CounterWatch):
         self._end = self._end or self._why_never(now)
         return self._end or super().observe(now, now_s)
 
-    def conclude(self, standstill_s: float) -> Judgement:
+    def conclude(
+        self, standstill_s: float, catching_up: Collection[tuple[str, int]] = ()
+    ) -> Judgement:
         """Return the judgement after the wait: a copy that stood still below the target differs."""
-        return self._end or super().conclude(standstill_s)
+        return self._end or super().conclude(standstill_s, catching_up)
 
     def _why_never(self, now: tuple[CopySeen, ...]) -> Unsettled | None:
         if changed := change_of(self._zone, self.partition, self._before, now):

@@ -92,7 +92,13 @@ def settle(
                 return reading, judgements
             if now_s >= deadline:
                 standstill_s = settings.settle_timeout_s * STANDSTILL_SHARE
+                catching_up = {
+                    process
+                    for watch in watches.values()
+                    for process in watch.catching_up_since(now_s - standstill_s)
+                }
                 return reading, {
-                    partition: watch.conclude(standstill_s) for partition, watch in watches.items()
+                    partition: watch.conclude(standstill_s, catching_up)
+                    for partition, watch in watches.items()
                 }
         time.sleep(settings.settle_poll_s)

@@ -130,3 +130,23 @@ def test_a_copy_that_appears_while_another_one_is_missed_is_compared_too(
     else:
         assert isinstance(found, CounterDifference)
         assert "C stays at LWM 2 of 9" in found.detail
+
+
+@pytest.mark.parametrize(("since_s", "is_judged"), [(2.0, True), (14.0, False)])
+def test_a_copy_is_not_said_to_stand_still_while_its_agent_catches_up_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, since_s: float, is_judged: bool
+) -> None:
+    """The agent of B works through what it lacks, one partition after the other."""
+
+    def read_at(seconds: float) -> Owned:
+        return {0: lwms(103, 100), 1: lwms(100, 100 if seconds >= since_s else 90)}
+
+    found = judged(monkeypatch, read_at)
+
+    assert isinstance(found[1], Settled)
+    if is_judged:
+        assert isinstance(found[0], CounterDifference)
+    else:
+        assert isinstance(found[0], Unsettled)
+        assert "B stays at LWM 100 of 103" in found[0].reason
+        assert "its agent still catches up in other partitions" in found[0].reason
