@@ -102,7 +102,11 @@ class DialedPeer:
     async def _keep_dialing(self) -> None:
         settings = self._endpoint.settings
         while not self._stopped:
-            link = await self._dial_once()
+            try:
+                link = await self._dial_once()
+            except Exception:  # whatever it is: nobody else would dial this peer again
+                _log.exception("dialing %s: a defect; trying again", join_address(*self.address))
+                link = None
             if link is not None:
                 if self._stopped:
                     link.abort("no longer needed")
@@ -133,11 +137,17 @@ class DialedPeer:
         # If it were cancelled in here, uvloop would drop the transport and never report it lost.
         self._taking = True
         try:
-            _, link = await endpoint.loop.create_connection(
+            made, link = await endpoint.loop.create_connection(
                 lambda: Link(endpoint, self), sock=connection
             )
-        except OSError:
-            connection.close()
+            if made.is_closing():
+                await link.ended.wait()
+                # It ended before uvloop had taken it from its object: the descriptor is closed, and
+                # the object would close the number again, when it is another connection's or file's.
+                connection.detach()
+        except (OSError, RuntimeError) as error:  # the latter: uvloop's word for one that has ended
+            _log.debug("dialing %s: %s", join_address(*self.address), error)
+            connection.detach()
             return None
         finally:
             self._taking = False
