@@ -1,6 +1,7 @@
 """`quorate cli`: its exit code says whether a reply was an error, by whichever client."""
 
 import os
+import signal
 import socket
 import sys
 import threading
@@ -38,16 +39,18 @@ def agent(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def became(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The arguments with which this process became redis-cli."""
+def became(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[str]]]:
+    """The arguments with which this process became redis-cli.  What SIGPIPE does is as before then."""
     found: list[list[str]] = []
+    known = signal.getsignal(signal.SIGPIPE)
 
     def become(program: str, arguments: list[str]) -> None:
         found.append(arguments)
         sys.exit(0)
 
     monkeypatch.setattr(os, "execv", become)
-    return found
+    yield found
+    signal.signal(signal.SIGPIPE, known)
 
 
 @pytest.fixture
