@@ -142,8 +142,8 @@ class DialedPeer:
             )
             if made.is_closing():
                 await link.ended.wait()
-                # It ended before uvloop had taken it from its object: the descriptor is closed, and
-                # the object would close the number again, when it is another connection's or file's.
+                # It ended before uvloop had taken it from its object: the descriptor is closed. The
+                # object would close the number again, when it is another connection's or a file's.
                 connection.detach()
         except (OSError, RuntimeError) as error:  # the latter: uvloop's word for one that has ended
             _log.debug("dialing %s: %s", join_address(*self.address), error)

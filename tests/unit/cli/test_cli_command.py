@@ -40,7 +40,7 @@ def agent(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def became(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[str]]]:
-    """The arguments with which this process became redis-cli.  What SIGPIPE does is as before then."""
+    """The arguments with which this process became redis-cli; SIGPIPE is as before then."""
     found: list[list[str]] = []
     known = signal.getsignal(signal.SIGPIPE)
 
