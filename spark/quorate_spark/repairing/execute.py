@@ -34,6 +34,8 @@ FIRST_POLL_S = 0.005
 POLL_S_MAX = 0.3
 HANDED_OVER_S = 2.0
 """How often an agent is asked to hand over: it forgets that after 10 s."""
+SILENT_S = 10.0
+"""An agent that did not answer is left out for so long: it may take seconds not to answer."""
 
 Answer = TypeVar("Answer")
 
@@ -76,13 +78,16 @@ def execute(
 ) -> Iterator[KeyDone]:
     """Repair the keys of a plan, and yield what became of each.
 
-    `wait_s`: how long one key may take.  `told` gets a sentence about each primary that is to hand
-    over.
+    `wait_s`: how long one key may take.  Once a key has waited so long for a primary, the next ones
+    of its partition wait no more, until there is one: keys of other partitions have their turn.
+    `told` gets a sentence about each primary that is to hand over.
     """
     ordered = sorted(plan, key=attrgetter("partition"))
+    silent: dict[str, float] = {}
     with AgentLinks(copies.cluster, settings) as links:
         for partition, keys in groupby(ordered, key=attrgetter("partition")):
-            yield from _Partition(partition, copies, links, settings, wait_s, told).run(list(keys))
+            of = _Partition(partition, copies, links, settings, wait_s, told, silent)
+            yield from of.run(list(keys))
 
 
 class _Partition:
@@ -90,7 +95,9 @@ class _Partition:
 
     `_owners`: its copies as last read, by node.  `_off`: the agents that are to hand over -> when
     each was last asked.  `_row`: the planned value of the present key, and its expiry.
-    `_is_asked`: a primary was asked to write that, and did not refuse.
+    `_is_asked`: a primary was asked to write that, and did not refuse.  `_is_given_up`: a key has
+    waited its time for a primary, and none was there since.  `silent`: address -> until when an
+    agent is not asked.
     """
 
     def __init__(
@@ -101,6 +108,7 @@ class _Partition:
         settings: Settings,
         wait_s: float,
         told: Callable[[str], None],
+        silent: dict[str, float],
     ) -> None:
         self._partition = partition
         self._copies = copies
@@ -108,10 +116,13 @@ class _Partition:
         self._settings = settings
         self._wait_s = wait_s
         self._told = told
+        self._silent = silent
         self._owners: dict[str, CopySeen] = {}
         self._off: dict[str, float] = {}
         self._row: tuple[bytes | None, int] | None = None
         self._is_asked = False
+        self._is_served = False
+        self._is_given_up = False
 
     def run(self, keys: list[PlannedKey]) -> Iterator[KeyDone]:
         """Repair them; first those for which nothing is handed over."""
@@ -133,11 +144,17 @@ class _Partition:
         if key.action is Action.IRREPARABLE:
             raise _Ended(Done.IRREPARABLE, key.reason)
         self._off = {node: asked for node, asked in self._off.items() if _is_wrong(key, node)}
-        self._row, self._is_asked = None, False
-        deadline = time.monotonic() + self._wait_s
+        self._row, self._is_asked, self._is_served = None, False, False
+        if self._is_given_up:
+            self._find_owners()
+        began = time.monotonic()
         pause_s = FIRST_POLL_S
         while waits_for := self._step(key):
-            if time.monotonic() > deadline:
+            if self._is_given_up:
+                waited = f"a key before it waited {self._wait_s:g} s"
+                raise _Ended(Done.FAILED, f"it waits for {waits_for}; {waited}")
+            if time.monotonic() - began > self._wait_s:
+                self._is_given_up = not self._is_served
                 raise _Ended(
                     Done.FAILED, f"not within {self._wait_s:g} s: it waits for {waits_for}"
                 )
@@ -184,6 +201,7 @@ class _Partition:
         if answer is None:
             self._find_owners()
             return f"an answer of {primary.node}"
+        self._is_served, self._is_given_up = True, False
         if answer.changed:
             raise _Ended(Done.CHANGED, f"not as it was when planned: {answer.changed}")
         if answer.waits_for:
@@ -229,16 +247,21 @@ class _Partition:
 
     def _find_owners(self) -> None:
         """Read which agents own the copies now; one that does not answer is left out."""
-        self._owners = {}
+        found: dict[str, CopySeen] = {}
         for address in self._copies.agents:
+            self._keep_off()  # an agent that does not answer takes its time
+            if time.monotonic() < self._silent.get(address, 0.0):
+                continue
             try:
                 link = self._links.to(address)
                 zone, uid = self._copies.zone, self._copies.uid
                 for copy in copies_of(link, address, zone, self._partition, uid):
                     if copy.state.partition == self._partition and copy.state.replica_index >= 0:
-                        self._owners[copy.node] = copy
+                        found[copy.node] = copy
             except Unreadable:
                 self._links.drop(address)
+                self._silent[address] = time.monotonic() + SILENT_S
+        self._owners = found
 
     def _keep_off(self) -> None:
         """Ask again those that are to hand over, before they forget it."""

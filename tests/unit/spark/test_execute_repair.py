@@ -183,6 +183,50 @@ def test_a_primary_that_stays_is_named_when_the_time_is_over(zone: RepairedZone)
     assert done.detail == "not within 1 s: it waits for another primary than agent-0"
 
 
+def test_keys_of_a_partition_wait_for_its_primary_once(zone: RepairedZone) -> None:
+    """Else one such partition has the time of all others."""
+    for key in KEYS[1:4]:
+        damage(zone, 0, key)
+    plan = planned(zone, Strategy.RELATIVE_MAJORITY)
+    zone.agents[0].on_ask = lambda m: HandedOver() if isinstance(m, HandOver) else ...
+
+    first, second, third = execute(plan, zone.copies, QUICK, WAIT_S)
+
+    assert first.detail == "not within 1 s: it waits for another primary than agent-0"
+    later = "it waits for another primary than agent-0; a key before it waited 1 s"
+    assert (second.detail, third.detail) == (later, later)
+
+
+def test_a_partition_that_is_served_again_has_its_keys_repaired(zone: RepairedZone) -> None:
+    for key in KEYS[1:4]:
+        damage(zone, 0, key)
+    plan = planned(zone, Strategy.RELATIVE_MAJORITY)
+    answer = zone.agents[0].on_ask
+    zone.agents[0].on_ask = lambda m: HandedOver() if isinstance(m, HandOver) else ...
+    done = []
+    for each in execute(plan, zone.copies, QUICK, WAIT_S):
+        done.append(each.done)
+        if len(done) == 2:  # it hands over at last
+            other = zone.copy(1)
+            other.replica_index, zone.copy(0).replica_index = 0, other.replica_index
+            zone.agents[0].on_ask = answer
+
+    assert done == [Done.FAILED, Done.FAILED, Done.REPAIRED]
+
+
+def test_an_agent_that_does_not_answer_is_left_out_for_a_while(zone: RepairedZone) -> None:
+    damage(zone, 0, KEYS[1])
+    plan = planned(zone, Strategy.RELATIVE_MAJORITY)
+    zone.agents[0].on_ask = lambda m: HandedOver() if isinstance(m, HandOver) else ...
+    zone.agents[2].on_ask = lambda m: None  # hangs up
+    before = len(zone.agents[2].asked)
+
+    (done,) = executed(zone, plan).values()
+
+    assert done.done is Done.FAILED
+    assert len(zone.agents[2].asked) == before + 2, "one greeting and one question"
+
+
 def test_what_the_primary_refuses_is_said(zone: RepairedZone) -> None:
     damage(zone, 1, KEYS[1])
     plan = planned(zone, Strategy.RELATIVE_MAJORITY)
