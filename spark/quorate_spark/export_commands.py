@@ -43,7 +43,7 @@ from quorate.wire.exports.export_result import (
     RunOutcome,
     encode_export_result,
 )
-from quorate_spark.command_line import add_limit, print_json, settings_of
+from quorate_spark.command_line import add_limit, is_printed, print_json, settings_of
 from quorate_spark.exports.base_export import (
     Base,
     from_base,
@@ -68,6 +68,7 @@ from quorate_spark.exports.manifest import (
     read_manifest,
 )
 from quorate_spark.exports.old_exports import Deleted, delete_old, time_to_delete
+from quorate_spark.exports.printed import print_imported
 from quorate_spark.exports.target import Target, TargetRefused, TargetUnreadable
 from quorate_spark.exports.verify import verify
 from quorate_spark.exports.zone_identity import check_zone, unproved
@@ -335,8 +336,7 @@ def _export(options: argparse.Namespace, bar: _Bar) -> int:
     if options.verify:
         return _verify(options, bar, manifest, base)
     bar.end()
-    _tell_manifest(options, manifest, f"Zone {options.zone} is exported to {options.target}")
-    return 0
+    return _told(options, manifest, f"Zone {options.zone} is exported to {options.target}")
 
 
 def _key(options: argparse.Namespace) -> ExportKey | None:
@@ -407,8 +407,7 @@ def _verify(
         )
         if deleted.problem:
             print(deleted.problem, file=sys.stderr)
-    _tell_manifest(options, manifest, f"{options.target} is as it was exported")
-    return 0
+    return _told(options, manifest, f"{options.target} is as it was exported")
 
 
 def _identity(manifest: Manifest) -> tuple[str, str, str, str]:
@@ -490,11 +489,14 @@ def _import(options: argparse.Namespace, bar: _Bar) -> int:
         imported = msgspec.structs.replace(imported, digest="", exported_digest="", keys=())
     result = msgspec.structs.replace(_result_of(imported), encryption_key_id=manifest.key_id)
     _tell_result(options, result)
-    if options.json:
-        print_json({**msgspec.to_builtins(imported), "exit_code": imported.exit_code})
-    else:
-        _tell_imported(imported, options.target)
-    return imported.exit_code
+
+    def tell(console: Console) -> None:
+        if options.json:
+            print_json({**msgspec.to_builtins(imported), "exit_code": imported.exit_code})
+        else:
+            print_imported(imported, options.target, console)
+
+    return imported.exit_code if is_printed(tell) or _is_told_to_others(options) else 1
 
 
 def _result_of(imported: Imported) -> ExportResult:
@@ -537,13 +539,20 @@ def _is_told_to_others(options: argparse.Namespace) -> bool:
     return getattr(options, "termination_message", None) is not None
 
 
-def _tell_manifest(options: argparse.Namespace, manifest: Manifest, sentence: str) -> None:
+def _told(options: argparse.Namespace, manifest: Manifest, sentence: str) -> int:
+    """Print it; return the exit code."""
+    is_told = is_printed(lambda console: _tell_manifest(options, manifest, sentence, console))
+    return 0 if is_told or _is_told_to_others(options) else 2
+
+
+def _tell_manifest(
+    options: argparse.Namespace, manifest: Manifest, sentence: str, console: Console
+) -> None:
     if options.json:
         if manifest.encryption is not None and _is_told_to_others(options):
             manifest = msgspec.structs.replace(manifest, digest="", partitions=())
         print_json({"target": options.target, **msgspec.to_builtins(manifest)})
         return
-    console = Console(highlight=False)
     console.print(
         Text(f"{sentence}: {manifest.rows:,} rows, {manifest.bytes:,} bytes of keys and values."),
         soft_wrap=True,
@@ -559,40 +568,3 @@ def _tell_manifest(options: argparse.Namespace, manifest: Manifest, sentence: st
         with_key = "" if file is None else f" {KEY_FILE_OPTION} {quote(str(file))}"
         command = f"  quorate import {quote(options.target)} ZONE{with_key}"
         console.print(Text(command), soft_wrap=True)
-
-
-def _tell_imported(imported: Imported, target: str) -> None:
-    console = Console(highlight=False)
-    zone = imported.zone
-    if imported.is_whole:
-        rows = f"{imported.rows:,}"
-        if imported.rows == imported.exported_rows:
-            text = f"Zone {zone} has all rows of {target}: {rows} compared one by one."
-        else:
-            text = f"Zone {zone} has {rows} rows of {target} as exported, compared one by one."
-        console.print(Text(text, "yellow" if imported.kept else "green"), soft_wrap=True)
-        if imported.digest == imported.exported_digest:
-            console.print(Text(f"digest {imported.digest}, as exported"), soft_wrap=True)
-    elif not imported.missing and not imported.differing:
-        text = (
-            f"Zone {zone} has all rows of {target} but {imported.kept:,}, whose keys had another"
-            " row.  If these are to stay, import again with --into-non-empty."
-        )
-        console.print(Text(text, "red"), soft_wrap=True)
-    else:
-        text = f"Zone {zone} is not as {target}: {imported.rows:,} rows are equal."
-        console.print(Text(text, "red"), soft_wrap=True)
-    for count, what in (
-        (imported.expired, "rows have expired since the export"),
-        (imported.kept, "keys had another row already, which was left as it was"),
-        (imported.missing, "rows are missing: deleted meanwhile, or lost"),
-        (imported.differing, "keys have another row than in the export"),
-        (imported.others, "keys of the zone are not in the export"),
-    ):
-        if count:
-            console.print(Text(f"{count:,} {what}"), soft_wrap=True)
-    if not imported.told_apart:
-        text = "More keys had another row than are remembered: which of them differ for another"
-        console.print(Text(f"{text} reason is not known"), soft_wrap=True)
-    for key in imported.keys:
-        console.print(Text(f"  {key}"), soft_wrap=True)

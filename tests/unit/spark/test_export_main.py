@@ -1,9 +1,10 @@
 """The commands export, verify and import: what they print, and their exit codes."""
 
 import json
+import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,24 @@ def test_an_export_is_made_verified_and_imported(
     assert f"Zone z has all rows of {target}: 20 compared one by one." in said
     assert f"digest {told['digest']}, as exported" in said
     assert list((tmp_path / "work").iterdir()) == []
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_result_that_cannot_be_printed_is_no_proof_of_damage(
+    zone: LoggedZone, empty: LoggedZone, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    target = tmp_path / "export"
+    codes = []
+    for command_of in (
+        lambda: run("export", zone, target, *more),
+        lambda: command.main(["verify", str(target), *more]),
+        lambda: run("import", empty, target, *more),
+    ):
+        with os.fdopen(os.open("/dev/full", os.O_WRONLY), "w") as full, redirect_stdout(full):
+            codes.append(command_of())
+
+    assert codes == [2, 2, 1]
+    assert len(empty.rows()) == 20
 
 
 def test_what_cannot_begin_has_exit_code_2(
