@@ -10,6 +10,7 @@ import aiohttp
 
 from quorate.facts.addresses import bracketed
 from quorate_operator.jobs.job import PROGRESS_PORT
+from quorate_operator.kube.sockets import connector
 
 TIMEOUT_S = 2.0
 ANSWER_BYTES_MAX = 16
@@ -31,7 +32,9 @@ async def percent_at(address: str, port: int = PROGRESS_PORT) -> int | None:
     url = f"http://{bracketed(address)}:{port}/"
     try:
         async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S)) as session,
+            aiohttp.ClientSession(
+                connector=connector(), timeout=aiohttp.ClientTimeout(total=TIMEOUT_S)
+            ) as session,
             session.get(url, allow_redirects=False) as answer,
         ):
             text = await answer.content.read(ANSWER_BYTES_MAX)

@@ -26,6 +26,7 @@ from quorate.wire.schema.resource import API_VERSION
 from quorate_operator import names
 from quorate_operator.kube.access import KubeAccess
 from quorate_operator.kube.pace import MOST, Pace
+from quorate_operator.kube.sockets import connector
 from quorate_operator.kube.token_bucket import HELD_MAX_S, TokenBucket
 from quorate_operator.kube.traffic import Traffic
 from quorate_operator.process.mandate import Mandate
@@ -171,7 +172,7 @@ class KubeApi:
         self, gate: aiohttp.TraceConfig, traffic: Traffic | None, limit: int
     ) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=self.access.context or False, limit=limit),
+            connector=connector(ssl=self.access.context or False, limit=limit),
             trace_configs=[gate] if traffic is None else [gate, traffic.trace()],
             headers={"User-Agent": names.FIELD_MANAGER, **self.access.headers()},
         )
