@@ -146,7 +146,7 @@ class Namespace:
         return led.runner.known_zone(f"uid-of-{name}") if led is not None else None
 
     def online(self, zone: str) -> int:
-        """How many agents of the zone's cluster are online."""
+        """The number of agents of the zone's cluster that are online."""
         found = self.controller._led_zone(zone)
         return 0 if isinstance(found, str) else sum(n.online for n in found.runner.status().nodes)
 

@@ -75,7 +75,7 @@ class Due(NamedTuple):
 
 
 class Dealt(NamedTuple):
-    """What was done about one due time.
+    """The decision about one due time.
 
     `made`: its run; empty: none was created.  `replaced`: the runs that were deleted for it.
     `refused`: why its run could not be created; it is tried again.
