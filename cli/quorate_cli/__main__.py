@@ -17,10 +17,10 @@ def main() -> None:
     gc.disable()  # imports leave no garbage, and looking for it is a tenth of their time
     from quorate_cli.commands.every import app
     from quorate_cli.guard import run_guarded
-    from quorate_cli.processes.cluster_folder import DEFAULT_FOLDER
+    from quorate_cli.processes.cluster_folder import DEFAULT_FOLDER, FOLDER_VARIABLE
 
     gc.enable()
-    folder = Path(os.environ.get("QUORATE_FOLDER", DEFAULT_FOLDER))
+    folder = Path(os.environ.get(FOLDER_VARIABLE, DEFAULT_FOLDER))
     run_guarded(lambda: app(prog_name="quorate"), folder)
 
 

@@ -1,6 +1,8 @@
 """The two ends of a link: what each said and heard."""
 
 import asyncio
+import socket
+import struct
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -29,6 +31,12 @@ async def close_opened() -> None:
     for endpoint in OPENED:
         await endpoint.close()
     OPENED.clear()
+
+
+def reset(accepted: socket.socket) -> None:
+    """Close a connection so that its peer reads a reset, as from a host without its process."""
+    accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    accepted.close()
 
 
 Scenario = Callable[[], Coroutine[object, object, None]]

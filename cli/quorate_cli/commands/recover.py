@@ -11,19 +11,16 @@ import msgspec
 import typer
 
 from quorate.protocol.recovery import Recovery, RecoveryAction, RecoveryAnswer
-from quorate_cli.commands.objects import ServerOption
+from quorate_cli.commands.objects import SERVER_VARIABLE, ServerOption
 from quorate_cli.dev.commands import FolderOption, dev_cluster
 from quorate_cli.objects.operator_api import parse_server
-from quorate_cli.processes.cluster_folder import DEFAULT_FOLDER, ClusterFolder
+from quorate_cli.processes.cluster_folder import DEFAULT_FOLDER, FOLDER_VARIABLE, ClusterFolder
 from quorate_cli.terminal.options import ZoneArgument
 from quorate_cli.terminal.problem import Problem
 from quorate_cli.terminal.teller import PlainConsole
 
 DIGITS_MAX = 5
 """Partitions have numbers up to 16383."""
-
-VARIABLES = {"QUORATE_SERVER", "QUORATE_FOLDER"}
-"""The environment's variables that name a cluster where no option does."""
 
 console = PlainConsole(soft_wrap=True)
 HELP = "Decide where a zone does not help itself."
@@ -148,7 +145,8 @@ def _cluster_options(server: str | None, folder: Path) -> list[str]:
     """Return the options that name the same cluster in another command."""
     options = ["--server", server] if server else []
     # With one of these set, no option would mean another folder, or a server.
-    is_default = folder == DEFAULT_FOLDER and VARIABLES.isdisjoint(os.environ)
+    is_set = SERVER_VARIABLE in os.environ or FOLDER_VARIABLE in os.environ
+    is_default = folder == DEFAULT_FOLDER and not is_set
     return options if is_default else [*options, "--folder", str(folder)]
 
 

@@ -22,7 +22,12 @@ from quorate_cli.dev.process_states import process_states
 from quorate_cli.dev.recover import recover_metastore
 from quorate_cli.objects.serving import how_to_connect
 from quorate_cli.objects.status_view import unrecorded_sentence
-from quorate_cli.processes.cluster_folder import DEFAULT_FOLDER, OPERATOR, ClusterFolder
+from quorate_cli.processes.cluster_folder import (
+    DEFAULT_FOLDER,
+    FOLDER_VARIABLE,
+    OPERATOR,
+    ClusterFolder,
+)
 from quorate_cli.terminal.options import JsonOption
 from quorate_cli.terminal.problem import Problem
 from quorate_cli.terminal.teller import PlainConsole, Teller
@@ -33,7 +38,7 @@ teller = Teller()
 
 FolderOption = Annotated[
     Path,
-    typer.Option("--folder", envvar="QUORATE_FOLDER", help="Folder of the development cluster."),
+    typer.Option("--folder", envvar=FOLDER_VARIABLE, help="Folder of the development cluster."),
 ]
 TimeoutOption = Annotated[
     float, typer.Option(min=0, help="Seconds in which an agent's copies must have moved away.")

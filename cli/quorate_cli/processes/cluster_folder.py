@@ -26,6 +26,8 @@ from quorate_link.secret import SecretRefused, make_secret
 
 FORMAT_VERSION = 1
 DEFAULT_FOLDER = Path(".quorate")
+FOLDER_VARIABLE = "QUORATE_FOLDER"
+"""The environment's variable that names another folder, where no option does."""
 ERROR_LOG = "quorate-error.log"
 """The file for tracebacks, which no user should see."""
 DEMO_MARK = "demo.mark"

@@ -3,14 +3,11 @@
 import asyncio
 import logging
 import socket
-import struct
 
 import pytest
 
-from quorate_loopback.sides import HOST, Side
+from quorate_loopback.sides import HOST, Side, reset
 from quorate_loopback.waiting import until
-
-RESET_AT_CLOSE = struct.pack("ii", 1, 0)
 
 
 def test_an_endpoint_that_is_closed_while_a_connection_is_taken_closes_it_once(run) -> None:
@@ -52,8 +49,7 @@ def test_connections_that_are_reset_before_they_are_taken_are_closed_once(run) -
         async def connect_to_be_reset(host: str, port: int, bound_s: float) -> socket.socket:
             found.append(await connect(host, port, bound_s))
             accepted, _ = server.accept()
-            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_AT_CLOSE)
-            accepted.close()
+            reset(accepted)
             return found[-1]
 
         endpoint.hosts.connect = connect_to_be_reset

@@ -4,7 +4,6 @@ import asyncio
 import gc
 import socket
 import ssl
-import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,9 +16,9 @@ import pytest
 import uvloop
 from aiohttp import web
 
+from quorate_loopback.sides import reset
 from quorate_operator.kube import sockets
 
-RESET_AT_CLOSE = struct.pack("ii", 1, 0)
 DEADLINE_S = 60
 Run = Callable[..., object]
 
@@ -33,8 +32,7 @@ def resetting() -> Iterator[int]:
         with suppress(OSError):  # it is shut down
             while True:
                 accepted, _ = listener.accept()
-                accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_AT_CLOSE)
-                accepted.close()
+                reset(accepted)
 
     thread = threading.Thread(target=serve)
     thread.start()
