@@ -1,4 +1,4 @@
-# What a person types.  Everything stays inside the project's folder, except programs that are built
+# The commands of a person.  Everything stays inside the project's folder, except programs that are built
 # for tests (control plane, judge of histories, client libraries): these are kept in $XDG_CACHE_HOME, or ~/.cache.
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-fast test-units test-simulation soak canaries check crds metrics dashboards session chart helm control-plane history-judge client-libraries dashboard-types s3-server images nodes bench bench-mixed overload constraints clean

@@ -1,4 +1,4 @@
-"""What the master alone costs: a join at so many partitions, and the loss of an agent with so many
+"""The costs of the master alone: a join at so many partitions, and the loss of an agent with many
 primaries; its agents answer at once.  Prints one JSON object."""
 
 import json

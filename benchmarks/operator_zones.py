@@ -1,4 +1,4 @@
-"""What the operator on Kubernetes costs with many zones: real API server, agents and operator.
+"""The costs of the operator on Kubernetes with many zones: real API server, agents and operator.
 
     PYTHONPATH=core:operator:tests python benchmarks/operator_zones.py --zones 200
     PYTHONPATH=core:operator:tests python benchmarks/operator_zones.py --zones 1000 --partitions 16

@@ -43,7 +43,7 @@ PEAK_BYTES_MAX = 500_000_000
 
 @dataclass
 class Looks:
-    """What was seen of the cluster from time to time."""
+    """The states of the cluster that were seen from time to time."""
 
     sizes: dict[str, list[int]] = field(default_factory=dict)
     slowest_s: float = 0.0
@@ -79,7 +79,7 @@ class Looks:
 
 @dataclass
 class Soak:
-    """What a run found."""
+    """The findings of a run."""
 
     minutes: float
     capacity: tuple[float, float]
@@ -148,7 +148,7 @@ class Soak:
         return made
 
     def problems(self) -> list[str]:
-        """What must not be, each as a sentence."""
+        """Return the faults of the run, each as a sentence."""
         broken = self.flood.total(lambda pour: pour.broken)
         return [
             *self.changed,

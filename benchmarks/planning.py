@@ -1,4 +1,4 @@
-"""What planning costs, beside plain rendezvous hashing: time, balance, and what each one moves.
+"""The costs of planning, beside plain rendezvous hashing: time, balance, and what each one moves.
 
     PYTHONPATH=core python benchmarks/planning.py            the table in docs/benchmarks.md
     PYTHONPATH=core python benchmarks/planning.py --quick    a sixteenth of the partitions

@@ -1,4 +1,4 @@
-"""What storage costs: nanoseconds per row read and written, and bytes of memory, per engine.
+"""The costs of storage: nanoseconds per row read and written, and bytes of memory, per engine.
 
     PYTHONPATH=core:node_agent python benchmarks/storage.py [rows]
 

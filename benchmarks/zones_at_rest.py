@@ -1,4 +1,4 @@
-"""What agents and the operator of a development cluster cost while nothing happens in many zones.
+"""The costs of agents and operator of a development cluster while nothing happens in many zones.
 
     PYTHONPATH=core:operator:tests python benchmarks/zones_at_rest.py --zones 200 --partitions 64
 

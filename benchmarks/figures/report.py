@@ -18,7 +18,7 @@ machine, the client too: figures compare, they do not promise. Nothing gates on 
 
 @dataclass(frozen=True)
 class Goal:
-    """What was wanted of one figure, and whether it is so."""
+    """The wanted value of one figure, and whether it is met."""
 
     what: str
     wanted: str

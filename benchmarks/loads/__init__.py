@@ -1,1 +1,1 @@
-"""What drives the servers: clients as applications have them, and raw loaders."""
+"""Loads on the servers: clients as applications have them, and raw loaders."""

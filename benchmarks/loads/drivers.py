@@ -1,4 +1,4 @@
-"""What drives the servers: redis-benchmark, a raw loader, a closed loop that notes latencies."""
+"""Drivers of the servers: redis-benchmark, a raw loader, a closed loop that notes latencies."""
 
 import csv
 import json

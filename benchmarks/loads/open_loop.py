@@ -24,7 +24,7 @@ Address = tuple[str, int]
 
 
 class Tally:
-    """What all clients saw."""
+    """The answers and latencies of all clients."""
 
     def __init__(self) -> None:
         self.took: list[tuple[float, float]] = []

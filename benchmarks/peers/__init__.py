@@ -1,1 +1,1 @@
-"""What is measured beside Quorate in the same run."""
+"""The peers that are measured beside Quorate in the same run."""

@@ -1,4 +1,4 @@
-"""What is measured beside Quorate: one redis-server, or a Redis Cluster, of this machine."""
+"""The peers from Redis: one redis-server, or a Redis Cluster, of this machine."""
 
 import subprocess
 import time

@@ -197,7 +197,7 @@ def _parked_ms(parked: Counter[float], part: float) -> float:
 
 
 def master(size: Size) -> Section:
-    """What the master costs alone."""
+    """Measure the costs of the master alone."""
     section = Section(
         "The master alone",
         f"Ten agents that answer at once; an eleventh joins at {size.master_partitions:,}"

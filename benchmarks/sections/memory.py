@@ -1,4 +1,4 @@
-"""What processes take: empty, with rows, with small rows in a cluster, with idle connections."""
+"""The memory of processes: empty, with rows, with small rows in a cluster, with idle clients."""
 
 import resource
 import socket

@@ -1,4 +1,4 @@
-"""What clients notice of six agents restarted one by one: latencies, idle and meanwhile."""
+"""Clients while six agents are restarted one by one: latencies, idle and meanwhile."""
 
 import json
 import subprocess

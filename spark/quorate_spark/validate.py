@@ -134,7 +134,7 @@ class Validation:
                 self._settle(settled)
             if len((first.uids | self._reading.uids) - {""}) > 1:
                 whole_reason = f"zone {self._copies.zone}: was created again while it ran"
-                # What differs may differ between the two zones.
+                # A difference may be one between the two zones.
                 self._findings.clear()
                 self._counter_differences.clear()
         except Unreadable as error:

@@ -24,5 +24,5 @@ class Teller(PlainConsole):
     def on_broken_pipe(self) -> None:
         """Print nothing more."""
         self.quiet = True
-        # Whatever Python still writes at exit must not fail either.
+        # Python still writes at exit, and that must not fail either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -118,8 +118,8 @@ class ZoneStatus(msgspec.Struct, frozen=True):
     rebuilding: bool = False
     """Rows were lost and are being rebuilt from the agents' copies."""
     ownership: str = ""
-    """What the rows that are not yet rebuilt wait for, and which rows are set aside; empty:
-    none."""
+    """The reports for which rows that are not yet rebuilt wait, and the rows that are set aside;
+    empty: none."""
     port: int = 0
     """The client port that the master assigned to the zone, for agents that take it from the
     master; 0: none."""

@@ -82,7 +82,7 @@ class Zone:
         self.dirty: set[int] = set()
         """Partitions that are to be decided about again."""
         self.sentence = ""
-        """What the zone waits for before it is placed, or ""."""
+        """The condition for which the zone waits before it is placed, or ""."""
 
     def change(self, **fields: object) -> None:
         """Change fields of the zone's record, and have it written if that changes anything.

@@ -110,7 +110,7 @@ class ZoneMaster(Zone):
         """Return whether `node` has copies that are needed."""
         if self.may_hold(node) or self.parts.names(node):
             return True
-        # What a reset left there does not keep an agent that is gone from being removed.
+        # An agent that is gone can be removed in spite of copies that a reset left there.
         return self.nodes.holder(node) is not None and self.parts.leave(node)
 
     def topology_changed(self) -> None:

@@ -159,7 +159,7 @@ class Validations(JobRuns[DataValidationStatus]):
         found = [each for each in found if each.zone_uid in ("", zone_uid)]
         ends = {(each.validation, each.ended) for each in found}
         remembered = _remembered(zone.known_status, found)
-        # What is found tells more: an earlier version did not write when a result began.
+        # A found result tells more: an earlier version did not write when a result began.
         known = [each for each in remembered if (each.validation, each.ended) not in ends]
         known += found
         known = [each for each in known if each.ended >= zone.since]

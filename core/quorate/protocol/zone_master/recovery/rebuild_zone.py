@@ -70,7 +70,7 @@ class ZoneRebuild:
 
     @property
     def sentence(self) -> str:
-        """What is wrong with the zone's rows, and the way out; "" if they are sound."""
+        """The faults of the zone's rows, and the way out; "" if they are sound."""
         said = [self.waiting] if self.waiting else []
         by_reason: dict[str, list[int]] = {}
         for partition, damaged in sorted(self.set_aside.items()):
