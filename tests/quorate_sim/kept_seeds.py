@@ -71,4 +71,5 @@ KEPT = {
     2356409780602: "a rebuilt row that was lost again waited for stores of its sets that were gone",
     2659687960024: "a tombstone of a key that was deleted again, which a FLUSHALL then took",
     295509910835: "a tombstone that a FLUSHALL took, behind a note that a refused turn gave back",
+    1597093430152: "a row before a reset was rebuilt while its survivor, online, had not told yet",
 }

@@ -179,8 +179,9 @@ def rebuilt_whatever_the_mastership() -> AbstractContextManager[None]:
         dead: Sequence[Voter],
         master_term: int,
         below: int,
+        silent: Sequence[str],
     ) -> PartitionRow | Waiting:
-        return recovered_row(partition, told, dead, 1, below)
+        return recovered_row(partition, told, dead, 1, below, silent)
 
     return changed(rebuild_zone, "recovered_row", rebuilt)
 

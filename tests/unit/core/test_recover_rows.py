@@ -364,3 +364,17 @@ def test_an_agent_that_was_evicted_tells_the_row_that_says_so() -> None:
 
     assert isinstance(found, Waiting)
     assert found.nodes == ("a", "d")
+
+
+def test_an_online_agent_that_has_not_told_is_waited_for_whatever_quorum_has() -> None:
+    """A person may have reset the partition to its copy, which nobody else would know."""
+    alone = PartitionRow(3, 12, 12, holder("c"), ("c", None, None), voters("c"))
+    before = told("a", ROW), told("b", ROW)
+
+    found = recovered_row(3, of(*before), (), 1, silent=["c"])
+    row = recovered_row(3, of(*before, told("c", alone)), (), 1)
+
+    assert isinstance(found, Waiting)
+    assert found.nodes == ("c",)
+    assert isinstance(row, PartitionRow)
+    assert row.primary == holder("c")

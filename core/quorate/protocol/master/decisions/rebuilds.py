@@ -44,8 +44,6 @@ def judge_rebuild(
     if isinstance(row, Waiting) and row.last is None:
         why = f"{row.why}; {later}" if unheard else row.why
         return Verdict(f"its row cannot be rebuilt yet: {why}")
-    if unheard:
-        return Verdict(f"its row is not rebuilt yet: {later}")
     if isinstance(row, Waiting):
         assert row.last is not None
         missing = zone.empty_start.not_heard()

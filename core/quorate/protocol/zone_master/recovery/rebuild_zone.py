@@ -395,17 +395,20 @@ def _rebuilt(
     below: Mapping[int, int],
 ) -> Iterator[tuple[int, PartitionRow | Waiting]]:
     """Yield each partition with its row, or with what it waits for; `below`: see `rebuild`."""
-    here = {
-        node: (holder, agent.rows[uid])
-        for node, agent in sorted(cluster.agents.items())
-        if uid in agent.rows and (holder := nodes.holder(node)) is not None
+    online = {
+        node: holder
+        for node in sorted(cluster.agents)
+        if (holder := nodes.holder(node)) is not None
     }
+    rows = {node: cluster.agents[node].rows for node in online}
+    here = {node: (online[node], has[uid]) for node, has in rows.items() if uid in has}
+    silent = [node for node in online if node not in here]
     for partition in partitions:
         told = {node: Told(holder, has.get(partition)) for node, (holder, has) in here.items()}
         voters = {voter for each in told.values() for voter in _voters(each.report)}
         dead = [voter for voter in sorted(voters) if nodes.is_dead(voter)]
         least = below.get(partition, 0)
-        yield partition, recovered_row(partition, told, dead, cluster.master_term, least)
+        yield partition, recovered_row(partition, told, dead, cluster.master_term, least, silent)
 
 
 def seen_version(damaged: DamagedRow) -> int:

@@ -21,6 +21,9 @@ because:
    only to an agent that is away. A quorum that reported to an earlier master obeys no other master
    with its number or a lower one. So a later rebuild has a higher mastership number, and version
    and term are at least that number times the gap.
+5. A person may have reset the partition to a store without a quorum, and what followed is known to
+   that store and later voters alone. So every online agent is waited for. One that is offline or
+   refuses the zone is not: protocol.md says to have the survivor of a reset online first.
 
 Source: docs/protocol.md, section 7.
 """
@@ -81,6 +84,7 @@ def recovered_row(
     dead: Sequence[Voter],
     master_term: int,
     below: int = 0,
+    silent: Sequence[str] = (),
 ) -> PartitionRow | Waiting:
     """Return the row from which the partition goes on, or what it waits for.
 
@@ -88,6 +92,7 @@ def recovered_row(
     - `dead`: voters whose stores are gone for good, because their nodes greeted with another one.
     - `master_term`: the number of the mastership that the agents reported to.
     - `below`: a version that was seen elsewhere.
+    - `silent`: the online agents that have not reported, and will.
     """
     reports = [each.report for each in told.values() if each.report is not None]
     rows = [report.row for report in reports if report.row is not None]
@@ -99,7 +104,7 @@ def recovered_row(
         if known is not None and known.version > newest.version:
             return Waiting((), f"{node} knows of row {known.version}, which no online agent has")
     both = _both_sets(newest, told)
-    missing: set[str] = set()
+    missing = set(silent)
     gone: set[str] = set()
     for voters in (newest.voters, *both):
         heard = [voter for voter in voters if _has_told(voter, told)]
