@@ -46,6 +46,7 @@ def endpoint_of(
     outside: dict[str, tuple[str, int]] | None = None,
     clock: Clock | None = None,
     large: LargeCommands | None = None,
+    metrics: AgentMetrics | None = None,
 ) -> ZoneEndpoint:
     """The endpoint of these copies; `nodes`: who is there, with their addresses; all are up.
     `outside`: their external addresses.
@@ -59,7 +60,7 @@ def endpoint_of(
         turn=lambda: None,
         nodes=lambda external: found if external else nodes,
         is_up=is_up or nodes.__contains__,
-        metrics=AgentMetrics(),
+        metrics=metrics or AgentMetrics(),
         why_full=lambda: "no room" if is_full() else "",
         process="process",
         send=lambda node, message: send(message),
@@ -74,6 +75,7 @@ class Agent:
 
     def __init__(self, memory_bytes: int = 1 << 20, large: LargeCommands | None = None) -> None:
         self.clock = MovedClock()
+        self.metrics = AgentMetrics()
         self.me = Holder("a", "s-a.1", 1)
         self.replicas = replicas_in_memory(ZONE, self.me, self._now(), memory_bytes)
         self.sent: list[Any] = []
@@ -90,6 +92,7 @@ class Agent:
             self.outside,
             self.clock,
             large,
+            self.metrics,
         )
         self.said: list[tuple[str, Message]] = []
         self._version = 0

@@ -61,6 +61,8 @@ class Answers:
         self.unblock(slot)
         if reply == replies.CLUSTERDOWN:
             self._metrics.clusterdown.inc()
+        elif reply == replies.UNKNOWN_OUTCOME:
+            self._metrics.unknown.inc()
         if client.half_closed_ms and reply in (replies.CLUSTERDOWN, replies.UNKNOWN_OUTCOME):
             client.refuse(replies.CLUSTERDOWN)  # the commands behind it are too late as well
 

@@ -397,6 +397,11 @@ class ZoneEndpoint:
             or self._large
         )
 
+    @property
+    def waits_for_others(self) -> bool:
+        """Whether a command waits for a primary, or for the answer of the one that has it."""
+        return bool(self.parking or self.forwards.has_waiting)
+
     def table_changed(self) -> None:
         """Have the cluster view rebuilt when it is next asked for: rows, members or ports have
         changed."""

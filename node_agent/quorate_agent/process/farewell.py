@@ -32,7 +32,8 @@ async def leave_in_time(
     has_master: Callable[[], bool],
     linger_s: float = 0.0,
 ) -> None:
-    """Hand over, tell clients, let transactions end, so that the process has ended after `grace_s`.
+    """Hand over, tell clients, see the last answers come, so that the process has ended after
+    `grace_s`.
 
     If others are slow to take over, waiting for them is given up first.  Clients are accepted and
     told where to go for at least `linger_s`, as far as the grace lasts: a client behind a Service
@@ -46,6 +47,7 @@ async def leave_in_time(
             await say_farewell(zones, runtimes)
             await asyncio.sleep(max(lingers_until - clock(), 0.0))
             await see_transactions_end(zones)  # including those that began meanwhile
+            await see_answers_come(runtimes, whole_s, has_master)
 
 
 async def hand_over(
@@ -81,6 +83,19 @@ async def see_transactions_end(zones: Mapping[str, Replicas]) -> None:
         return any(zone.transactions.coordinates for zone in zones.values())
 
     await lasts(are_coordinated, FAREWELL_S, LEAVE_POLL_S)
+
+
+async def see_answers_come(
+    runtimes: Mapping[str, ZoneRuntime], bound_s: float, has_master: Callable[[], bool]
+) -> None:
+    """Wait for the primaries that have taken over, while commands came here that they answer.
+
+    A client whose connection ends before the reply may repeat a write that is executed."""
+
+    def are_awaited() -> bool:
+        return any(runtime.endpoint.waits_for_others for runtime in runtimes.values())
+
+    await lasts(lambda: has_master() and are_awaited(), bound_s, LEAVE_POLL_S)
 
 
 def _hands_over(zones: Mapping[str, Replicas]) -> bool:

@@ -104,7 +104,11 @@ def test_an_image_that_is_not_there_stops_after_the_first_and_goes_back(
 ) -> None:
     image = first_day.get("storagecluster", CLUSTER)["spec"]["managed"]["image"]
     before = _uids(first_day)
-    with Pulses(first_day, ZONE, keys_max=8) as pulses, PodWatch(first_day) as watch:
+    with (
+        Pulses(first_day, ZONE, keys_max=8) as pulses,
+        PodWatch(first_day) as watch,
+        PrimaryWatch(first_day.nodes.plane.kubectl_command, NAMESPACE) as primaries,
+    ):
         began = time.monotonic()
         _change(first_day, image="localhost/quorate-agent:not-there")
 
@@ -140,5 +144,5 @@ def test_an_image_that_is_not_there_stops_after_the_first_and_goes_back(
     assert watch.away_max == 1, watch.seen
     assert pulses.lost() == []
     assert first_day.unexpected(pulses) == []
-    if pulses.failed:
-        raise NotServed(f"nobody was hurt, and yet: {pulses.failed}")
+    if pulses.failed or primaries.taken_over:
+        raise NotServed(f"nobody was hurt, and yet: {pulses.failed}, {primaries.taken_over}")

@@ -61,3 +61,29 @@ def test_an_agent_lingers_for_clients_but_not_beyond_its_grace(monkeypatch: Any)
         took_s = time.monotonic() - began
 
         assert expected_s <= took_s < 4.0, "not as long as it would linger"
+
+
+def test_an_agent_sees_the_answers_of_others_come_but_not_beyond_its_grace(
+    monkeypatch: Any,
+) -> None:
+    """A command was sent on to the next primary, which answers after 0.4 s."""
+    monkeypatch.setattr(farewell, "CLOSING_S", 0.1)
+
+    for answers_s, has_master, expected_s in ((0.4, True, 0.4), (9.0, True, 0.7), (9.0, False, 0)):
+        assert expected_s <= _left_in_s(answers_s, has_master) < (4.0 if has_master else 0.4)
+
+
+def _left_in_s(answers_s: float, has_master: bool) -> float:
+    """The seconds in which an agent has left whose last answer comes after `answers_s`."""
+    began = time.monotonic()
+
+    class Endpoint:
+        overview = SimpleNamespace(clients={})
+
+        @property
+        def waits_for_others(self) -> bool:
+            return time.monotonic() - began < answers_s
+
+    runtimes = cast(Any, {"uid": SimpleNamespace(endpoint=Endpoint())})
+    asyncio.run(farewell.leave_in_time({}, runtimes, 0.8, lambda: has_master))
+    return time.monotonic() - began

@@ -401,3 +401,71 @@ def test_who_waits_for_such_a_row_waits_no_longer_than_its_client(agent: Agent) 
     agent.clock.ahead_ms = 4_000
     agent.turn()
     assert _answers(agent) == [replies.CLUSTERDOWN]
+
+
+def _answer_of(forward: Forward, reply: bytes) -> Forwarded:
+    return Forwarded(ZONE.uid, forward.process, forward.number, reply)
+
+
+@pytest.mark.parametrize(("waits_ms", "says"), [(4_900, 7), (5_100, "UNKNOWN")])
+def test_an_outcome_is_waited_for_as_long_again(
+    agent: Agent, waits_ms: int, says: int | str
+) -> None:
+    """It was begun in time, and waits there for acknowledgements."""
+    client = agent.writer()
+    agent.give(OTHER, range(4))
+    assert client.ask(b"INCR", b"k") == []
+    (forward,) = _forwards(agent)
+
+    agent.tick(5_000)
+    assert client.told() == []
+    agent.tick(waits_ms)
+    agent.endpoint.forwards.take_reply("b", _answer_of(forward, b":7\r\n"))
+    agent.turn()
+
+    (told,) = client.told()
+    assert told == says or str(told).startswith(str(says))
+    counted = agent.metrics.registry.get_sample_value("quorate_commands_unknown_total")
+    assert counted == (says == "UNKNOWN")
+
+
+def test_a_read_that_is_late_is_not_waited_for(agent: Agent) -> None:
+    client = agent.writer()
+    agent.give(OTHER, range(4))
+    assert client.ask(b"GET", b"k") == []
+
+    agent.tick(5_000)
+
+    (told,) = client.told()
+    assert str(told).startswith("CLUSTERDOWN")
+
+
+@pytest.mark.parametrize(
+    ("reply", "is_told"),
+    [
+        (b":7\r\n", True),
+        (b"-WRONGTYPE no\r\n", True),
+        (replies.CLUSTERDOWN, False),
+        (replies.UNKNOWN_OUTCOME, False),
+        (replies.OOM, False),
+        (b"-MOVED 1 d:4\r\n", False),
+    ],
+)
+def test_an_outcome_is_taken_of_whoever_was_asked_before(
+    agent: Agent, reply: bytes, is_told: bool
+) -> None:
+    """The next primary has been asked since, and finds the same answer, if it serves in time."""
+    client = agent.writer()
+    agent.give(OTHER, range(4))
+    client.ask(b"INCR", b"k")
+    agent.up.add("c")
+    agent.nodes["c"] = ("c", 3)
+    agent.give(Holder("c", "s-c.1", 1), range(4))
+    first, second = _forwards(agent)
+    assert first.number == second.number
+
+    agent.endpoint.forwards.take_reply("b", _answer_of(first, reply))
+    agent.turn()
+
+    assert len(client.told()) == is_told
+    assert len(_forwards(agent)) == 2

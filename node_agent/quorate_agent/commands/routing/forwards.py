@@ -183,9 +183,11 @@ class Forwards:
     def take_reply(self, node: str, message: Forwarded) -> None:
         """Take the answer of an agent, which may be that it could not execute the command."""
         request = self._by_number.get(message.number)
-        if request is None or message.process != self._process or request.node != node:
+        if request is None or message.process != self._process or not request.node:
             return
         reply = message.reply
+        if request.node != node and not _is_outcome(reply):
+            return  # an earlier attempt's, and another agent has been asked since
         if reply == replies.UNKNOWN_OUTCOME:
             self._ask_again(request, executed=True)
         elif reply == replies.CLUSTERDOWN:
@@ -224,12 +226,17 @@ class Forwards:
 
     def tick(self, now_ms: int) -> None:
         """Give up requests past their deadline, forget answered ones, and ask again those that are
-        due."""
+        due.
+
+        A write is begun before its deadline, or declined.  So its outcome is waited for as long
+        again: the agent that has it may only wait for acknowledgements."""
+        longer_ms = self._replicas.park_bound_ms
         for request in list(self._requests.values()):
             slot = request.slot
+            waits_ms = slot.deadline_ms + (longer_ms if request.is_write else 0)
             if slot.done:
                 self._forget(request)  # not earlier: it may have to be forwarded again
-            elif request.node and slot.deadline_ms <= now_ms:
+            elif request.node and waits_ms <= now_ms:
                 request.uncertain |= request.is_write
                 self.give_up(slot)
             elif request.again_ms and request.again_ms <= now_ms:
@@ -287,6 +294,15 @@ class Forwards:
             no_room = self._answers.no_room
             call = Call(remembering(call.command, key, no_room), call.args)
         self._execute(client, call)
+
+
+def _is_outcome(reply: bytes) -> bool:
+    """Return whether the reply says what became of the command, whichever attempt it was.
+
+    Else it says only that this attempt was not executed, or that its outcome is unknown.
+    """
+    is_open = reply in (replies.UNKNOWN_OUTCOME, replies.CLUSTERDOWN) or replies.is_no_room(reply)
+    return not is_open and not reply.startswith(b"-MOVED ")
 
 
 class ForwardedClient(ClientConnection):
