@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from quorate.facts.keyspace import RESERVED
 from quorate_agent.clients.connection import ClientConnection
-from quorate_agent.resp.replies import error
+from quorate_agent.resp.replies import RefusedWatch, error
 from quorate_agent.resp.slow_log import SlowLog
 
 QUANTUM = 128
@@ -166,6 +167,8 @@ def _refuse(client: ClientConnection, commands: Sequence[list[bytes]]) -> None:
     state, begun = client.state, False
     for args in commands:
         client.answer(OVERLOADED)
+        if isinstance(args[0], RefusedWatch) and not begun:
+            state.unwatched.add(RESERVED)
         match args[0].lower():
             case b"multi":
                 begun = True

@@ -10,7 +10,7 @@ from __future__ import annotations
 from binascii import crc_hqx
 from functools import partial
 
-from quorate.facts.keyspace import TAG, is_reserved, key_slot, slot_shift
+from quorate.facts.keyspace import RESERVED, TAG, is_reserved, key_slot, slot_shift
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.storage import Operation
 from quorate_agent.clients.connection import ClientConnection, Slot
@@ -194,6 +194,8 @@ class CommandExecution:
             if command is None or (command.usual_words != len(args) and command is not known):
                 resolved = resolve(args)
                 if isinstance(resolved, bytes):
+                    if isinstance(args[0], replies.RefusedWatch):
+                        client.state.unwatched.add(RESERVED)  # stands for keys that were dropped
                     self._say(client, UNKNOWN, None, resolved)
                     last = None
                     continue

@@ -199,6 +199,12 @@ class Refusal(bytes):
     __slots__ = ()
 
 
+class RefusedWatch(Refusal):
+    """The error for a WATCH of which nothing was kept: a transaction behind it is not executed."""
+
+    __slots__ = ()
+
+
 def unknown_command(args: Sequence[bytes]) -> bytes:
     """Return the error for an unknown command; quotes 128 bytes of the arguments, as Redis."""
     if isinstance(args[0], Refusal):

@@ -10,7 +10,7 @@ from quorate_agent.clients.memory import GIVEN_BACK_BYTES, WATCHED_BYTES, Client
 from quorate_agent.commands.endpoint import ZoneEndpoint
 from quorate_agent.resp.reading import parser as parser_module
 from quorate_agent.resp.tables.table import COMMANDS
-from quorate_agent.resp.transaction import Transaction
+from quorate_agent.resp.transaction import NOT_WATCHED, Transaction
 from quorate_differential.kept_client import KeptClient
 from quorate_differential.raw_replies import encode_command
 from quorate_lone_agent.agent import Agent, key_in
@@ -143,6 +143,31 @@ def test_a_command_that_is_refused_ends_a_transaction_as_any_other_error() -> No
 
     assert [each[:4] for each in _told(client)] == ["OOM "]
     assert str(client.ask(b"EXEC")[0]).startswith("EXECABORT")
+
+
+@pytest.mark.parametrize("name", [b"WATCH", b"watch", b"Watch"])
+@pytest.mark.parametrize("is_too_large", [False, True], ids=["no-memory", "too-large"])
+def test_a_transaction_behind_a_watch_that_is_refused_for_its_size_is_not_executed(
+    monkeypatch: pytest.MonkeyPatch, name: bytes, is_too_large: bool
+) -> None:
+    agent = _agent(MIB if is_too_large else 80_000)
+    if is_too_large:
+        monkeypatch.setattr(parser_module, "QUERY_BYTES_MAX", 50_000)
+    client = agent.writer()
+    keys = [b"{k}%d" % number + bytes(40) for number in range(1500)]
+    change = ((b"MULTI",), (b"SET", b"k", b"new"), (b"EXEC",))
+
+    stream = [[name, *keys], *map(list, change)]
+    _send(client, b"".join(map(encode_command, stream)))
+    agent.turn()
+
+    refused, multi, queued, ended = _told(client)
+    assert "command of" in refused
+    assert multi == str(b"OK")
+    assert queued == NOT_WATCHED[1:-2].decode()
+    assert ended.startswith("EXECABORT")
+    assert agent.writer().ask(b"GET", b"k") == [None]
+    assert agent.execute(client, (b"SET", b"k", b"new")) == [b"OK"]
 
 
 def test_a_transaction_of_small_commands_counts_what_they_take() -> None:

@@ -16,6 +16,7 @@ from quorate_agent.clients.turn_share import (
     WAITING_MAX,
     TurnShare,
 )
+from quorate_agent.resp.reading import parser
 from quorate_agent.resp.session import Connection
 from quorate_agent.resp.transaction import Transaction
 from quorate_differential.kept_client import KeptClient
@@ -179,6 +180,17 @@ def test_a_transaction_behind_a_watch_that_was_refused_is_not_executed(full: Age
     assert "EXECABORT" in str(_ended(full, client, *CHANGE))
     assert refused == []
     assert _ended(full, client, *CHANGE) == [b"OK"]
+
+
+def test_so_is_one_behind_a_watch_that_was_too_large_as_well(
+    full: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parser, "QUERY_BYTES_MAX", parser.FREE_BYTES)
+    client = full.writer()
+    client.send((b"SET", b"k", b"0"))
+    client.send(*LONG, (b"WATCH", bytes(parser.FREE_BYTES)))
+
+    assert "EXECABORT" in str(_ended(full, client, *CHANGE))
 
 
 def test_a_key_stays_watched_though_a_later_watch_of_it_was_refused(full: Agent) -> None:

@@ -18,7 +18,7 @@ from quorate_agent.resp.command import ARGUMENTS_MAX, WORD_BYTES
 from quorate_agent.resp.reading.inline import SplitRefused, split_words
 from quorate_agent.resp.reading.integers import parse_integer
 from quorate_agent.resp.reading.quick_reader import read_quickly
-from quorate_agent.resp.replies import VALUE_BYTES_MAX, Refusal, error, until_nul
+from quorate_agent.resp.replies import VALUE_BYTES_MAX, Refusal, RefusedWatch, error, until_nul
 
 BULK_BYTES_MAX = VALUE_BYTES_MAX
 # All arguments of one command.  Less than a frame between agents, so that every update fits into
@@ -235,7 +235,8 @@ class CommandParser:
 
     def _drop(self, refusal: bytes) -> None:
         """Keep nothing of the present command and answer `refusal`."""
-        self._refusal = refusal
+        is_watch = bool(self._args) and self._args[0].lower() == b"watch"
+        self._refusal = RefusedWatch(refusal) if is_watch else Refusal(refusal)
         self._bytes_max = DROPPED_BYTES_MAX
         self._args.clear()
 
@@ -243,7 +244,7 @@ class CommandParser:
         """Finish the present command, which had more than FREE_BYTES."""
         self._bytes_max = FREE_BYTES
         if self._refusal:
-            self._args = [Refusal(self._refusal)]
+            self._args = [self._refusal]
             self._refusal = b""
         else:
             self.took_large = True
