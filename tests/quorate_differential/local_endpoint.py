@@ -129,6 +129,9 @@ class LocalEndpoint:
     def is_here(self, partition: int) -> bool:
         return True
 
+    def serves_all(self) -> bool:
+        return True
+
     def scan_scope(self, since_s: int) -> Sequence[int]:
         return range(PARTITIONS)
 

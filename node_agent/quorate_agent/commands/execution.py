@@ -30,6 +30,7 @@ from quorate_agent.commands.zone.key_lists import KeyLists, may_list
 from quorate_agent.commands.zone.overview import ZoneOverview
 from quorate_agent.resp import replies
 from quorate_agent.resp.command import (
+    ABOUT_KEYS,
     CONNECTION,
     READ,
     TRANSACTION,
@@ -398,8 +399,9 @@ class CommandExecution:
         slot: Slot | None,
     ) -> list[bytes] | None:
         """Execute a command without keys.  Returns the words to be logged if it was slow."""
-        if command.name in TABLES and self._overview.expects_primary(now):
-            # Clients follow a table that names a dead agent, and some give up then.
+        # Clients follow a table that names a dead agent, and some give up then.
+        names_dead = command.name in TABLES and self._overview.expects_primary(now)
+        if names_dead or (command.name in ABOUT_KEYS and not may_list(self._replicas, now)):
             self._parking.park(client, command, args, now, slot)
             return None
         try:

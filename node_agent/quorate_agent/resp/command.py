@@ -38,6 +38,10 @@ words that are no command."""
 
 _OF_TRANSACTIONS = (b"multi", b"exec", b"discard", b"watch", b"unwatch")
 _OF_MANY_KEYS = (b"scan", b"keys", b"randomkey", b"dbsize")
+ABOUT_KEYS = (b"randomkey", b"dbsize", b"cluster|countkeysinslot")
+"""Commands about the keys of this agent that need the leases of all its partitions.
+
+KEYS and SCAN look at the leases themselves."""
 _OF_CONNECTIONS = ("connection", "pubsub")
 
 _NOT_QUEUED = (b"multi", b"exec", b"discard", b"watch", b"quit", b"reset")

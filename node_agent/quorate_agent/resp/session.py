@@ -146,6 +146,9 @@ class AgentServices(Protocol):
     def is_here(self, partition: int) -> bool:
         """Return whether this agent serves the partition now and is not about to hand it over."""
 
+    def serves_all(self) -> bool:
+        """Return whether this agent serves all partitions it is primary of."""
+
     def scan_scope(self, since_s: int) -> Sequence[int]:
         """Return the partitions this agent is primary of, serving or not, or was since `since_s`;
         ascending."""

@@ -7,7 +7,7 @@ turns.
 import random
 
 from quorate.facts.keyspace import key_slot, slot_shift
-from quorate_agent.resp.replies import bulk, error, integer, null
+from quorate_agent.resp.replies import CLUSTERDOWN, bulk, error, integer, null
 from quorate_agent.resp.scan import BYTES_MAX, PARTITIONS_MAX
 from quorate_agent.resp.session import Session
 
@@ -40,6 +40,8 @@ class RandomKey:
                 break
             last = None
             if agent.is_primary(partitions[-1]):
+                if not agent.is_here(partitions[-1]):
+                    return CLUSTERDOWN
                 chunk = agent.scan(partitions[-1], self._after, left_rows, left_bytes)
                 if chunk.live:
                     return bulk(random.choice(chunk.live))
@@ -56,7 +58,7 @@ class SlotCount:
     """CLUSTER COUNTKEYSINSLOT: counts a slot's keys among those of its partition.
 
     As in Redis, those that have expired count until they are removed.  The count is 0 if another
-    agent is primary by the time of the reply."""
+    agent is primary by the time of the reply; if this one's lease is over, there is none."""
 
     __slots__ = ("_after", "_count", "_partition", "_session", "_slot")
 
@@ -72,6 +74,8 @@ class SlotCount:
         agent = self._session.agent
         if not agent.is_primary(self._partition):
             return integer(0)
+        if not agent.is_here(self._partition):
+            return CLUSTERDOWN
         chunk = agent.scan(self._partition, self._after, rows_max, BYTES_MAX, with_expired=True)
         self._count += sum(key_slot(key) == self._slot for key in chunk.live)
         self._after = chunk.last

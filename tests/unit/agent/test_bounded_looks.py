@@ -178,6 +178,18 @@ def test_no_keys_are_counted_of_a_slot_that_goes_away_meanwhile(agent: LookingAg
 
 
 @pytest.mark.parametrize("words", [COUNT, (b"RANDOMKEY",)])
+def test_steps_end_with_the_lease(agent: LookingAgent, words: tuple[bytes, ...]) -> None:
+    agent.fill(MANY, b"expired", 1)
+    client = agent.writer()
+    assert client.ask(*words) == []
+    agent.role().serving_until = 0
+    agent.endpoint.settle()
+
+    (said,) = client.told()
+    assert str(said).startswith("CLUSTERDOWN")
+
+
+@pytest.mark.parametrize("words", [COUNT, (b"RANDOMKEY",)])
 def test_a_transaction_does_not_wait_for_many_rows(
     agent: LookingAgent, words: tuple[bytes, ...]
 ) -> None:

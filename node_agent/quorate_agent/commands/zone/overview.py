@@ -12,9 +12,9 @@ from quorate.facts.keyspace import is_reserved, key_slot, slot_shift
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.primary import Primary
-from quorate.protocol.copies.role_state import Stage
 from quorate_agent.clients.addresses import ClientAddresses
 from quorate_agent.clients.connection import ClientConnection
+from quorate_agent.commands.zone.key_lists import may_list
 from quorate_agent.commands.zone.process_facts import (
     human_bytes,
     memory_facts,
@@ -196,10 +196,12 @@ class ZoneOverview:
             self.tracking.began(client)
 
     def _serving(self) -> list[Primary]:
-        return [r for r in self.replicas.roles.values() if r.stage is Stage.SERVING]
+        """Return the primaries whose leases hold, also those that are about to be handed over."""
+        now_ms = self._clock.boot_ms()
+        return [role for role in self.replicas.roles.values() if role.lease.ms > now_ms]
 
     def key_count(self) -> int:
-        """Return the number of live rows of this agent's primaries."""
+        """Return the number of live rows of this agent's primaries whose leases hold."""
         return sum(
             role.copy.space.row_count()
             - self._remembered_count(role)
@@ -275,7 +277,7 @@ class ZoneOverview:
         return round(keys * len(left_ms) / len(times)), sum(left_ms) // len(left_ms)
 
     def primaries(self) -> Sequence[int]:
-        """Return the partitions that this agent serves."""
+        """Return the partitions that this agent serves, also if they are about to move."""
         return sorted(role.copy.partition for role in self._serving())
 
     def is_persistent(self) -> bool:
@@ -293,7 +295,11 @@ class ZoneOverview:
     def is_here(self, partition: int) -> bool:
         """Return whether this agent serves the partition and is not about to hand it over."""
         role = self.replicas.primaries[partition] if partition < self.partition_count() else None
-        return role is not None and role.stage is Stage.SERVING and not role.frozen
+        return role is not None and role.serves(self._clock.boot_ms())
+
+    def serves_all(self) -> bool:
+        """Return whether this agent serves all partitions it is primary of."""
+        return may_list(self.replicas, self._clock.boot_ms())
 
     def scan_scope(self, since_s: int) -> Sequence[int]:
         """Return the partitions whose rows name this agent as primary, or did at or after

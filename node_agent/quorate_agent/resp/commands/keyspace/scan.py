@@ -12,9 +12,9 @@ from itertools import count
 from typing import Any
 
 from quorate.facts.keyspace import key_partition
-from quorate_agent.resp.command import Command, Scope
+from quorate_agent.resp.command import ABOUT_KEYS, Command, Scope
 from quorate_agent.resp.reading.scan_arguments import ScanArguments, parse_cursor, parse_scan
-from quorate_agent.resp.replies import INVALID_CURSOR, array, bulk, bulks
+from quorate_agent.resp.replies import CLUSTERDOWN, INVALID_CURSOR, array, bulk, bulks
 from quorate_agent.resp.scan import BYTES_MAX, OVERLAP_S, Place, place_of, scan_page
 from quorate_agent.resp.session import AgentServices, Session
 from quorate_agent.resp.stepped import NOT_AT_ONCE, Stepped
@@ -84,6 +84,8 @@ class PartOfScan:
 
 def run_inside(session: Session, command: Command, args: list[bytes]) -> bytes:
     """Reply to a command without keys in a transaction, where nothing may wait."""
+    if command.name in ABOUT_KEYS and not session.agent.serves_all():
+        return CLUSTERDOWN
     answer: bytes | Call | Stepped = command.handler(session, args)
     if isinstance(answer, bytes):
         return answer
