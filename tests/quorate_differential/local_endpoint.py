@@ -90,6 +90,9 @@ class LocalEndpoint:
     def now_us(self) -> int:
         return time.time_ns() // 1000
 
+    def passed_s(self) -> float:
+        return time.monotonic()
+
     def cluster(self, external: bool) -> ClusterView:
         return self._cluster
 

@@ -1,6 +1,8 @@
 """A key that was watched as absent, written and removed has changed, whoever is primary."""
 
-from quorate_agent.resp.transaction import Execution, seen
+from time import monotonic
+
+from quorate_agent.resp.transaction import Execution, NoPlain, seen
 from quorate_agent.resp.view import View
 from quorate_sim.scenario import Scenario
 
@@ -33,7 +35,7 @@ def test_a_key_that_came_and_went_under_another_primary_has_changed() -> None:
     story.written(new, b"k", b"v")
     assert story.read(new, b"k") == b"v"
     story.deleted(new, b"k")
-    execution = Execution([], {b"k": watched}, lambda *_: b"")
+    execution = Execution([], {b"k": watched}, NoPlain(monotonic))
     is_executed = isinstance(execution.answers(_view(story, new)), list)
     assert not (is_answered and is_executed)
 

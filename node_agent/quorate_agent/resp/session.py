@@ -105,6 +105,9 @@ class AgentServices(Protocol):
     def now_us(self) -> int:
         """Return the wall clock's time in microseconds."""
 
+    def passed_s(self) -> float:
+        """Return seconds of the clock that measures how long commands take."""
+
     def cluster(self, external: bool) -> ClusterView:
         """Return the present view for clients of one listener; the same object while nothing
         changes."""

@@ -6,7 +6,7 @@ are prepared and decided (across.py).  Source: docs/protocol.md, sections 8 and 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from quorate.protocol.storage import Row
 from quorate_agent.resp.command import WORD_BYTES, Command, Scope
@@ -23,6 +23,12 @@ REWRITTEN_BYTES_MAX = 2 * VALUE_BYTES_MAX
 That takes some 2 ms per MiB, and 10 for collections that are too long to be kept unpacked; the
 agent does nothing else meanwhile.  Two changes of the longest value fit."""
 
+UNCHANGING_S = 0.2
+"""Seconds that those commands of one EXEC may take that change nothing.
+
+The agent does nothing else meanwhile, for no zone.  The time of the others is bounded by the bytes
+that they write."""
+
 COMMAND_BYTES = 120
 """Bytes of each queued command beside its words."""
 
@@ -31,6 +37,10 @@ REWRITES_TOO_MUCH = error(
     b"ERR the commands of this transaction write values of more than %d MiB again: change each key"
     b" with one command of many fields, members or elements, or use smaller transactions"
     % (REWRITTEN_BYTES_MAX >> 20)
+)
+TAKES_TOO_LONG = error(
+    b"ERR the commands of this transaction that change nothing take more than %d ms: read before"
+    b" MULTI, or use smaller transactions" % round(UNCHANGING_S * 1000)
 )
 NOT_WATCHED = error(
     b"ERR the WATCH before this transaction was not executed, so neither is the transaction"
@@ -51,6 +61,56 @@ class Call(NamedTuple):
 
     command: Command
     args: list[bytes]
+
+
+class PlainCommands(Protocol):
+    """Executes the commands of a transaction that name no key."""
+
+    def __call__(self, command: Command, args: list[bytes]) -> bytes:
+        """Return the reply."""
+
+    def passed_s(self) -> float:
+        """Return seconds of the clock that measures how long commands take."""
+
+
+class NoPlain:
+    """Stands for them where every command has a key; `passed_s`: the clock."""
+
+    __slots__ = ("passed_s",)
+
+    def __init__(self, passed_s: Callable[[], float]) -> None:
+        self.passed_s = passed_s
+
+    def __call__(self, command: Command, args: list[bytes]) -> bytes:
+        """Raise an error."""
+        raise AssertionError(f"{command.name!r} is of no partition")
+
+
+class Room:
+    """The bytes and the time that the commands of one EXEC may still take.
+
+    `left_bytes`: of their replies."""
+
+    __slots__ = ("_at", "_left_s", "_passed_s", "left_bytes")
+
+    def __init__(self, plain: PlainCommands) -> None:
+        self.left_bytes = BYTES_MAX
+        self._left_s = UNCHANGING_S
+        self._passed_s = plain.passed_s
+        self._at = self._passed_s()
+
+    def problem(self) -> bytes:
+        """Return the error if there is room for no other command, else b""."""
+        if self.left_bytes < 0:
+            return TOO_LARGE
+        return TAKES_TOO_LONG if self._left_s < 0 else b""
+
+    def count(self, reply: bytes, changed: bool = False) -> None:
+        """Count a command that was executed since the last one; `changed`: it changes a row."""
+        began, self._at = self._at, self._passed_s()
+        if not changed:
+            self._left_s -= self._at - began
+        self.left_bytes -= len(reply)
 
 
 class Transaction:
@@ -101,13 +161,14 @@ class Gathered:
 
     `hand_over` passes them on."""
 
-    __slots__ = ("_view", "now_ms", "resp3", "written")
+    __slots__ = ("_view", "changes", "now_ms", "resp3", "written")
 
     def __init__(self, view: KeyView) -> None:
         self._view = view
         self.now_ms = view.now_ms
         self.resp3 = view.resp3
         self.written: dict[bytes, Row | None] = {}
+        self.changes = 0  # calls of `put` and `delete`
 
     def get(self, key: bytes) -> Row | None:
         """Return the live row of `key`, as the earlier commands left it."""
@@ -118,10 +179,12 @@ class Gathered:
 
     def put(self, key: bytes, value: bytes, expires_at_ms: int) -> None:
         """Write for the commands that follow."""
+        self.changes += 1
         self.written[key] = Row(0, 0, expires_at_ms, value)
 
     def delete(self, key: bytes) -> None:
         """Remove for the commands that follow."""
+        self.changes += 1
         self.written[key] = None
 
     def position(self) -> int:
@@ -196,17 +259,17 @@ class Watching:
 class Execution:
     """The handler of one EXEC: runs the queued commands unless a watched row has changed."""
 
-    __slots__ = ("queued", "run_plain", "watched")
+    __slots__ = ("plain", "queued", "watched")
 
     def __init__(
         self,
         queued: list[tuple[Command, list[bytes]]],
         watched: dict[bytes, Seen],
-        run_plain: Callable[[Command, list[bytes]], bytes],
+        plain: PlainCommands,
     ) -> None:
         self.queued = queued
         self.watched = watched
-        self.run_plain = run_plain  # executes commands without keys
+        self.plain = plain
 
     def __call__(self, view: KeyView, args: list[bytes]) -> bytes:
         """Return the array of replies, or the reply that nothing was executed."""
@@ -225,27 +288,35 @@ class Execution:
             return null_array(view.resp3)
         gathered = Gathered(view)
         answers: list[bytes] = []
-        room, rewritten = BYTES_MAX, 0
+        room, rewritten = Room(self.plain), 0
         for command, words in self.queued:
+            if problem := room.problem():  # before all are executed: they may take far more
+                return problem
             key = words[command.first_key] if command.rewrites else b""
-            before = gathered.written.get(key)
+            before, changes = gathered.written.get(key), gathered.changes
             answer: bytes = (
-                command.handler(gathered, words)
-                if command.is_keyed
-                else self.run_plain(command, words)
+                command.handler(gathered, words) if command.is_keyed else self.plain(command, words)
             )
             answers.append(answer)
-            room -= len(answer)
-            if room < 0:  # before all of them are made: they may be many times as long
-                return TOO_LARGE
+            room.count(answer, gathered.changes > changes)
             if command.rewrites:
                 rewritten += gathered.rewritten_bytes(key, before)
                 if rewritten > REWRITTEN_BYTES_MAX:
                     return REWRITES_TOO_MUCH
-        if gathered.byte_count() > room:
+        if gathered.byte_count() > room.left_bytes:
             return TOO_LARGE
         gathered.hand_over()
         return answers
+
+    def without_keys(self) -> bytes:
+        """Return the reply if no command has a key, and nothing is watched."""
+        room, answers = Room(self.plain), list[bytes]()
+        for command, words in self.queued:
+            if problem := room.problem():
+                return problem
+            answers.append(self.plain(command, words))
+            room.count(answers[-1])
+        return TOO_LARGE if room.left_bytes < 0 else array(answers)
 
     def call(self) -> Call:
         """Return it as a command over all queued and watched keys."""

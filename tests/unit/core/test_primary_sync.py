@@ -1,5 +1,7 @@
 """With PRIMARY_SYNC clients are answered by the primary alone, and all else waits for a quorum."""
 
+from time import monotonic
+
 import msgspec
 import pytest
 
@@ -19,7 +21,7 @@ from quorate.protocol.settings import DEFAULTS
 from quorate.protocol.transactions.parts import Telling
 from quorate.protocol.zone_master.causes import Cause, Why
 from quorate.protocol.zone_master.ownership import activated
-from quorate_agent.resp.transaction import Execution, seen
+from quorate_agent.resp.transaction import Execution, NoPlain, seen
 from quorate_agent.resp.view import View
 from quorate_lone_master.world import LoneMaster
 from quorate_sim.disk import Image, SimStorage
@@ -245,7 +247,7 @@ def test_a_key_that_was_removed_may_be_watched_before_others_have_heard_of_it() 
     view = View()
     view.copy, view.now_ms = it.role.copy, NOW.wall_ms
     watched = {b"k": seen(view, b"k")}
-    execution = Execution([], watched, lambda *_: b"")
+    execution = Execution([], watched, NoPlain(monotonic))
     assert isinstance(execution.answers(view), list)
 
     it.role.write(((b"k", b"v", 0),))

@@ -22,7 +22,7 @@ from quorate_agent.metrics import AgentMetrics
 from quorate_agent.resp import replies
 from quorate_agent.resp.command import Command
 from quorate_agent.resp.tables.table import resolve_all
-from quorate_agent.resp.transaction import TOO_LARGE, Execution, Watching, seen
+from quorate_agent.resp.transaction import TOO_LARGE, Execution, NoPlain, Room, Watching, seen
 from quorate_agent.resp.view import View
 
 PART_BYTES_MAX = 72 * 1024 * 1024
@@ -31,6 +31,11 @@ agents."""
 
 WORD_BYTES = 8
 """Overhead of a word, in bytes."""
+
+_PLAIN_REFUSED = replies.error(
+    b"ERR not executed: the replies of this transaction, or its commands without keys, take too"
+    b" much; use smaller ones"
+)
 
 
 class Across:
@@ -152,7 +157,7 @@ class Across:
         if any(command.grows for command, _ in found) and (problem := self._answers.no_room()):
             return Evaluated((), (), problem)
         watched = {key: (term, counter) for key, term, counter in ask.watched}
-        execution = Execution(found, watched, _no_plain)
+        execution = Execution(found, watched, NoPlain(self._answers.clock.passed_s))
         try:
             answers = execution.answers(view)
         except Exception as error:
@@ -198,10 +203,6 @@ def part_wanted(
     return PartWanted(partition, keys, commands, watched, byte_count + 16 * len(watched))
 
 
-def _no_plain(command: Command, args: list[bytes]) -> bytes:
-    raise AssertionError(f"{command.name!r} is of no partition")
-
-
 def _wanted(execution: Execution, shift: int) -> tuple[PartWanted, ...]:
     """Return the parts of a transaction, in rising order of partition."""
     keys: dict[int, dict[bytes, None]] = {}
@@ -231,13 +232,24 @@ def _wanted(execution: Execution, shift: int) -> tuple[PartWanted, ...]:
 
 
 def _reply(execution: Execution, answers: Mapping[int, tuple[bytes, ...]], shift: int) -> bytes:
-    """Return the reply to EXEC: the answers of the parts, in the order of the commands."""
+    """Return the reply to EXEC: the answers of the parts, in the order of the commands.
+
+    The parts are written by now, so commands without keys that take too much are refused alone."""
     left = {partition: iter(each) for partition, each in answers.items()}
-    return replies.array(
-        [
-            next(left[key_slot(command.keys(words)[0]) >> shift])
-            if command.is_keyed
-            else execution.run_plain(command, words)
-            for command, words in execution.queued
-        ]
-    )
+    room = Room(execution.plain)
+    room.left_bytes -= sum(len(answer) for each in answers.values() for answer in each)
+    found: list[bytes] = []
+    for command, words in execution.queued:
+        if command.is_keyed:
+            found.append(next(left[key_slot(command.keys(words)[0]) >> shift]))
+            continue
+        found.append(_PLAIN_REFUSED if room.problem() else _plain(execution, command, words))
+        room.count(found[-1])
+    return replies.array(found)
+
+
+def _plain(execution: Execution, command: Command, words: list[bytes]) -> bytes:
+    try:
+        return execution.plain(command, words)
+    except Exception as error:
+        return failure(command.name, error)

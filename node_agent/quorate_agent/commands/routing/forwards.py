@@ -22,7 +22,7 @@ from quorate_agent.commands.answers import Answers
 from quorate_agent.commands.routing.parking import Parking
 from quorate_agent.resp import replies
 from quorate_agent.resp.command import Command
-from quorate_agent.resp.commands.keyspace.scan import PartOfScan, run_inside
+from quorate_agent.resp.commands.keyspace.scan import InTransaction, PartOfScan
 from quorate_agent.resp.remembered import remembering, request_key
 from quorate_agent.resp.session import AgentServices, Connection, Session
 from quorate_agent.resp.tables.table import resolve_all
@@ -357,4 +357,4 @@ def _call(message: Forward, session: Session) -> Call | bytes:
         return Call(*found[0])
 
     watched = {key: (term, counter) for key, term, counter in message.watched}
-    return Execution(found, watched, partial(run_inside, session)).call()
+    return Execution(found, watched, InTransaction(session)).call()

@@ -106,6 +106,10 @@ class ZoneOverview:
         """Return the wall clock's time in microseconds."""
         return self._clock.wall_us()
 
+    def passed_s(self) -> float:
+        """Return seconds of the clock that measures how long commands take."""
+        return self._clock.passed_s()
+
     def cluster(self, external: bool = False) -> ClusterView:
         """Return which agent serves which slots, with the addresses of one listener."""
         view = self._external_cluster if external else self._cluster

@@ -82,18 +82,30 @@ class PartOfScan:
         )  # fmt: skip
 
 
-def run_inside(session: Session, command: Command, args: list[bytes]) -> bytes:
-    """Reply to a command without keys in a transaction, where nothing may wait."""
-    if command.name in ABOUT_KEYS and not session.agent.serves_all():
-        return CLUSTERDOWN
-    answer: bytes | Call | Stepped = command.handler(session, args)
-    if isinstance(answer, bytes):
-        return answer
-    if isinstance(answer, Stepped):
-        return NOT_AT_ONCE
-    part = answer.command.handler
-    assert isinstance(part, PartOfScan)  # no other command that can be queued makes one
-    return part.nothing()
+class InTransaction:
+    """Executes the commands without keys of a connection's transaction, where nothing may wait."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def passed_s(self) -> float:
+        """Return seconds of the clock that measures how long commands take."""
+        return self._session.agent.passed_s()
+
+    def __call__(self, command: Command, args: list[bytes]) -> bytes:
+        """Return the reply."""
+        if command.name in ABOUT_KEYS and not self._session.agent.serves_all():
+            return CLUSTERDOWN
+        answer: bytes | Call | Stepped = command.handler(self._session, args)
+        if isinstance(answer, bytes):
+            return answer
+        if isinstance(answer, Stepped):
+            return NOT_AT_ONCE
+        part = answer.command.handler
+        assert isinstance(part, PartOfScan)  # no other command that can be queued makes one
+        return part.nothing()
 
 
 def _part(agent: AgentServices, place: Place, asked: ScanArguments) -> bytes:

@@ -1,10 +1,8 @@
 """MULTI, EXEC, DISCARD, WATCH and UNWATCH."""
 
-from functools import partial
-
 from quorate.facts.keyspace import RESERVED, key_slot
-from quorate_agent.resp.commands.keyspace.scan import run_inside
-from quorate_agent.resp.replies import OK, array, error
+from quorate_agent.resp.commands.keyspace.scan import InTransaction
+from quorate_agent.resp.replies import OK, error
 from quorate_agent.resp.session import Session
 from quorate_agent.resp.transaction import Call, Execution, Transaction, Watching
 
@@ -40,11 +38,9 @@ def execute(session: Session, args: list[bytes]) -> bytes | Call:
     if is_refused:
         return _ABORTED
 
-    run_plain = partial(run_inside, session)
-    call = Execution(transaction.commands, watched, run_plain).call()
-    if len(call.args) > 1:
-        return call
-    return array([run_plain(command, words) for command, words in transaction.commands])
+    execution = Execution(transaction.commands, watched, InTransaction(session))
+    call = execution.call()
+    return call if len(call.args) > 1 else execution.without_keys()
 
 
 def discard(session: Session, args: list[bytes]) -> bytes:
