@@ -411,6 +411,7 @@ class CommandExecution:
             return None
         if isinstance(answer, Call):
             last = self._execute_each(client, [answer.args], now, slot, answer.command)
+            self._view.resp3 = client.state.resp3  # EXEC may have executed a HELLO
             if not client.charged and client.watched_key_bytes() > WATCHED_BYTES:
                 client.endpoint.memory.watch(client)
             return last

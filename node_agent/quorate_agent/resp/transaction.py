@@ -69,6 +69,10 @@ class PlainCommands(Protocol):
     def __call__(self, command: Command, args: list[bytes]) -> bytes:
         """Return the reply."""
 
+    @property
+    def resp3(self) -> bool:
+        """Whether the connection speaks RESP3 by now: HELLO changes it."""
+
     def passed_s(self) -> float:
         """Return seconds of the clock that measures how long commands take."""
 
@@ -77,6 +81,7 @@ class NoPlain:
     """Stands for them where every command has a key; `passed_s`: the clock."""
 
     __slots__ = ("passed_s",)
+    resp3 = False
 
     def __init__(self, passed_s: Callable[[], float]) -> None:
         self.passed_s = passed_s
@@ -294,9 +299,12 @@ class Execution:
                 return problem
             key = words[command.first_key] if command.rewrites else b""
             before, changes = gathered.written.get(key), gathered.changes
-            answer: bytes = (
-                command.handler(gathered, words) if command.is_keyed else self.plain(command, words)
-            )
+            answer: bytes
+            if command.is_keyed:
+                answer = command.handler(gathered, words)
+            else:
+                answer = self.plain(command, words)
+                gathered.resp3 = self.plain.resp3
             answers.append(answer)
             room.count(answer, gathered.changes > changes)
             if command.rewrites:

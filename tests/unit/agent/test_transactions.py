@@ -465,3 +465,44 @@ def test_an_agent_that_ends_lets_its_transactions_end_first() -> None:
 
     asyncio.run(end())
     assert "no" in str(client.told()[0])
+
+
+# --- HELLO among the commands
+
+
+@pytest.mark.parametrize("begins", [2, 3])
+@pytest.mark.parametrize("ends", [2, 3])
+def test_replies_behind_a_hello_in_a_transaction_are_of_its_protocol(
+    begins: int, ends: int
+) -> None:
+    agent = Agent()
+    key = key_in(0)
+    agent.write(b"HSET", key, b"f", b"v")
+    kinds = {2: [b"f", b"v"], 3: {b"f": b"v"}}
+    read = (b"HGETALL", key)
+    client = agent.writer()
+
+    said = client.send(
+        (b"HELLO", b"%d" % begins),
+        (b"MULTI",),
+        read,
+        (b"HELLO", b"%d" % ends),
+        (b"HELLO", b"4"),
+        read,
+        (b"EXEC",),
+        read,
+    )
+
+    *_, (before, _, _, behind), last = said
+    assert before == kinds[begins]
+    assert behind == last == kinds[ends]
+
+
+def test_over_partitions_a_hello_is_refused_with_its_transaction() -> None:
+    agent = Agent()
+    home, other = key_in(0), key_in(3)
+    client = agent.writer()
+    refused = agent.execute(client, (b"SET", home, b"v"), (b"HELLO", b"3"), (b"SET", other, b"v"))
+    assert "HELLO" in str(refused)
+    assert client.ask(b"MGET", home) == [[None]]
+    assert agent.execute(client, (b"SET", home, b"v"), (b"SET", other, b"v")) == [b"OK"] * 2

@@ -36,6 +36,9 @@ _PLAIN_REFUSED = replies.error(
     b"ERR not executed: the replies of this transaction, or its commands without keys, take too"
     b" much; use smaller ones"
 )
+_HELLO_REFUSED = replies.error(
+    b"ERR HELLO is not allowed in a transaction over several partitions: send it before MULTI"
+)
 
 
 class Across:
@@ -70,6 +73,9 @@ class Across:
             return key_slot(args[1])
         if not isinstance(execution, Execution):
             self._answers.say(client, command.family, slot, replies.CROSSSLOT)
+            return -1
+        if any(queued.name == b"hello" for queued, _ in execution.queued):
+            self._answers.say(client, command.family, slot, _HELLO_REFUSED)
             return -1
         wanted = _wanted(execution, self._shift)
         if any(part.byte_count > PART_BYTES_MAX for part in wanted):

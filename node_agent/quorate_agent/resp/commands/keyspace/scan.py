@@ -90,6 +90,11 @@ class InTransaction:
     def __init__(self, session: Session) -> None:
         self._session = session
 
+    @property
+    def resp3(self) -> bool:
+        """Whether the connection speaks RESP3 by now."""
+        return self._session.connection.resp3
+
     def passed_s(self) -> float:
         """Return seconds of the clock that measures how long commands take."""
         return self._session.agent.passed_s()
