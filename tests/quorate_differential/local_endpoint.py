@@ -90,8 +90,8 @@ class LocalEndpoint:
     def now_us(self) -> int:
         return time.time_ns() // 1000
 
-    def passed_s(self) -> float:
-        return time.monotonic()
+    def thread_cpu_s(self) -> float:
+        return time.thread_time()
 
     def cluster(self, external: bool) -> ClusterView:
         return self._cluster

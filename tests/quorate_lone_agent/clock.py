@@ -5,17 +5,20 @@ from quorate_agent.machine.clock import MachineClock
 
 
 class MovedClock(MachineClock):
-    """Boot time, wall time and measured time are so far ahead of this machine's."""
+    """Boot time, wall time and measured times are so far ahead of this machine's."""
 
-    __slots__ = ("ahead_ms", "passed_ahead_s", "wall_ahead_ms")
+    __slots__ = ("ahead_ms", "passed_ahead_s", "used_ahead_s", "wall_ahead_ms")
 
     def __init__(self) -> None:
         self.ahead_ms = self.wall_ahead_ms = 0
-        self.passed_ahead_s = 0.0
+        self.passed_ahead_s = self.used_ahead_s = 0.0
         super().__init__()
 
     def passed_s(self) -> float:
         return MachineClock.passed_s() + self.passed_ahead_s
+
+    def thread_cpu_s(self) -> float:
+        return MachineClock.thread_cpu_s() + self.used_ahead_s
 
     def wall_ms(self) -> int:
         return super().wall_ms() + self.wall_ahead_ms

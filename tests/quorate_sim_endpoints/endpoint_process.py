@@ -47,6 +47,9 @@ class SimulatedClock:
     def cpu_s(self) -> float:
         return 0.0
 
+    def thread_cpu_s(self) -> float:
+        return 0.0
+
 
 class EndpointProcess(AgentProcess):
     """One process incarnation; `endpoints` by zone."""

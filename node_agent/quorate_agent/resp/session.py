@@ -105,8 +105,8 @@ class AgentServices(Protocol):
     def now_us(self) -> int:
         """Return the wall clock's time in microseconds."""
 
-    def passed_s(self) -> float:
-        """Return seconds of the clock that measures how long commands take."""
+    def thread_cpu_s(self) -> float:
+        """Return the seconds of CPU that commands have taken."""
 
     def cluster(self, external: bool) -> ClusterView:
         """Return the present view for clients of one listener; the same object while nothing

@@ -24,7 +24,7 @@ That takes some 2 ms per MiB, and 10 for collections that are too long to be kep
 agent does nothing else meanwhile.  Two changes of the longest value fit."""
 
 UNCHANGING_S = 0.2
-"""Seconds that those commands of one EXEC may take that change nothing.
+"""Seconds of CPU that those commands of one EXEC may take that change nothing.
 
 The agent does nothing else meanwhile, for no zone.  The time of the others is bounded by the bytes
 that they write."""
@@ -39,8 +39,8 @@ REWRITES_TOO_MUCH = error(
     % (REWRITTEN_BYTES_MAX >> 20)
 )
 TAKES_TOO_LONG = error(
-    b"ERR the commands of this transaction that change nothing take more than %d ms: read before"
-    b" MULTI, or use smaller transactions" % round(UNCHANGING_S * 1000)
+    b"ERR the commands of this transaction that change nothing take more than %d ms of CPU: read"
+    b" before MULTI, or use smaller transactions" % round(UNCHANGING_S * 1000)
 )
 NOT_WATCHED = error(
     b"ERR the WATCH before this transaction was not executed, so neither is the transaction"
@@ -73,18 +73,18 @@ class PlainCommands(Protocol):
     def resp3(self) -> bool:
         """Whether the connection speaks RESP3 by now: HELLO changes it."""
 
-    def passed_s(self) -> float:
-        """Return seconds of the clock that measures how long commands take."""
+    def thread_cpu_s(self) -> float:
+        """Return the seconds of CPU that commands have taken."""
 
 
 class NoPlain:
-    """Stands for them where every command has a key; `passed_s`: the clock."""
+    """Stands for them where every command has a key."""
 
-    __slots__ = ("passed_s",)
+    __slots__ = ("thread_cpu_s",)
     resp3 = False
 
-    def __init__(self, passed_s: Callable[[], float]) -> None:
-        self.passed_s = passed_s
+    def __init__(self, thread_cpu_s: Callable[[], float]) -> None:
+        self.thread_cpu_s = thread_cpu_s
 
     def __call__(self, command: Command, args: list[bytes]) -> bytes:
         """Raise an error."""
@@ -96,13 +96,13 @@ class Room:
 
     `left_bytes`: of their replies."""
 
-    __slots__ = ("_at", "_left_s", "_passed_s", "left_bytes")
+    __slots__ = ("_at", "_left_s", "_used_s", "left_bytes")
 
     def __init__(self, plain: PlainCommands) -> None:
         self.left_bytes = BYTES_MAX
         self._left_s = UNCHANGING_S
-        self._passed_s = plain.passed_s
-        self._at = self._passed_s()
+        self._used_s = plain.thread_cpu_s
+        self._at = self._used_s()
 
     def problem(self) -> bytes:
         """Return the error if there is room for no other command, else b""."""
@@ -112,7 +112,7 @@ class Room:
 
     def count(self, reply: bytes, changed: bool = False) -> None:
         """Count a command that was executed since the last one; `changed`: it changes a row."""
-        began, self._at = self._at, self._passed_s()
+        began, self._at = self._at, self._used_s()
         if not changed:
             self._left_s -= self._at - began
         self.left_bytes -= len(reply)

@@ -28,7 +28,7 @@ def _slow_scans(agent: Agent, monkeypatch: pytest.MonkeyPatch, s: float) -> list
     scan, made = agent.endpoint.overview.scan, list[bytes | None]()
 
     def slow(partition: int, after: bytes | None, *limits: Any, **kinds: Any) -> ScanChunk:
-        agent.clock.passed_ahead_s += s
+        agent.clock.used_ahead_s += s
         made.append(after)
         return scan(partition, after, *limits, **kinds)
 
@@ -77,7 +77,7 @@ def test_commands_that_change_nothing_take_little_time(
     get = View.get
 
     def slow(view: View, key: bytes) -> Any:
-        agent.clock.passed_ahead_s += transaction.UNCHANGING_S / 4
+        agent.clock.used_ahead_s += transaction.UNCHANGING_S / 4
         return get(view, key)
 
     client = agent.writer()
@@ -95,7 +95,7 @@ def test_what_changes_something_has_its_time(agent: Agent, monkeypatch: pytest.M
     get = View.get
 
     def slow(view: View, key: bytes) -> Any:
-        agent.clock.passed_ahead_s += transaction.UNCHANGING_S
+        agent.clock.used_ahead_s += transaction.UNCHANGING_S
         return get(view, key)
 
     monkeypatch.setattr(View, "get", slow)

@@ -163,7 +163,7 @@ class Across:
         if any(command.grows for command, _ in found) and (problem := self._answers.no_room()):
             return Evaluated((), (), problem)
         watched = {key: (term, counter) for key, term, counter in ask.watched}
-        execution = Execution(found, watched, NoPlain(self._answers.clock.passed_s))
+        execution = Execution(found, watched, NoPlain(self._answers.clock.thread_cpu_s))
         try:
             answers = execution.answers(view)
         except Exception as error:

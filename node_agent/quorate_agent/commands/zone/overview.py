@@ -106,9 +106,9 @@ class ZoneOverview:
         """Return the wall clock's time in microseconds."""
         return self._clock.wall_us()
 
-    def passed_s(self) -> float:
-        """Return seconds of the clock that measures how long commands take."""
-        return self._clock.passed_s()
+    def thread_cpu_s(self) -> float:
+        """Return the seconds of CPU that commands have taken."""
+        return self._clock.thread_cpu_s()
 
     def cluster(self, external: bool = False) -> ClusterView:
         """Return which agent serves which slots, with the addresses of one listener."""

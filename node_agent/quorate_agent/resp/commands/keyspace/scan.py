@@ -95,9 +95,9 @@ class InTransaction:
         """Whether the connection speaks RESP3 by now."""
         return self._session.connection.resp3
 
-    def passed_s(self) -> float:
-        """Return seconds of the clock that measures how long commands take."""
-        return self._session.agent.passed_s()
+    def thread_cpu_s(self) -> float:
+        """Return the seconds of CPU that commands have taken."""
+        return self._session.agent.thread_cpu_s()
 
     def __call__(self, command: Command, args: list[bytes]) -> bytes:
         """Return the reply."""
