@@ -9,7 +9,7 @@ import sys
 from quorate_agent.resp import transaction
 
 if __name__ == "__main__":
-    transaction._has_changed = lambda view, key, before: False  # the defect
+    transaction._has_changed = lambda view, watched: False  # the defect
     from quorate_agent.__main__ import main
 
     main(sys.argv[sys.argv.index("quorate_agent") + 1 :])

@@ -1,6 +1,6 @@
 """A KeyView over a dict: handlers of commands without an agent around them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from quorate.protocol.storage import Row
 from quorate_agent.resp.view import is_live
@@ -33,6 +33,9 @@ class DictView:
     def position(self) -> int:
         return self.changes
 
-    def written_since(self, key: bytes, position: int) -> bool:
+    def written_since(self, positions: Mapping[bytes, int]) -> bool:
+        return any(self._written_at(key) > position for key, position in positions.items())
+
+    def _written_at(self, key: bytes) -> int:
         row = self.rows.get(key)
-        return (self._removed.get(key, 0) if row is None else row.counter) > position
+        return self._removed.get(key, 0) if row is None else row.counter

@@ -57,7 +57,7 @@ def test_a_restarted_copy_that_becomes_primary_knows_what_its_purged_tombstones_
     agent = story.agent(first)
     agent.run(lambda: agent.core.leave(agent.now()))
     story.wait(lambda: story.serves(second), "it is primary", step_ms=1)
-    assert story.copy(second).written_since(b"k", position)
+    assert story.copy(second).written_since({b"k": position})
 
 
 def test_a_position_of_updates_that_were_undone_is_none() -> None:
@@ -74,4 +74,4 @@ def test_a_position_of_updates_that_were_undone_is_none() -> None:
     second = story.wait_for_primary(first)
     story.written(second, b"k", b"1")
     story.deleted(second, b"k")
-    assert story.copy(second).written_since(b"k", position)
+    assert story.copy(second).written_since({b"k": position})

@@ -5,7 +5,7 @@ is one update, redirected, parked, forwarded and acknowledged as any other comma
 are prepared and decided (across.py).  Source: docs/protocol.md, sections 8 and 9.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from quorate.protocol.storage import Row
@@ -196,9 +196,9 @@ class Gathered:
         """Return the underlying view's position; asked before anything is written."""
         return self._view.position()
 
-    def written_since(self, key: bytes, position: int) -> bool:
+    def written_since(self, positions: Mapping[bytes, int]) -> bool:
         """Ask the underlying view."""
-        return self._view.written_since(key, position)
+        return self._view.written_since(positions)
 
     def rewritten_bytes(self, key: bytes, before: Row | None) -> int:
         """Return the length of the value that was written for `key` since it had the row `before`;
@@ -289,7 +289,7 @@ class Execution:
 
     def answers(self, view: KeyView) -> list[bytes] | bytes:
         """Return the reply to each command, or one that says why none was executed."""
-        if any(_has_changed(view, key, row) for key, row in self.watched.items()):
+        if self.watched and _has_changed(view, self.watched):
             return null_array(view.resp3)
         gathered = Gathered(view)
         answers: list[bytes] = []
@@ -345,13 +345,17 @@ def seen(view: KeyView, key: bytes) -> Seen:
     return (0, view.position()) if row is None else (row.term, row.counter)
 
 
-def _has_changed(view: KeyView, key: bytes, before: Seen) -> bool:
-    """Return whether the row changed; it has, too, if it was absent, was written and is absent
-    again."""
-    row = view.get(key)
-    if row is not None:
-        return (row.term, row.counter) != before
-    return before[0] > 0 or view.written_since(key, before[1])
+def _has_changed(view: KeyView, watched: Mapping[bytes, Seen]) -> bool:
+    """Return whether a watched row changed; it has, too, if it was absent, was written and is
+    absent again."""
+    absent: dict[bytes, int] = {}
+    for key, before in watched.items():
+        row = view.get(key)
+        if row is None and before[0] == 0:
+            absent[key] = before[1]
+        elif row is None or (row.term, row.counter) != before:
+            return True
+    return bool(absent) and view.written_since(absent)
 
 
 def _command(

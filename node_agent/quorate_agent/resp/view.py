@@ -6,7 +6,7 @@ never read a key after writing it, and call neither when the command changes not
 implementation may gather the writes and turn them into one update after the handler has returned.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from quorate.protocol.copies.copy import Copy
@@ -32,8 +32,10 @@ class KeyView(Protocol):
     def position(self) -> int:
         """Return a counter that lasts: any later change of a key has a higher one."""
 
-    def written_since(self, key: bytes, position: int) -> bool:
-        """Return whether `key` was written or removed after that position; True also in doubt."""
+    def written_since(self, positions: Mapping[bytes, int]) -> bool:
+        """Return whether one of these keys was written or removed after the position it has here.
+
+        True also in doubt."""
 
 
 def is_live(row: Row, now_ms: int) -> bool:
@@ -88,6 +90,6 @@ class View:
             return self.copy.lwm
         return max(self.copy.answered, min(self.copy.majority, self.copy.hwm))
 
-    def written_since(self, key: bytes, position: int) -> bool:
-        """Return whether `key` was touched after that position."""
-        return self.copy.written_since(key, position)
+    def written_since(self, positions: Mapping[bytes, int]) -> bool:
+        """Return whether one of these keys, now absent, was touched after its position."""
+        return self.copy.written_since(positions)

@@ -2,6 +2,9 @@
 
 import pytest
 
+from quorate.protocol.copies import copy as copy_module
+from quorate.protocol.copies.copy import decode_update
+from quorate.protocol.messages.replication import Update
 from quorate.protocol.messages.transactions import PartPrepared, PreparePart
 from quorate.protocol.settings import DEFAULTS
 from quorate_lone_agent.agent import OTHER, ZONE, Agent, key_in
@@ -72,6 +75,28 @@ def test_a_key_that_came_and_went_has_changed_also_behind_a_turn_without_room() 
         agent.tick(2 * DEFAULTS.announce_ms)
     agent.write(b"SET", key_in(0, b"o"), bytes(2 << 20))  # more than there is room for
     assert agent.execute(client, (b"SET", key, b"mine")) is None
+
+
+def test_the_updates_since_are_read_once_for_all_watched_keys(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agent = Agent()
+    watching = agent.writer()
+    others = [key_in(0, b"o%d-" % number) for number in range(20)]
+    for number in range(50):  # each at another position
+        assert watching.ask(b"WATCH", key_in(0, b"w%d-" % number)) == [b"OK"]
+        agent.write(b"SET", others[number % 20], b"v")
+    agent.tick(2 * DEFAULTS.announce_ms)  # every copy is past them: a tombstone could be gone
+    decoded: list[int] = []
+
+    def note(raw: bytes) -> Update:
+        decoded.append(len(raw))
+        return decode_update(raw)
+
+    monkeypatch.setattr(copy_module, "decode_update", note)
+
+    assert agent.execute(watching, (b"SET", others[0], b"mine")) == [b"OK"]
+    assert len(decoded) == 50
 
 
 def test_what_a_refused_watch_saw_is_not_compared() -> None:

@@ -30,7 +30,7 @@ def copy() -> Copy:
 
 
 def _answers(copy: Copy, key: bytes) -> list[bool]:
-    return [copy.written_since(key, counter) for counter in range(5)]
+    return [copy.written_since({key: counter}) for counter in range(5)]
 
 
 def test_a_tombstone_tells_when_its_key_went(copy: Copy) -> None:
@@ -55,6 +55,37 @@ def test_what_nothing_tells_has_been_written(copy: Copy, monkeypatch: pytest.Mon
     assert _answers(copy, b"never") == [True, True, True, False, False]
 
 
+def test_the_log_is_read_once_for_all_keys_whatever_their_counters(
+    copy: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy.settled = 4
+    copy.purge_tombstones(100)
+    reads: list[tuple[int, ...]] = []
+    log_read = copy.storage.log_read
+
+    def note(*asked: int) -> list[tuple[int, int, bytes]]:
+        reads.append(asked[1:3])
+        return log_read(*asked)
+
+    monkeypatch.setattr(copy.storage, "log_read", note)
+    absent = {b"n%d" % number: number % 4 for number in range(100)}
+
+    assert not copy.written_since(absent)
+    assert not copy.written_since({**absent, b"k": 3})
+    assert copy.written_since({**absent, b"k": 2})
+    assert reads == [(1, 4)] * 3
+
+
+def test_updates_of_many_bytes_are_not_searched(
+    copy: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy.settled = 4
+    of_two = copy.storage.log_bytes(0, 3)
+
+    monkeypatch.setattr(copy_module, "LOOK_BACK_BYTES_MAX", of_two)
+    assert _answers(copy, b"never") == [True, True, False, False, False]
+
+
 def test_a_flush_touches_no_key_that_is_absent(copy: Copy) -> None:
     for operation in ((b"between", b"x", 0), (None, None, 0)):
         _take(copy, operation)
@@ -63,8 +94,8 @@ def test_a_flush_touches_no_key_that_is_absent(copy: Copy) -> None:
     assert _answers(copy, b"between") == [True] * 5
     _take(copy, (b"between", b"x", 0), (b"never", b"x", 0))
     _take(copy, (None, None, 0))
-    assert copy.written_since(b"never", 6)
-    assert not copy.written_since(b"never", 7)
+    assert copy.written_since({b"never": 6})
+    assert not copy.written_since({b"never": 7})
 
 
 def test_a_key_that_is_deleted_again_and_again_is_noted_once(copy: Copy) -> None:

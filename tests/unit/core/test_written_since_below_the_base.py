@@ -28,4 +28,4 @@ def test_what_the_log_holds_below_the_folded_base_tells_too() -> None:
     copy.purge_tombstones(10)
     copy.cut_log(1)  # the log has 2 and what follows
     assert copy.log_from == 1
-    assert copy.written_since(b"k", 1)
+    assert copy.written_since({b"k": 1})

@@ -10,7 +10,7 @@ value that only this copy had.  Source: docs/protocol.md, sections 2, 4 and 5.
 """
 
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import repeat
 
 import msgspec
@@ -48,7 +48,8 @@ TOGETHER_MIN = 8
 """Updates with at least this many rows are written in one pass.  Fewer are as fast one by one."""
 
 LOOK_BACK_MAX = 10_000
-"""At most this many updates are searched for one key."""
+LOOK_BACK_BYTES_MAX = 16 * 1024 * 1024
+"""`written_since` searches at most so many updates, of about so many bytes."""
 
 
 class Copy(UpdateCounter):
@@ -443,18 +444,15 @@ class Copy(UpdateCounter):
 
     # --- adopting a term -------------------------------------------------------------------------
 
-    def touched_keys(self, first: int, last: int) -> set[bytes] | None:
-        """Return the keys touched by own updates first..last; None if the log cannot tell."""
-        touched = self._touched(first, last)
-        if touched is None or None in touched:
-            return None
-        return {key for key in touched if key is not None}
+    def touched_keys(self, first: int, last: int) -> dict[bytes | None, int] | None:
+        """Return the keys touched by own updates first..last, each with its last counter there.
 
-    def _touched(self, first: int, last: int) -> set[bytes | None] | None:
-        """Like `touched_keys`, but a FLUSHALL adds None: the log does not list its keys."""
+        A FLUSHALL adds None: the log does not list its keys.  The whole is None if the log cannot
+        tell.
+        """
         if self.log_from >= first:
             return None
-        keys: set[bytes | None] = set()
+        keys: dict[bytes | None, int] = {}
         at = first
         while at <= last:
             entries = self.storage.log_read(self.partition, at, last, LOG_READ_BYTES)
@@ -462,24 +460,28 @@ class Copy(UpdateCounter):
                 return None
             for counter, term, raw in entries:
                 if not self.lineage.is_divergent(term, counter):
-                    keys.update([key for key, _, _ in decode_update(raw).operations])
+                    keys.update([(key, counter) for key, _, _ in decode_update(raw).operations])
             at = entries[-1][0] + 1
         return keys
 
-    def written_since(self, key: bytes, counter: int) -> bool:
-        """Return whether an update above `counter`, at which `key` was absent, has touched it.
+    def written_since(self, absent: Mapping[bytes, int]) -> bool:
+        """Return whether one of these keys was touched above the counter at which it was absent.
 
         It is also true if finding out would take long.  A FLUSHALL touches no absent key.
         """
-        row = self.get(key)
-        if row is not None:
-            return row.counter > counter
-        if max(self.settled, self.bare) <= counter:
-            return False  # its tombstone would still be here
-        if self.hwm - counter > LOOK_BACK_MAX:
+        unsure: dict[bytes, int] = {}
+        for key, at in absent.items():
+            row = self.get(key)
+            if row is not None and row.counter > at:
+                return True
+            if row is None and at < max(self.settled, self.bare):  # above, a tombstone would tell
+                unsure[key] = at
+        first = min(unsure.values(), default=self.hwm) + 1
+        many = self.hwm - first >= LOOK_BACK_MAX
+        if many or self.storage.log_bytes(self.partition, first) > LOOK_BACK_BYTES_MAX:
             return True
-        keys = self._touched(counter + 1, self.hwm)
-        return keys is None or key in keys
+        touched = self.touched_keys(first, self.hwm)
+        return touched is None or any(touched.get(key, 0) > at for key, at in unsure.items())
 
     def adopt(
         self,

@@ -36,12 +36,19 @@ class TouchedKeys:
         if (first, last) == (self.first, self.last):
             return self.found
         if self.found is None or not self.first <= first <= self.last < last:
-            self.first, self.found = first, copy.touched_keys(first, last)
+            self.first, self.found = first, _touched_keys(copy, first, last)
         else:
-            more = copy.touched_keys(self.last + 1, last)
+            more = _touched_keys(copy, self.last + 1, last)
             self.found = None if more is None else self.found | more
         self.last = last
         return self.found
+
+
+def _touched_keys(copy: Copy, first: int, last: int) -> set[bytes] | None:
+    touched = copy.touched_keys(first, last)
+    if touched is None or None in touched:
+        return None
+    return {key for key in touched if key is not None}
 
 
 def plan(

@@ -84,7 +84,7 @@ def _is_expected(ask: RepairKey, role: Primary, row: Row | None) -> bool:
         return True  # a backup may have it still; no client's write is overwritten
     if ask.term:
         return row is not None and (row.counter, row.term) == (ask.counter, ask.term)
-    return row is None and not role.copy.written_since(ask.key, ask.counter)
+    return row is None and not role.copy.written_since({ask.key: ask.counter})
 
 
 def _is_wanted(ask: RepairKey, row: Row | None) -> bool:
