@@ -145,13 +145,14 @@ def scan_page(
     rows: ScanRows,
     positions: ScanPositions,
     is_here: Callable[[int], bool] = lambda partition: True,
+    bytes_max: int = BYTES_MAX,
 ) -> tuple[Place | None, list[bytes]]:
     """Return where to go on (None: the scan is over) and the live keys of at most `count` rows from
-    `place` on.
+    `place` on, for which about `bytes_max` bytes are read at most.
 
     `partitions` is ascending; the page ends at one that is not here.
     """
-    left, left_bytes = min(count, ROWS_MAX), BYTES_MAX
+    left, left_bytes = min(count, ROWS_MAX), min(bytes_max, BYTES_MAX)
     found: list[bytes] = []
     ahead = [partition for partition in partitions if partition >= place.partition]
     for visited, partition in enumerate(ahead):

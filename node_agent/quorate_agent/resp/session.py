@@ -197,3 +197,4 @@ class KeysRequest:
     """The arguments of KEYS."""
 
     matches: Callable[[bytes], object] | None  # true for the names to be listed; None: all
+    weight: int  # steps of matching for each byte of a name (glob_weight)

@@ -134,12 +134,18 @@ def test_no_text_makes_the_reader_of_numbers_fail(text: bytes) -> None:
 
 
 @quick
-@given(st.integers(PAGE_MIN - 2, 4 * PAGE_MIN), st.integers(0, 2**40), st.integers(1, 3_000))
-def test_pages_have_every_member_once(count: int, first: int, wanted: int) -> None:
+@given(
+    st.integers(PAGE_MIN - 2, 4 * PAGE_MIN),
+    st.integers(0, 2**40),
+    st.integers(1, 3_000),
+    st.sampled_from([2_000, 10_000, 1 << 40]),
+)
+def test_pages_have_every_member_once(count: int, first: int, wanted: int, most: int) -> None:
     members = [b"%d" % number for number in range(first, first + count)]
-    cursor, found = member_page(members, 0, wanted)
+    cursor, found = member_page(members, 0, wanted, most)
     while cursor:
-        cursor, page = member_page(members, cursor, wanted)
+        cursor, page = member_page(members, cursor, wanted, most)
+        assert sum(map(len, page)) <= most + 2 * max(map(len, members))
         found += page
 
     assert sorted(found) == sorted(members)
@@ -151,7 +157,7 @@ def test_a_page_begins_with_the_checksum_its_cursor_names(number: int) -> None:
     members = [b"%d" % each for each in range(PAGE_MIN * 3)]
     checksum = crc32(b"%d" % number)
 
-    _, page = member_page([*members, b"%d" % number], checksum, 10**6)
+    _, page = member_page([*members, b"%d" % number], checksum, 10**6, 1)
 
     assert b"%d" % number in page
 

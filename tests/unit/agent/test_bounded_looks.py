@@ -11,8 +11,9 @@ import pytest
 from quorate.facts.keyspace import key_slot
 from quorate.protocol.copies.primary import Primary
 from quorate.protocol.storage import Row
-from quorate_agent.commands.zone.key_lists import STEP_ROWS, STEP_S
+from quorate_agent.commands.zone.key_lists import STEP_MATCH_STEPS, STEP_ROWS, STEP_S
 from quorate_agent.resp.commands.keyspace import scan as scan_commands
+from quorate_agent.resp.reading.scan_arguments import MATCH_STEPS_MAX
 from quorate_agent.resp.scan import ScanChunk
 from quorate_agent.resp.stepped import FIRST_ROWS
 from quorate_agent.storage.rocks import RocksStorage
@@ -41,6 +42,7 @@ class LookingAgent(Agent):
 
         monkeypatch.setattr(lists, "_clock", lambda: 2 * next(times) * STEP_S)
         monkeypatch.setattr(self.endpoint.overview, "scan", look)
+        monkeypatch.setattr(lists, "_scan", look)
 
     def role(self, partition: int = PARTITION) -> Primary:
         """The primary of this partition."""
@@ -207,6 +209,72 @@ def test_the_steps_of_a_client_that_left_are_given_up(agent: LookingAgent) -> No
     assert client.ask(*COUNT) == []
     client.leave()
     assert not agent.endpoint._key_lists
+
+
+# --- patterns
+
+
+LONG = 400
+PATTERN = b"*" + b"a" * 1_000 + b"*"
+
+
+@pytest.fixture
+def long_keys(agent: LookingAgent) -> list[bytes]:
+    """200 keys of 400 bytes; of two of these the pattern is a part, so these are longer."""
+    space = agent.role().copy.space
+    keys = [TAGGED + b"%06d" % number + b"a" * LONG for number in range(200)]
+    for number in (3, 150):
+        keys[number] += PATTERN.strip(b"*")
+    for key in keys:
+        space.put(key, Row(1, 1, 0, b"v"))
+    return keys
+
+
+def test_a_page_of_a_scan_with_a_long_pattern_looks_at_few_long_keys(
+    agent: LookingAgent, long_keys: list[bytes]
+) -> None:
+    client, looked_at, found = agent.writer(), [], []
+    for keys in _scanned(agent, client, b"COUNT", b"10000", b"MATCH", PATTERN):
+        looked_at.append(sum(agent.looks))
+        found += keys
+
+    assert found == [long_keys[3], long_keys[150]]
+    assert sum(looked_at) == len(long_keys)
+    assert max(looked_at) * LONG * len(PATTERN) <= 1.1 * MATCH_STEPS_MAX
+
+
+def test_a_scan_for_a_prefix_has_pages_as_long_as_without(
+    agent: LookingAgent, long_keys: list[bytes]
+) -> None:
+    pages = [*_scanned(agent, agent.writer(), b"COUNT", b"10000", b"MATCH", TAGGED + b"*")]
+
+    assert pages == [sorted(long_keys)]
+
+
+def test_keys_with_a_long_pattern_looks_at_few_long_keys_a_step(
+    agent: LookingAgent, long_keys: list[bytes]
+) -> None:
+    reply, turns = agent.reply(agent.writer(), b"KEYS", PATTERN)
+
+    assert reply == [long_keys[3], long_keys[150]]
+    assert sum(turns) == len(long_keys)
+    assert max(turns) * LONG * len(PATTERN) <= 1.1 * STEP_MATCH_STEPS
+
+
+def test_a_page_of_members_with_a_long_pattern_has_few_long_members(agent: LookingAgent) -> None:
+    client, members = agent.writer(), [b"%06d" % number + b"a" * LONG for number in range(200)]
+    client.ask(b"SADD", b"set", *members)
+    agent.turn()
+    client.told()
+    pages, cursor, found = 0, b"", list[bytes]()
+    while cursor != b"0":
+        ((cursor, page),) = client.ask(b"SSCAN", b"set", cursor, b"MATCH", PATTERN[:300] + b"*")
+        found += page
+        pages += 1
+
+    assert sorted(found) == members
+    least = sum(map(len, members)) * 300 / MATCH_STEPS_MAX
+    assert least <= pages <= least + 2
 
 
 # --- long values

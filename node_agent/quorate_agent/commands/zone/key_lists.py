@@ -29,6 +29,9 @@ STEP_S = 0.005
 STEP_ROWS = 250
 """Rows between two looks at the clock."""
 
+STEP_MATCH_STEPS = BYTES_MAX
+"""Steps of matching names between two looks at the clock, if these rows need more: 4 ms."""
+
 LIST_BYTES_MAX = 64 * 1024 * 1024
 """Bytes of the keys in one reply: as much as a value may have."""
 
@@ -106,12 +109,23 @@ class KeyLists:
 class _KeyList:
     """One list; `roles` are the partitions that this agent served when KEYS came."""
 
-    __slots__ = ("_after", "_bytes", "_count", "_matches", "_parts", "_roles", "slot", "took_s")
+    __slots__ = (
+        "_after",
+        "_bytes",
+        "_count",
+        "_matches",
+        "_parts",
+        "_roles",
+        "_step_bytes",
+        "slot",
+        "took_s",
+    )
 
     def __init__(self, slot: Slot, asked: KeysRequest, roles: list[Primary]) -> None:
         self.slot = slot
         self.took_s = 0.0
         self._matches = asked.matches
+        self._step_bytes = STEP_MATCH_STEPS // asked.weight
         self._roles = deque(roles)
         self._after: bytes | None = None  # where to go on in the first role's partition
         self._parts: list[bytes] = []  # of the reply, encoded
@@ -127,7 +141,7 @@ class _KeyList:
             if primaries[partition] is not role or not role.serves(now_ms):
                 yield CLUSTERDOWN  # another agent lists the rest of its keys, if any
                 return
-            chunk = scan(partition, self._after, STEP_ROWS, BYTES_MAX)
+            chunk = scan(partition, self._after, STEP_ROWS, self._step_bytes)
             keys, self._after = chunk.live, chunk.last
             if self._matches is not None:
                 keys = [key for key in keys if self._matches(key)]

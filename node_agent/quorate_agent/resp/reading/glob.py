@@ -24,6 +24,13 @@ def are_too_long(patterns: Iterable[bytes]) -> bool:
     return sum(map(len, patterns)) > PATTERN_BYTES_MAX
 
 
+def glob_weight(pattern: bytes) -> int:
+    """Return how many steps the matcher takes for each byte of a name, at most.
+
+    The part of the pattern behind its first `*` is tried at each byte."""
+    return 1 + len(pattern.partition(b"*")[2])
+
+
 def glob_matcher(pattern: bytes, ignore_case: bool = False) -> Callable[[bytes], object]:
     """Return a function whose result is true for the names that `pattern` matches as a whole."""
     segments = [b""]

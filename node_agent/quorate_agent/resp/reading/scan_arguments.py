@@ -4,9 +4,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from quorate_agent.resp.reading.glob import TOO_LONG, are_too_long, glob_matcher
+from quorate_agent.resp.reading.glob import TOO_LONG, are_too_long, glob_matcher, glob_weight
 from quorate_agent.resp.reading.integers import parse_integer
 from quorate_agent.resp.replies import NOT_AN_INTEGER, SYNTAX_ERROR, until_nul
+
+MATCH_STEPS_MAX = 16 * 1024 * 1024
+"""Steps of matching for one page: a step takes 1 ns, and the agent does nothing else meanwhile."""
 
 _CURSOR = re.compile(rb"[+-]?[0-9]{1,40}|")
 _CURSOR_COUNT = 2**64
@@ -25,6 +28,10 @@ class ScanArguments:
         if self.pattern is None or self.pattern == b"*":
             return None
         return glob_matcher(self.pattern)
+
+    def names_bytes_max(self) -> int:
+        """Return of how many bytes the names of one page may be, so that matching them is quick."""
+        return MATCH_STEPS_MAX // glob_weight(self.pattern or b"*")
 
 
 def parse_cursor(word: bytes) -> int | None:

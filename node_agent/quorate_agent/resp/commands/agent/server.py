@@ -1,7 +1,7 @@
 """The commands that ask about or act on the whole agent: INFO, DBSIZE, WAIT …"""
 
 from quorate_agent.resp.commands.session.connection import SERVED_VERSION
-from quorate_agent.resp.reading.glob import TOO_LONG, are_too_long, glob_matcher
+from quorate_agent.resp.reading.glob import TOO_LONG, are_too_long, glob_matcher, glob_weight
 from quorate_agent.resp.reading.integers import parse_integer
 from quorate_agent.resp.replies import (
     NOT_AN_INTEGER,
@@ -99,7 +99,8 @@ def list_keys(session: Session, args: list[bytes]) -> KeysRequest | bytes:
     pattern = args[1]
     if are_too_long([pattern]):
         return TOO_LONG
-    return KeysRequest(None if pattern == b"*" else glob_matcher(pattern))
+    matches = None if pattern == b"*" else glob_matcher(pattern)
+    return KeysRequest(matches, glob_weight(pattern))
 
 
 def random_key(session: Session, args: list[bytes]) -> bytes | Stepped:

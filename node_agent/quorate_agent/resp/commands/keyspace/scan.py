@@ -43,7 +43,8 @@ def scan(session: Session, args: list[bytes]) -> bytes | Call:
     scope: Sequence[int] = range(agent.partition_count())
     if place.origin == agent.scan_origin:
         scope = agent.scan_scope(place.begun_s(now_s) - OVERLAP_S)
-    to, keys = scan_page(place, asked.count, scope, agent.scan, agent.scan_positions, agent.is_here)
+    positions, bytes_max = agent.scan_positions, asked.names_bytes_max()
+    to, keys = scan_page(place, asked.count, scope, agent.scan, positions, agent.is_here, bytes_max)
     if to is not None and not keys and not agent.is_here(to.partition):
         return PartOfScan(agent, to, asked, args).call()
     return _page(agent, place, to, keys, asked)
@@ -116,7 +117,8 @@ class InTransaction:
 def _part(agent: AgentServices, place: Place, asked: ScanArguments) -> bytes:
     """Return a page of one partition; at its end the cursor leads to the next."""
     only = (place.partition,)
-    to, keys = scan_page(place, asked.count, only, agent.scan, agent.scan_positions)
+    positions, bytes_max = agent.scan_positions, asked.names_bytes_max()
+    to, keys = scan_page(place, asked.count, only, agent.scan, positions, bytes_max=bytes_max)
     if to is None and place.partition + 1 < agent.partition_count():
         to = place.start_of(place.partition + 1)
     return _page(agent, place, to, keys, asked)

@@ -42,7 +42,7 @@ def scan_members(
     asked = parse_scan(args[3:], with_type=False)
     if isinstance(asked, bytes):
         return asked
-    cursor, page = member_page(found.items, cursor, asked.count)
+    cursor, page = member_page(found.items, cursor, asked.count, asked.names_bytes_max())
     matches = asked.matcher()
     shown = [
         word
@@ -53,11 +53,29 @@ def scan_members(
     return array((bulk(b"%d" % cursor), bulks(shown)))
 
 
-def member_page(members: Members[bytes], cursor: int, count: int) -> tuple[int, list[bytes]]:
-    """Return the next cursor, 0 at the end, and about `count` of `members`."""
+def member_page(
+    members: Members[bytes], cursor: int, count: int, bytes_max: int
+) -> tuple[int, list[bytes]]:
+    """Return the next cursor, 0 at the end, and about `count` of `members`, of about `bytes_max`
+    bytes at most."""
     count = max(count, PAGE_MIN)
     if cursor == 0 and len(members) <= count:
-        return 0, list(members)
-    end = cursor + max(_CHECKSUMS * count // max(len(members), 1), 1)
-    page = [member for member in members if cursor <= crc32(member) < end]
+        page, end = list(members), _CHECKSUMS
+    else:
+        end = cursor + max(_CHECKSUMS * count // max(len(members), 1), 1)
+        page = [member for member in members if cursor <= crc32(member) < end]
+    if sum(map(len, page)) > bytes_max:
+        end = _end_within(page, bytes_max)
+        page = [member for member in page if crc32(member) < end]
     return (0 if end >= _CHECKSUMS else end), page
+
+
+def _end_within(page: list[bytes], bytes_max: int) -> int:
+    """Return the bound behind the first members of `page`, by checksum, with which `bytes_max` is
+    reached."""
+    left = bytes_max
+    for checksum, length in sorted([(crc32(member), len(member)) for member in page]):
+        left -= length
+        if left <= 0:
+            return checksum + 1
+    return _CHECKSUMS
