@@ -30,6 +30,7 @@ STAMPS = (1 << ORIGIN_BITS - TOKEN_BITS) - 1
 OVERLAP_S = 600
 # Scans whose place is certainly remembered.  With more at a time all still end, but keys repeat.
 POSITIONS_MAX = 10_000
+POSITIONS_BYTES_MAX = 16 * 1024 * 1024  # of their keys, which may be long
 # Limits of one call's work, whatever COUNT says: rows looked at, live or not, bytes read for them,
 # and partitions (mostly empty in a small zone).  An empty page need not be the last.
 ROWS_MAX = 10_000
@@ -105,9 +106,10 @@ class ScanPositions:
     Tokens from which a scan has gone on are forgotten first: each scan needs only the one it will
     come back to, however many pages it had."""
 
-    __slots__ = ("_keys",)
+    __slots__ = ("_bytes", "_keys")
 
     def __init__(self) -> None:
+        self._bytes = 0  # of the keys
         self._keys: OrderedDict[tuple[int, int], tuple[bytes, int]] = OrderedDict()
         # With each key: how many scans were sent there and have not come back.
 
@@ -116,10 +118,15 @@ class ScanPositions:
         token = _token(key)
         while (known := self._keys.get((partition, token), (key, 0)))[0] != key:
             token = token % _TOKEN_MAX + 1  # another key has it, whose scans would return to it
+        if (partition, token) not in self._keys:
+            self._bytes += len(key)
         self._keys[partition, token] = key, known[1] + 1
         self._keys.move_to_end((partition, token))
-        if len(self._keys) > POSITIONS_MAX:
-            self._keys.popitem(last=False)
+        while len(self._keys) > POSITIONS_MAX or self._bytes > POSITIONS_BYTES_MAX:
+            if len(self._keys) == 1:
+                break  # without the newest one its scan would not get on
+            _, (oldest, _) = self._keys.popitem(last=False)
+            self._bytes -= len(oldest)
         return token
 
     def key(self, place: Place, rows: ScanRows) -> bytes | None:

@@ -202,6 +202,27 @@ def test_remembered_positions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(positions._keys) == 10
 
 
+def test_the_bytes_of_remembered_positions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "POSITIONS_BYTES_MAX", 1_000)
+    positions = ScanPositions()
+    for key in [b"%0100d" % number for number in range(100)] * 2:
+        tokens = {positions.token(1, key) for _ in range(2)}  # the same place
+
+        assert len(tokens) == 1
+        assert sum(len(known) for known, _ in positions._keys.values()) <= 1_000
+    assert len(positions._keys) == 10
+
+
+def test_the_newest_position_is_remembered_however_long_its_key_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scan, "POSITIONS_BYTES_MAX", 0)
+    monkeypatch.setattr(scan, "SEARCH_ROWS_MAX", 1)
+    rows = Rows(90)
+
+    assert sorted(_all(rows, 1)) == sorted(rows.keys)
+
+
 def test_a_page_ends_at_a_partition_that_is_not_here() -> None:
     rows = Rows(300)
 
