@@ -108,6 +108,9 @@ class LocalEndpoint:
     def tracks(self, connection: Connection) -> None:
         pass
 
+    def may_broadcast(self, prefixes: Sequence[bytes]) -> bool:
+        return True
+
     def key_count(self) -> int:
         return len(self._live())
 

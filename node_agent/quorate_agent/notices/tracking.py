@@ -19,6 +19,7 @@ from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.waiters import Clientless
 from quorate.protocol.storage import Operation
 from quorate_agent.clients.connection import ClientConnection, Slot
+from quorate_agent.notices.prefixes import Prefixes
 from quorate_agent.notices.pushes import push, push_in_order
 from quorate_agent.resp.command import Command
 from quorate_agent.resp.commands.session.pubsub import INVALIDATIONS
@@ -97,7 +98,7 @@ class Tracking:
         self.note_count = 0
         self._note_bytes = 0
         self._watched: dict[int, _Watched] = {}
-        self._prefixes: dict[bytes, dict[int, None]] = {}  # and the ids that broadcast them
+        self.prefixes = Prefixes()
         # Sent at the end of the turn:
         self._stale: dict[int, dict[bytes, None]] = {}  # keys by connection
         self._broadcast: dict[bytes, dict[bytes, int]] = {}  # by prefix: keys and their writers
@@ -122,7 +123,7 @@ class Tracking:
     @property
     def prefix_count(self) -> int:
         """Prefixes that are broadcast."""
-        return len(self._prefixes)
+        return len(self.prefixes)
 
     # --- what clients read -----------------------------------------------------------------------
 
@@ -132,7 +133,7 @@ class Tracking:
         assert mode is not None
         self.trackers[client.state.id] = client
         for prefix in mode.prefixes:
-            self._prefixes.setdefault(prefix, {})[client.state.id] = None
+            self.prefixes.add(prefix, client.state.id)
         if mode.broadcast:
             self._watch_all()
 
@@ -259,12 +260,11 @@ class Tracking:
                 for id in ids:
                     if id != self._writer or self._hears_itself(id):
                         self._stale.setdefault(id, {})[key] = None
-            if self._prefixes and not is_reserved(key):
-                for prefix in self._prefixes:
-                    if key.startswith(prefix):
-                        writers = self._broadcast.setdefault(prefix, {})
-                        same = writers.get(key, self._writer) == self._writer
-                        writers[key] = self._writer if same else 0
+            if self.prefixes and not is_reserved(key):
+                for prefix in self.prefixes.of(key):
+                    writers = self._broadcast.setdefault(prefix, {})
+                    same = writers.get(key, self._writer) == self._writer
+                    writers[key] = self._writer if same else 0
 
     def flushed(self) -> None:
         """Tell every tracking client to forget everything, as Redis does after FLUSHALL."""
@@ -291,8 +291,8 @@ class Tracking:
         watched = self._watched.pop(partition)
         watched.role.changed = None
         self._forget(watched)
-        for ids in self._prefixes.values():
-            self._all_stale.update(ids)
+        for _, id in self.prefixes.pairs():
+            self._all_stale[id] = None
 
     # --- telling ---------------------------------------------------------------------------------
 
@@ -312,7 +312,7 @@ class Tracking:
         ]
         for partition in ended:
             self._end(partition)
-        if self._prefixes:
+        if self.prefixes:
             self._watch_all()
         if self._broadcast:
             self._tell_prefixes()
@@ -332,7 +332,7 @@ class Tracking:
         broadcast, self._broadcast = self._broadcast, {}
         for prefix, writers in broadcast.items():
             keys, ids = list(writers), {*writers.values()}
-            for id in self._prefixes.get(prefix, ()):
+            for id in self.prefixes.told(prefix):
                 mine = id in ids and not self._hears_itself(id)
                 told = [key for key in keys if writers[key] != id] if mine else keys
                 if told and id not in self._all_stale:
@@ -410,14 +410,11 @@ class Tracking:
         for id, client in list(self.trackers.items()):
             if client.state.tracking is None or id not in self._clients:
                 del self.trackers[id]
-        for prefix, ids in list(self._prefixes.items()):
-            for id in list(ids):
-                tracker = self.trackers.get(id)
-                mode = tracker.state.tracking if tracker is not None else None
-                if mode is None or prefix not in mode.prefixes:
-                    del ids[id]
-            if not ids:
-                del self._prefixes[prefix]
+        for prefix, id in list(self.prefixes.pairs()):
+            tracker = self.trackers.get(id)
+            mode = tracker.state.tracking if tracker is not None else None
+            if mode is None or prefix not in mode.prefixes:
+                self.prefixes.remove(prefix, id)
         if not self.trackers:
             for watched in self._watched.values():
                 watched.role.changed = None

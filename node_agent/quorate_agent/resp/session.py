@@ -125,6 +125,9 @@ class AgentServices(Protocol):
     def tracks(self, connection: Connection) -> None:
         """Tell the connection from now on about changes of keys it may have cached."""
 
+    def may_broadcast(self, prefixes: Sequence[bytes]) -> bool:
+        """Return whether the zone's connections may have these prefixes too."""
+
     def key_count(self) -> int:
         """Return the number of live keys of the partitions this agent is primary of."""
 

@@ -199,6 +199,10 @@ class ZoneOverview:
         if client is not None:  # a connection of another agent caches nothing
             self.tracking.began(client)
 
+    def may_broadcast(self, prefixes: Sequence[bytes]) -> bool:
+        """Return whether the zone's connections may have these prefixes too."""
+        return self.tracking.prefixes.has_room(prefixes)
+
     def _serving(self) -> list[Primary]:
         """Return the primaries whose leases hold, also those that are about to be handed over."""
         now_ms = self._clock.boot_ms()

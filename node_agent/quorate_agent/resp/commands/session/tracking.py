@@ -19,14 +19,24 @@ from quorate_agent.resp.tracking_mode import TrackingMode
 _ONE_REDIRECTION = error(b"ERR A client can only redirect to a single other client")
 _NO_SUCH_CLIENT = error(b"ERR The client ID you want redirect to does not exist")
 PREFIXES_MAX = 256
-"""Per connection: each is compared with each other, and with every key that is written."""
+"""Per connection: each is compared with each other, and with every key that it reads."""
 
 PREFIXES_BYTES_MAX = 64 * 1024
 """Of all prefixes of a connection together: they are kept while it lasts."""
 
+ZONE_PREFIXES_MAX = 10_000
+"""Different prefixes of all connections to one zone here."""
+
+ZONE_PREFIXES_BYTES_MAX = 1024 * 1024
+"""Of these together.  So they have few lengths, and a written key is looked up for each length."""
+
 _TOO_MANY_PREFIXES = error(b"ERR more than %d prefixes in one connection" % PREFIXES_MAX)
 _TOO_LONG_PREFIXES = error(
     b"ERR prefixes of more than %d bytes in one connection" % PREFIXES_BYTES_MAX
+)
+_TOO_MANY_IN_ZONE = error(
+    b"ERR more than %d different prefixes, or %d bytes of them, in all connections to this agent"
+    % (ZONE_PREFIXES_MAX, ZONE_PREFIXES_BYTES_MAX)
 )
 _PREFIX_ALONE = error(b"ERR PREFIX option requires BCAST mode to be enabled")
 _BROADCAST_SWITCHED = error(
@@ -74,6 +84,8 @@ def client_tracking(session: Session, args: list[bytes]) -> bytes:
     if asked.broadcast:
         before = connection.tracking.prefixes if connection.tracking is not None else []
         asked.prefixes = [*before, *(asked.prefixes or [b""][: b"" not in before])]
+        if not session.agent.may_broadcast(asked.prefixes):
+            return _TOO_MANY_IN_ZONE
     connection.tracking = asked
     session.agent.tracks(connection)
     return OK
