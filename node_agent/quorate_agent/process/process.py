@@ -18,12 +18,14 @@ from quorate_agent.folder.data_folder import DataFolder, put_folder_back, set_fo
 from quorate_agent.folder.identity import FolderRefused
 from quorate_agent.machine.clock import Clock, MachineClock
 from quorate_agent.machine.descriptors import Descriptors
+from quorate_agent.machine.memory_limit import memory_limit
 from quorate_agent.process.admin import start_admin
 from quorate_agent.process.arguments import read_arguments, settings_of
 from quorate_agent.process.early_end import end_at_once, end_by_signal
 from quorate_agent.process.probes import Probes
 from quorate_agent.process.server import Agent
 from quorate_agent.process.settings import AgentSettings
+from quorate_agent.resp.values.collection import bound_collections
 from quorate_agent.storage import DatabaseRefused, StorageBroken
 from quorate_agent.storage.rocks import RocksStorage
 from quorate_agent.zones.stored_zones import last_start, open_stored_zones
@@ -54,6 +56,7 @@ async def _run(
     folder, stored = await asyncio.to_thread(_open, settings, secret, descriptors, probes, clock)
     folder.disk.look()
     protocol = ProtocolSettings(aside_bytes_max=int(folder.disk.size * settings.aside_share))
+    bound_collections(memory_limit().bytes)
     agent = Agent(settings, folder, stored, protocol, descriptors, secret.keys(), clock)
     probes.starts(agent.metrics.registry)
     leaving: list[asyncio.Task[None]] = []

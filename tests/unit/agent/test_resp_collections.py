@@ -10,7 +10,7 @@ from quorate_agent.resp.commands.types import sets
 from quorate_agent.resp.replies import COLLECTION_TOO_LONG, DAMAGED, WRONGTYPE
 from quorate_agent.resp.tables.table import resolve
 from quorate_agent.resp.values import collection
-from quorate_agent.resp.values.unpacked import WORTH_BYTES, Unpacked
+from quorate_agent.resp.values.unpacked import WORTH_BYTES, Unpacked, object_bytes
 from quorate_agent.resp.values.value import MARKER, Damaged, kind_of, pack_elements, unpack_elements
 from quorate_differential.dict_view import DictView
 from quorate_differential.local_endpoint import LocalEndpoint
@@ -362,7 +362,9 @@ class TestUnpacked:
     def test_those_used_last_are_kept_as_long_as_there_is_room(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("quorate_agent.resp.values.unpacked.KEPT_BYTES_MAX", 3 * WORTH_BYTES)
+        # Each is kept with its key and twice its bytes, and what they unpack to is one element.
+        of_one = 1 + 2 * WORTH_BYTES + object_bytes(1, is_list=False)
+        monkeypatch.setattr("quorate_agent.resp.values.unpacked.KEPT_BYTES_MAX", 3 * of_one)
         calls, unpack = self._count()
         kept = Unpacked()
         values = {name: name * WORTH_BYTES for name in (b"a", b"b", b"c", b"d")}
@@ -371,7 +373,7 @@ class TestUnpacked:
         assert calls == [values[name] for name in (b"a", b"b", b"c", b"d")]
 
         kept.items(b"b", values[b"b"], unpack)
-        kept.items(b"huge", b"h" * (3 * WORTH_BYTES + 1), unpack)
+        kept.items(b"huge", b"h" * 2 * of_one, unpack)
         kept.items(b"d", values[b"d"], unpack)
 
         assert [value[:1] for value in calls[4:]] == [b"b", b"h"]

@@ -3,14 +3,26 @@
 Contents that were read are shared and must not be changed: a command changes a copy of them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from quorate_agent.resp.replies import COLLECTION_TOO_LONG, DAMAGED, VALUE_BYTES_MAX, WRONGTYPE
-from quorate_agent.resp.values.unpacked import Unpacked
+from quorate_agent.resp.replies import (
+    COLLECTION_TOO_LONG,
+    DAMAGED,
+    VALUE_BYTES_MAX,
+    WRONGTYPE,
+    error,
+)
+from quorate_agent.resp.values.unpacked import (
+    MEMBER_BYTES,
+    MEMORY_SHARE,
+    Unpacked,
+    object_bytes,
+)
 from quorate_agent.resp.values.value import (
     Damaged,
     Kind,
+    count_of,
     kind_of,
     pack_elements,
     pack_fields,
@@ -21,7 +33,7 @@ from quorate_agent.resp.values.value import (
 )
 from quorate_agent.resp.view import KeyView
 
-Items = TypeVar("Items")
+Items = TypeVar("Items", bound=Sized)
 
 _unpacked = Unpacked()
 
@@ -73,6 +85,22 @@ def put_list(
     return _put(view, key, old, elements, pack_elements, reply)
 
 
+def bound_collections(memory_bytes: int) -> None:
+    """Refuse collections that take too large a share of the memory limit unpacked."""
+    _unpacked.room_bytes = int(memory_bytes * MEMORY_SHARE)
+
+
+def _too_many(count: int, is_list: bool) -> bytes:
+    """Return why a collection of so many entries is refused; empty if it is not."""
+    if object_bytes(count, is_list) <= _unpacked.room_bytes:
+        return b""
+    return error(
+        b"ERR a hash, set or list of %d entries is too large for this agent's memory limit: at most"
+        b" %d, or three times as many in a list. Use several keys, or give the agents more memory"
+        % (count, _unpacked.room_bytes // MEMBER_BYTES)
+    )
+
+
 def _at(
     view: KeyView,
     key: bytes,
@@ -86,6 +114,10 @@ def _at(
     try:
         if kind_of(row.value) is not kind:
             return WRONGTYPE
+        if len(row.value) * MEMBER_BYTES > _unpacked.room_bytes:  # else it has too few, surely
+            refused = _too_many(count_of(row.value), kind is Kind.LIST)
+            if refused:
+                return refused
         items = _unpacked.items(key, row.value, unpack)
     except Damaged:
         return DAMAGED
@@ -106,6 +138,9 @@ def _put(
         if old.exists:
             view.delete(key)
         return reply
+    refused = _too_many(len(items), isinstance(items, list))
+    if refused:
+        return refused
     value = pack(items)
     if len(value) > VALUE_BYTES_MAX:
         return COLLECTION_TOO_LONG

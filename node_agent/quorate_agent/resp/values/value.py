@@ -32,6 +32,8 @@ class Damaged(Exception):
 _HEADS: Final = {Kind.HASH: b"\xffh", Kind.SET: b"\xffs", Kind.LIST: b"\xffl"}
 _KINDS: Final = {MARKER + MARKER: Kind.STRING, **{head: kind for kind, head in _HEADS.items()}}
 _HEAD_BYTES: Final = 2
+_COUNT_BYTES: Final = {b"\xdc": 2, b"\xdd": 4, b"\xde": 2, b"\xdf": 4}
+"""MessagePack: how many bytes have the count of a long array or map, by its first byte."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_fields = msgspec.msgpack.Decoder(dict[bytes, bytes]).decode
@@ -46,6 +48,15 @@ def kind_of(value: bytes) -> Kind:
         return _KINDS[value[:_HEAD_BYTES]]
     except KeyError:
         raise Damaged(f"no kind of value begins with {value[:_HEAD_BYTES]!r}") from None
+
+
+def count_of(value: bytes) -> int:
+    """Return how many fields, members or elements a collection's value says that it has."""
+    first = value[_HEAD_BYTES : _HEAD_BYTES + 1]
+    width = _COUNT_BYTES.get(first)
+    if width is None:
+        return first[0] & 0x0F if first else 0
+    return int.from_bytes(value[_HEAD_BYTES + 1 : _HEAD_BYTES + 1 + width])
 
 
 def pack_string(text: bytes) -> bytes:
