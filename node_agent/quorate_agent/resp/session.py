@@ -22,7 +22,6 @@ class Connection:
         "id",
         "is_agents",
         "laddr",
-        "last_command",
         "last_ms",
         "lib_name",
         "lib_version",
@@ -43,7 +42,6 @@ class Connection:
         self.laddr = laddr  # host:port it connected to
         self.created_ms = created_ms  # wall
         self.last_ms = created_ms  # wall, of the last command
-        self.last_command = b"NULL"  # as Redis shows it before the first
         self.name = b""
         self.lib_name = b""
         self.lib_version = b""

@@ -260,7 +260,7 @@ def _client_line(connection: Connection, now_ms: int) -> bytes:
         (b"psub", sum(is_pattern for is_pattern, _ in connection.subscribed)),
         (b"ssub", 0),
         (b"multi", -1 if transaction is None else len(transaction.commands)),
-        (b"cmd", connection.last_command),
+        (b"cmd", b"NULL"),  # as Redis shows it before the first command: the last is not kept
         (b"user", b"default"),
         (b"redir", -1 if mode is None else mode.redirect),
         (b"resp", 3 if connection.resp3 else 2),
