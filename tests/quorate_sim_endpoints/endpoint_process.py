@@ -161,7 +161,8 @@ class EndpointCluster(Cluster):
         """What an agent has just sent comes when its client has been told, if the link lives."""
         if self.world.chance(self.holds) and not self.network.is_cut(source, target):
             self.network.cut(source, target)
-            held_us = self.world.random.randrange(5000, 9000) * MS
+            first_ms = self.world.random.choice((5_000, 10_000))  # a read's client, a write's
+            held_us = (first_ms + self.world.random.randrange(4_000)) * MS
             self.world.after(held_us, partial(self.network.heal, source, target))
 
     def processes(self) -> list[EndpointProcess]:
