@@ -40,7 +40,7 @@ from quorate_agent.folder.disk_room import DiskRoom, takes_file
 from quorate_agent.folder.durable_file import write_durably
 from quorate_agent.folder.identity import START_ANEW
 from quorate_agent.storage import DatabaseRefused, StorageBroken
-from quorate_agent.storage.log_records import find_foreign_record
+from quorate_agent.storage.log_records import stop_at_gaps
 
 FORMAT_VERSION: Final = 3
 FORMAT_WITHOUT_LONG_VALUES: Final = 1
@@ -111,8 +111,8 @@ def _shared() -> _Shared:
 def _options(tables: int) -> Options:
     options = Options(raw_mode=True)
     options.create_if_missing(True)
-    # A crash leaves an incomplete last record; damage before it is refused, not skipped.
-    options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())
+    # A power loss leaves unsynced records incomplete, or pages of them empty.
+    options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
     options.set_write_buffer_size(WRITE_BUFFER_BYTES)
     options.set_max_write_buffer_number(3)
     options.set_arena_block_size(ARENA_BLOCK_BYTES)
@@ -161,13 +161,22 @@ class Database:
     """One open database in `folder`; keeps `tables` tables open.  Single-threaded except for
     `sync`.
 
+    It has all changes up to one, and none behind it, whatever a power loss left of the logs.  If
+    damage of a log would leave fewer than `synced` of them, which an earlier process recorded as
+    synced, it is refused, and the log stays as it is.  If a log was cut off or removed, it is
+    opened: the caller compares `sequence`.
+
     `synced_sequence` is the engine's number of the last change that this process has synced, 0
     before the first sync: never more than what is on disk.  `opened_by` is the start of an agent
     that opened it last, as stored in the database: see `read_opened_by`.
     """
 
     def __init__(
-        self, folder: Path, disk: DiskRoom | None = None, tables: int = TABLES_OPEN
+        self,
+        folder: Path,
+        disk: DiskRoom | None = None,
+        tables: int = TABLES_OPEN,
+        synced: int = 0,
     ) -> None:
         self._folder = folder
         self._path = folder / "rocksdb"
@@ -185,8 +194,9 @@ class Database:
         self.opened_by: OpenedBy | None = None
         folder.mkdir(parents=True, exist_ok=True)
         self._check_format()
-        self._check_logs()
+        stop_at_gaps(sorted(self._path.glob("*.log")))
         try:
+            self._check_synced(synced)
             self._db = Rdict(str(self._path), _options(tables))
         except Exception as error:
             raise DatabaseRefused(self._refusal(error)) from error
@@ -416,11 +426,26 @@ class Database:
             return True
 
     def _open_for_reading(self) -> None:
-        reading = AccessType.read_only(False)
         try:
-            self._db = Rdict(str(self._path), _options(self._tables), access_type=reading)
+            self._db = self._reader(_options(self._tables))
         except Exception as error:
             raise self._broken("open", error) from error
+
+    def _reader(self, options: Options) -> Rdict:
+        """Open the engine for reading, which changes no file of its."""
+        return Rdict(str(self._path), options, access_type=AccessType.read_only(False))
+
+    def _check_synced(self, synced: int) -> None:
+        """Raise the engine's error if a damaged log leaves less than was synced."""
+        if not synced or not (self._path / "CURRENT").exists():
+            return
+        reader = self._reader(_options(self._tables))
+        found = reader.latest_sequence_number()
+        reader.close()
+        if found < synced:
+            strict = _options(self._tables)
+            strict.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())
+            self._reader(strict).close()
 
     def _close_engine(self) -> None:
         with suppress(Exception):  # no room to flush: the log files have everything
@@ -460,15 +485,6 @@ class Database:
         self._format = found
         if not (self._path / "CURRENT").exists():
             raise DatabaseRefused(f"{self._path / 'CURRENT'}: missing. {_WAY_OUT}")
-
-    def _check_logs(self) -> None:
-        for log in sorted(self._path.glob("*.log")):
-            at = find_foreign_record(log)
-            if at is not None:
-                raise DatabaseRefused(
-                    f"{log}: Corruption: at byte {at} begins a record of a kind that is never"
-                    f" written. {_WAY_OUT}"
-                )
 
     def _write_format(self) -> None:
         """Record the format once the database exists; from then on a missing one is damage, not a

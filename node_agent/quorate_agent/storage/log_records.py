@@ -1,31 +1,72 @@
-"""Checks a RocksDB log for kinds of records that our databases never write.
+"""Has the engine stop at gaps in a database's logs that it would go past without a word.
 
 A log consists of blocks, and a block of records: checksum (4 bytes), length (2, little-endian),
-kind (1), then as many bytes, never beyond the block's end.  Some kinds are for recycled log files,
-which we never use.  If a flipped bit makes a record one of these, the engine takes it for a record
-of an older log and its opening never ends, so such damage is refused before.
+kind (1), then as many bytes, never beyond the block's end.  The engine stops at a record that is
+incomplete or has a wrong checksum, and goes on with the next log only if that one's first change
+has the number that follows.  It does not stop
+
+    at the end of a log, although a power loss may have taken its last records;
+    at a header of zeros, which it takes for room that was reserved: it skips the rest of the block;
+    at kinds for log files that are used again, which ours never are: at some it hangs.
+
+So such a place is made a record that is incomplete, or one with a wrong checksum.
 """
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 BLOCK_BYTES: Final = 32 * 1024
 HEADER_BYTES: Final = 7
-OF_LOGS_USED_AGAIN: Final = frozenset({5, 6, 7, 8, 11, 131})
+KIND_AT: Final = 6
+KINDS: Final = frozenset({1, 2, 3, 4})
+"""A whole record; the first, a middle and the last part of one."""
+NO_KIND: Final = b"\xff"
 
 
-def find_foreign_record(log: Path) -> int | None:
-    """Return the offset of the first record of a recycled log; None if there is none.
+class _End(NamedTuple):
+    """Where the records of a log end: at a header of another kind, or at the end of the file.
 
-    Checksums are left to the engine; at a damaged length it stops before this would.
+    `whole`: the last record there is complete."""
+
+    at: int
+    is_header: bool
+    whole: bool
+
+
+def stop_at_gaps(logs: Sequence[Path]) -> None:
+    """Have the engine stop at each place where these logs, in order, may lack some records.
+
+    Every log but the newest ends with a byte more, the begin of a record.  It changes nothing that
+    the engine would read, and need not be synced: the next start does it again.
     """
+    for log in logs:
+        end = _end_of_records(log)
+        if end.is_header:
+            with log.open("r+b") as file:
+                file.seek(end.at + KIND_AT)
+                file.write(NO_KIND)
+        elif end.whole and log is not logs[-1]:
+            os.truncate(log, end.at + 1)
+
+
+def _end_of_records(log: Path) -> _End:
+    """Find the end of a log's records.  Checksums are left to the engine.
+
+    At a damaged length this loses its way, behind the record at which the engine stops."""
+    begins = 0
     with log.open("rb") as file:
-        begins = 0
         while block := file.read(BLOCK_BYTES):
             at, last = 0, len(block) - HEADER_BYTES
             while at <= last:
-                if block[at + 6] in OF_LOGS_USED_AGAIN:
-                    return begins + at
+                if block[at + KIND_AT] not in KINDS:
+                    return _End(begins + at, is_header=True, whole=False)
                 at += HEADER_BYTES + block[at + 4] + (block[at + 5] << 8)
+            if len(block) < BLOCK_BYTES:
+                # Fewer bytes than a header has are left free at a block's end.
+                free = at > BLOCK_BYTES - HEADER_BYTES
+                ends = begins + (BLOCK_BYTES if free else at)
+                return _End(ends, is_header=False, whole=at == len(block))
             begins += BLOCK_BYTES
-    return None
+    return _End(begins, is_header=False, whole=True)

@@ -43,6 +43,7 @@ from quorate_agent.storage.stored_rows import (
     KIND_AT,
     KINDS_TOLD,
     PLAIN_KINDS,
+    after_prefix,
     keys_of,
     pack_reference,
     pack_row,
@@ -190,7 +191,7 @@ class RocksSpace:
             found, whole = self._scan(first, before, rows_max, bytes_max)
             return pack_rows(found, whole=whole, values=values)
         prefix = self._prefix
-        end = _after(prefix) if before is None else prefix + before
+        end = after_prefix(prefix) if before is None else prefix + before
         full_keys: list[bytes] = []
         stored: list[bytes] = []
         size, whole = 0, True
@@ -251,7 +252,7 @@ class RocksSpace:
         """Add to the batch what the turn wrote."""
         prefix, very_long = self._prefix, self._very_long
         if self.dropped:
-            batch.delete_range(prefix, _after(prefix))
+            batch.delete_range(prefix, after_prefix(prefix))
         if self._owned:
             self._remove_long(batch)
         put = batch.put
@@ -339,7 +340,7 @@ class RocksSpace:
         if not self.dropped:
             prefix = self._prefix
             skip = len(prefix)
-            for full_key, data in self._database.items(prefix + first, _after(prefix)):
+            for full_key, data in self._database.items(prefix + first, after_prefix(prefix)):
                 key = full_key[skip:]
                 while at < len(fresh) and fresh[at] < key:
                     row = overlay[fresh[at]]
@@ -356,15 +357,21 @@ class RocksSpace:
 
 class RocksStorage:
     """One Persistent zone on one agent.  `path` is the zone's folder, created if it is missing.
+    `synced`: see `Database`.
 
     DatabaseRefused: its content cannot be used.  Any call may raise StorageBroken; a
     `commit` or `sync` that did will do so again."""
 
     def __init__(
-        self, path: Path | str, *, disk: DiskRoom | None = None, tables: int = TABLES_OPEN
+        self,
+        path: Path | str,
+        *,
+        disk: DiskRoom | None = None,
+        tables: int = TABLES_OPEN,
+        synced: int = 0,
     ) -> None:
         self.folder: Path | None = Path(path)
-        self.database = Database(Path(path), disk, tables)
+        self.database = Database(Path(path), disk, tables, synced)
         try:
             self.long_values = LongValues(self.database)
         except BaseException:
@@ -381,7 +388,7 @@ class RocksStorage:
         """Read all records and totals, which the copies need at once; StorageBroken if one is
         unreadable."""
         for kind in (b"c", b"n"):
-            for _ in self.database.items(kind, _after(kind)):
+            for _ in self.database.items(kind, after_prefix(kind)):
                 pass
 
     def measure_logs(self) -> None:
@@ -472,7 +479,7 @@ class RocksStorage:
         """Return all records whose name starts with `prefix`, in order of name, as they are now."""
         start = b"c" + prefix
         found: dict[bytes, bytes | None] = {
-            name[1:]: data for name, data in self.database.items(start, _after(start))
+            name[1:]: data for name, data in self.database.items(start, after_prefix(start))
         }
         found |= {name: data for name, data in self._records.items() if name.startswith(prefix)}
         return iter([(name, data) for name, data in sorted(found.items()) if data is not None])
@@ -590,9 +597,3 @@ class _Turn(NamedTuple):
     spaces: list[RocksSpace]
     logs: list[RocksLog]
     records: dict[bytes, bytes | None]
-
-
-def _after(prefix: bytes) -> bytes:
-    """Return the first key behind all keys that start with `prefix`."""
-    stem = prefix.rstrip(b"\xff")
-    return stem[:-1] + bytes((stem[-1] + 1,))

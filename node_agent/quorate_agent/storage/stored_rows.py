@@ -56,3 +56,9 @@ def keys_of(
         if len(keys) >= rows_max or size >= bytes_max:
             return ScannedKeys(keys, expiries, counters, size, False)
     return ScannedKeys(keys, expiries, counters, size, True)
+
+
+def after_prefix(prefix: bytes) -> bytes:
+    """Return the first key behind all keys that start with `prefix`."""
+    stem = prefix.rstrip(b"\xff")
+    return stem[:-1] + bytes((stem[-1] + 1,))

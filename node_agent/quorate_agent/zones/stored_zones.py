@@ -20,7 +20,13 @@ from pathlib import Path
 from quorate.facts.errors import QuorateError
 from quorate.protocol.storage import Storage, StorageFull, ZoneRefused
 from quorate_agent.folder.data_folder import DataFolder, kept_zones
-from quorate_agent.folder.identity import START_ANEW, FolderRefused, Synced
+from quorate_agent.folder.identity import (
+    START_ANEW,
+    FolderRefused,
+    Synced,
+    read_identity,
+    synced_zones,
+)
 from quorate_agent.machine.descriptors import Descriptors
 from quorate_agent.storage import DatabaseRefused, StorageBroken
 from quorate_agent.storage.database import TABLES_OPEN, Database, OpenedBy
@@ -80,7 +86,9 @@ def open_zone(folder: DataFolder, uid: str, tables: int = TABLES_OPEN) -> RocksS
     LessThanSynced: it is not what it was.  DatabaseRefused, StorageBroken: it cannot be read, or
     made."""
     with _system_errors_named(folder.path):
-        storage = RocksStorage(folder.zone_path(uid), disk=folder.disk, tables=tables)
+        path, recorded = folder.zone_path(uid), folder.synced(uid)
+        synced = recorded.sequence if recorded is not None else 0
+        storage = RocksStorage(path, disk=folder.disk, tables=tables, synced=synced)
     try:
         storage.check_readable()
         _check_holds_all(folder, uid, storage.database)
@@ -115,9 +123,12 @@ def last_start(folder: Path) -> int:
     FolderRefused: a zone cannot be read.
     """
     starts = [0]
+    identity = read_identity(folder)
+    synced = synced_zones(identity) if identity is not None else {}
     for path in kept_zones(folder):
+        recorded = synced.get(path.name)
         try:
-            starts.append(_opened_last(path))
+            starts.append(_opened_last(path, recorded.sequence if recorded is not None else 0))
         except (DatabaseRefused, StorageBroken) as error:
             why = str(error).replace(START_ANEW, _OTHER_DATA)
             text = f"{folder} is not put back, zone {path.name} cannot be read: {why}"
@@ -125,10 +136,10 @@ def last_start(folder: Path) -> int:
     return max(starts)
 
 
-def _opened_last(path: Path) -> int:
+def _opened_last(path: Path, synced: int) -> int:
     """Return which start opened the database of a zone last; 0 if none is recorded."""
     with _system_errors_named(path):
-        storage = RocksStorage(path)
+        storage = RocksStorage(path, synced=synced)
     try:
         opened_by = storage.database.read_opened_by()
         return opened_by.incarnation if opened_by is not None else 0

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.fixtures import StartCluster
 from quorate_cluster.processes import Agent
-from quorate_cluster.waiting import wait_until
+from quorate_cluster.recorded_syncs import wait_recorded
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
@@ -34,23 +33,6 @@ def _cut_newest_log_off(agent: Agent) -> None:
 def _put_older_zones_back(agent: Agent) -> None:
     shutil.rmtree(agent.data / "zones")
     shutil.copytree(agent.data.with_name("older zones"), agent.data / "zones")
-
-
-def _wait_recorded(agent: Agent) -> None:
-    """Until it records no more: the file is not written for more than two of the pauses between
-    two records, so all is recorded."""
-    file = agent.data / "folder.json"
-    seen = [((0, 0), time.monotonic())]
-
-    def rests() -> bool:
-        found = file.stat()
-        written = (found.st_ino, found.st_mtime_ns)
-        if written != seen[-1][0]:
-            seen.append((written, time.monotonic()))
-        return time.monotonic() - seen[-1][1] > 2.5
-
-    wait_until(rests, "a folder.json that is not written", 30)
-    assert json.loads(file.read_text())["synced"]
 
 
 def _store(agent: Agent) -> str:
@@ -83,7 +65,7 @@ def test_answered_writes_outlive_a_voter_that_lost_them(
     written = {f"key-{number}": b"%d" % number for number in range(WRITES)}
     for key, value in written.items():
         client.set(key, value)
-    _wait_recorded(a)
+    wait_recorded(a.data)
     for agent in (a, b):
         agent.kill()
     for agent in (a, b):
@@ -110,7 +92,7 @@ def test_an_agent_that_does_nothing_writes_nothing(start_cluster: StartCluster) 
     agent = cluster.agents["agent-1"]
     cluster.client("z").set("key", "value")
 
-    _wait_recorded(agent)
+    wait_recorded(agent.data)
     store = _store(agent)
     agent.terminate()
     agent.start()

@@ -10,6 +10,7 @@ from quorate_cluster.client_errors import CLIENT_ERRORS
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.fixtures import Measured, StartCluster
 from quorate_cluster.processes import Agent, environment, python
+from quorate_cluster.recorded_syncs import wait_recorded
 from quorate_cluster.waiting import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
@@ -52,6 +53,7 @@ def test_an_agent_whose_database_is_damaged_ends_and_names_the_file(
     start_cluster: StartCluster,
 ) -> None:
     _, agent = _with_data(start_cluster)
+    wait_recorded(agent.data)
     agent.kill()
     (log,) = agent.data.glob("zones/*/rocksdb/*.log")
     damaged = bytearray(log.read_bytes())

@@ -9,6 +9,7 @@ from redis import RedisCluster
 
 from quorate_cli.dev.dev_cluster import DevCluster
 from quorate_cli.processes.cluster_folder import ClusterFolder
+from quorate_cluster.recorded_syncs import wait_recorded
 from quorate_cluster.waiting import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
@@ -67,6 +68,7 @@ def test_a_damaged_agent_is_named_and_set_aside_by_one_command(
     folder: Path, quorate: Quorate
 ) -> None:
     cluster = _with_data(folder, quorate, 3, 3)
+    wait_recorded(cluster.folder.data("agent-2"))
     quorate("dev", "kill", "agent-2")
     where = _damage_log(cluster, "agent-2")
 

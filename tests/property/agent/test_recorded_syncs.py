@@ -1,9 +1,11 @@
 """A crash anywhere between writing, syncing and recording never makes a whole folder a new store;
 a folder that lost what was recorded always becomes one.
 
-Disks are images of the folder: after a power loss a log has what it had when its last sync began,
-which is the least that the disk may have kept.  Zones are synced as an `Always` zone's (each turn)
-or as an `Interval` zone's (now and then): which of the two only decides how often `sync` comes.
+Disks are images of the folder: after a power loss a log has what it had when its last sync began.
+Of what is behind that, it lacks the end, or stretches are zeros; the engine may have begun a newer
+log meanwhile.  Whatever is left, the zone has all its writes up to one, and none behind it.  Zones
+are synced as an `Always` zone's (each turn) or as an `Interval` zone's (now and then): which of the
+two only decides how often `sync` comes.
 """
 
 import shutil
@@ -30,6 +32,13 @@ from quorate_cluster.waiting import wait_until
 
 UIDS = ("z1", "z2", "z3")
 
+STRETCH = 64
+"""Bytes of which the disk has all or none, after a power loss."""
+
+lost = st.one_of(st.none(), st.tuples(st.integers(0, 300), st.integers(0, 255)))
+"""What a disk has of what was not synced: nothing, or all but so many bytes at the end, with zeros
+in every stretch whose bit is set."""
+
 
 class Engine:
     """A zone's engine whose sync something else happens beside."""
@@ -55,6 +64,7 @@ class Folder(RuleBasedStateMachine):
         self.root = Path(tempfile.mkdtemp(prefix="quorate-recorded-"))
         self.path = self.root / "data"
         self.writes = 0
+        self.written: dict[str, list[int]] = {}
 
     def teardown(self) -> None:
         self._close()
@@ -89,7 +99,7 @@ class Folder(RuleBasedStateMachine):
         for log in self._logs(uid, self.path):
             self.kept[log.relative_to(self.path)] = log.stat().st_size
 
-    def _image(self, *, power_lost: bool) -> Path:
+    def _image(self, *, power_lost: bool, left: tuple[int, int] | None = None) -> Path:
         """What is on the disk after the machine lost power, or only the process ended."""
         image = self.root / "image"
 
@@ -107,9 +117,18 @@ class Folder(RuleBasedStateMachine):
         if power_lost:
             for uid in self.zones:
                 for log in self._logs(uid, image):
-                    size = self.kept.get(log.relative_to(image), 0)
-                    log.write_bytes(log.read_bytes()[:size])
+                    self._lose_unsynced(log, self.kept.get(log.relative_to(image), 0), left)
         return image
+
+    def _lose_unsynced(self, log: Path, synced: int, left: tuple[int, int] | None) -> None:
+        data = bytearray(log.read_bytes())
+        short, zeroed = left or (len(data), 0)
+        del data[max(synced, len(data) - short) :]
+        for number, at in enumerate(range(synced, len(data), STRETCH)):
+            if zeroed >> number % 8 & 1:
+                end = min(at + STRETCH, len(data))
+                data[at:end] = bytes(end - at)
+        log.write_bytes(data)
 
     def _is_at_rest(self) -> bool:
         names = ("rocksdb.compaction-pending", "rocksdb.num-running-compactions")
@@ -123,6 +142,11 @@ class Folder(RuleBasedStateMachine):
         self._open()
         assert self.folder.store == self.store
         assert not list(self.path.glob("set-aside-*"))
+        for uid, storage in self.zones.items():
+            last = int(storage.record_get(b"last") or 0)
+            found = sorted(int(key) for key, _ in storage.space(0, 0).scan(None, 1 << 20, 1 << 40))
+            self.written[uid] = [n for n in self.written.get(uid, []) if n <= last]
+            assert found == self.written[uid]
 
     # --- what an agent does
 
@@ -130,6 +154,7 @@ class Folder(RuleBasedStateMachine):
     def add_zone(self, uid: str) -> None:
         if uid not in self.zones:
             self.zones[uid] = open_zone(self.folder, uid)
+            self.written[uid] = []
 
     @precondition(lambda self: len(self.zones) > 1)
     @rule(number=st.integers(0, 2))
@@ -137,6 +162,7 @@ class Folder(RuleBasedStateMachine):
         uid = sorted(self.zones)[number % len(self.zones)]
         self.zones.pop(uid).close()
         self.folder.remove_zone(uid)
+        del self.written[uid]
 
     @rule(number=st.integers(0, 2))
     def write(self, number: int) -> None:
@@ -146,6 +172,7 @@ class Folder(RuleBasedStateMachine):
         storage.space(0, 0).put(b"%d" % self.writes, Row(self.writes, 1, 0, b"value"))
         storage.record_put(b"last", b"%d" % self.writes)
         storage.commit()
+        self.written[uid].append(self.writes)
 
     @rule(number=st.integers(0, 2), meanwhile=st.integers(0, 3))
     def sync(self, number: int, meanwhile: int) -> None:
@@ -193,9 +220,27 @@ class Folder(RuleBasedStateMachine):
 
     # --- what happens to it
 
-    @rule(power_lost=st.booleans())
-    def crash(self, power_lost: bool) -> None:
-        self._restart_from(self._image(power_lost=power_lost))
+    @rule(power_lost=st.booleans(), left=lost)
+    def crash(self, power_lost: bool, left: tuple[int, int] | None = None) -> None:
+        self._restart_from(self._image(power_lost=power_lost, left=left))
+
+    @rule(number=st.integers(0, 2), before=st.integers(0, 3), behind=st.integers(1, 3), left=lost)
+    def lose_power_behind_a_new_log(
+        self, number: int, before: int, behind: int, left: tuple[int, int] | None
+    ) -> None:
+        """The disk has the new log whole, but not the table that was to replace the old one."""
+        uid = sorted(self.zones)[number % len(self.zones)]
+        for _ in range(before):
+            self.write(number)
+        image = self._image(power_lost=True, left=left)
+        self.zones[uid].database._db.flush(True)
+        for _ in range(behind):
+            self.write(number)
+        old = self._logs(uid, image)
+        (new,) = [log for log in self._logs(uid, self.path) if log.stat().st_size]
+        if new.name not in [log.name for log in old]:
+            shutil.copy(new, old[-1].with_name(new.name))
+        self._restart_from(image)
 
     @rule(number=st.integers(0, 2), meanwhile=st.integers(0, 3))
     def lose_power_behind_a_record(self, number: int, meanwhile: int) -> None:

@@ -1,5 +1,6 @@
 """A crash at every byte of the log, and a bit flipped in every byte of it: a copy comes back as it
-was after some batch, or its folder is refused with a reason.  Never is it silently anything else.
+was after some batch, or its folder is refused with a reason if it would lack what was synced.
+Never is it silently anything else.
 
 Every byte is tried.  The bytes are dealt out to `SHARES` tests, one after the other: the
 first, which tries some of every record's every part, runs always, the others are deep.
@@ -37,8 +38,8 @@ def _state(copy: Copy) -> State:
     return copy.promise_term, copy.last_term, copy.lwm, copy.space.digest(), copy.held()
 
 
-def _opened(folder: Path) -> tuple[RocksStorage, Copy]:
-    storage = RocksStorage(folder)
+def _opened(folder: Path, synced: int) -> tuple[RocksStorage, Copy]:
+    storage = RocksStorage(folder, synced=synced)
     copy = Copy(0, storage)
     copy.recover()
     return storage, copy
@@ -86,10 +87,10 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list[
     return folder / "image", logs[0].relative_to(folder / "image"), states
 
 
-def _check(folder: Path, states: list[State]) -> int | None:
+def _check(folder: Path, states: list[State], synced: int = 0) -> int | None:
     """The batch after which the folder is as it is; None when it was refused."""
     try:
-        storage, copy = _opened(folder)
+        storage, copy = _opened(folder, synced)
     except DatabaseRefused as error:
         refused = str(error)
     else:
@@ -154,11 +155,22 @@ def test_a_bit_flipped_in_any_byte_is_refused_or_leaves_batches_whole(
 ) -> None:
     image, log, states = written
     whole = (image / log).read_bytes()
+    synced = _sequence(_damaged(written, quick_path, whole))
     refused = 0
     tried = _bytes_of(share, len(whole))
     for at in tried:
         data = bytearray(whole)
         data[at] ^= 1 << at % 8
-        refused += _check(_damaged(written, quick_path, bytes(data)), states) is None
+        refused += _check(_damaged(written, quick_path, bytes(data)), states, synced) is None
+        found = _check(_damaged(written, quick_path, bytes(data)), states)
+        assert found is not None, f"not recorded as synced, bit of byte {at}"
+        assert found < len(states) - 1
 
     assert refused > len(tried) * 0.8
+
+
+def _sequence(folder: Path) -> int:
+    storage = RocksStorage(folder)
+    sequence = storage.database.sequence
+    storage.close()
+    return sequence

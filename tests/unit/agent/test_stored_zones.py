@@ -522,6 +522,20 @@ def test_a_zone_later_than_the_list_of_a_folder_counts_when_the_folder_is_put_ba
     assert last_start(aside) == 2
 
 
+def test_a_folder_whose_log_is_damaged_is_not_put_back(agent: OneAgent) -> None:
+    """A person decides, while the log is as it was."""
+    agent.kill()
+    log = _newest_log(agent.path, "z1")
+    damaged = bytearray(log.read_bytes())
+    damaged[len(damaged) // 2] ^= 0xFF
+    log.write_bytes(damaged)
+
+    with pytest.raises(FolderRefused, match="is not put back, zone z1 cannot be read.*Corruption"):
+        last_start(agent.path)
+
+    assert log.read_bytes() == damaged
+
+
 def test_zones_without_descriptors_stay_closed_and_are_checked_when_they_are_opened(
     tmp_path: Path,
 ) -> None:
