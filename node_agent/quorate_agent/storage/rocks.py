@@ -443,7 +443,7 @@ class RocksStorage:
     def log_floor(self, partition: int, bytes_max: int) -> int:
         """Return up to which counter to cut so that no more than `bytes_max` bytes stay.
 
-        It is the end of a segment, because only whole segments are removed from the files."""
+        It is the end of a segment, because the sizes of single updates are not kept."""
         return self._log(partition).floor_for(bytes_max)
 
     @property

@@ -24,8 +24,11 @@ _IS_LONG: Final = b"\xc1"
 _IN_FILE: Final = b"\xc1\x01"
 
 SEGMENT_BYTES: Final = 256 * 1024
-"""The log is cut from the files in segments of this size; a smaller cut waits until its segment is
-full."""
+"""The log is cut in segments, of this size at most.  So much must be cut before it is removed from
+the files, unless it is the whole log."""
+SEGMENT_BYTES_MIN: Final = 2 * 1024
+SEGMENTS: Final = 8
+"""A log has so many segments or more, if they have the least size."""
 
 
 def partitions_with_logs(database: Database) -> Iterator[int]:
@@ -44,8 +47,9 @@ class RocksLog:
     """One partition's updates: this turn's, and what is known of the others unread."""
 
     __slots__ = (
-        "_before", "_below", "_database", "_long_values", "_owned", "_touched", "_touched_logs",
-        "bytes", "cut_from", "cut_to", "floor", "kept", "overlay", "partition", "segments",
+        "_before", "_below", "_database", "_in_files", "_long_values", "_owned", "_touched",
+        "_touched_logs", "bytes", "cut_from", "cut_to", "floor", "kept", "overlay", "partition",
+        "segments",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +73,7 @@ class RocksLog:
         self.kept = 0  # the floor if the batch is dropped
         self.segments: list[list[int]] = []  # [last counter, bytes]
         self.bytes = 0
+        self._in_files = 0  # bytes that are cut, but not yet removed from the database
         # `bytes`, the number of segments and the last one, before the turn; None: some were cut.
         self._before: tuple[int, int, list[int]] | None = None
         self._measure()
@@ -125,14 +130,17 @@ class RocksLog:
         self._touch()
         self.floor = upto
         self._below = False
-        passed = 0
+        passed, size = 0, 0
         while passed < len(self.segments) and self.segments[passed][0] <= upto:
-            self.bytes -= self.segments[passed][1]
+            size += self.segments[passed][1]
             passed += 1
         if passed:
             del self.segments[:passed]
-            self.cut_to = upto
+            self.bytes -= size
+            self._in_files += size
             self._before = None
+            if self._in_files >= SEGMENT_BYTES or not self.segments:
+                self.cut_to = upto
 
     def read(self, first: int, last: int, bytes_max: int) -> list[tuple[int, int, bytes]]:
         """Return updates with first <= counter <= last; see Storage.log_read."""
@@ -180,6 +188,7 @@ class RocksLog:
         if committed:
             if self.cut_to:
                 self.cut_from = self.cut_to + 1
+                self._in_files = 0
             if self._below:
                 self.floor = self.cut_from = 0
             self.kept = self.floor
@@ -203,11 +212,17 @@ class RocksLog:
         segments = self.segments
         if segments and counter <= segments[-1][0]:
             segments[-1][1] += size  # late: in whichever segment, the sum is right
-        elif segments and segments[-1][1] < SEGMENT_BYTES:
+        elif segments and self._is_open(segments[-1][1]):
             segments[-1][0] = counter
             segments[-1][1] += size
         else:
             segments.append([counter, size])
+
+    def _is_open(self, size: int) -> bool:
+        """Return whether a segment of this size takes more."""
+        if size < SEGMENT_BYTES_MIN:
+            return True
+        return size < SEGMENT_BYTES and size * SEGMENTS < self.bytes
 
     def _measure_back(self) -> None:
         """Go back to the sizes before the turn, which the log need not be read for."""

@@ -68,6 +68,32 @@ def test_a_cut_log_starts_above_the_cut(engine: Engine) -> None:
     assert engine.reopened(storage).log_read(0, 0, 99, EVERYTHING) == []
 
 
+@pytest.mark.parametrize("share", [16 << 10, 64 << 10, 256 << 10, 1 << 20])
+def test_a_log_that_is_cut_to_its_share_keeps_most_of_it(engine: Engine, share: int) -> None:
+    """As an agent cuts it each second, while one update is in flight."""
+    storage, update = engine.open(), bytes(1000)
+    last, floor = 0, 0
+    kept: list[int] = []
+    while last * len(update) < 3 * share + (1 << 20):
+        for _ in range(10):
+            last += 1
+            storage.log_put(0, last, 1, update)
+        storage.commit()
+        if storage.log_bytes(0) > share:
+            floor = max(floor, min(storage.log_floor(0, share * 3 // 4), last - 1))
+            storage.log_cut(0, floor)
+            storage.commit()
+            kept.append((last - floor) * len(update))
+            assert len(storage.log_read(0, 0, last, EVERYTHING)) == last - floor
+
+    assert kept
+    assert min(kept) > share // 2
+    assert max(kept) <= share
+    storage = engine.reopened(storage)
+    in_files = sum(len(data) for _, _, data in storage.log_read(0, 0, last, EVERYTHING))
+    assert in_files < share + (300 << 10)
+
+
 def test_an_update_below_the_cut_can_be_kept_anew_and_brings_no_cut_one_back(
     engine: Engine,
 ) -> None:
