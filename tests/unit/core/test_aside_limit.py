@@ -5,11 +5,18 @@ import pytest
 
 from quorate.protocol.agent.all_zones import aside_limit
 from quorate.protocol.agent.all_zones.aside_limit import PER_PARTITION_MAX, AsideLimit
-from quorate.protocol.copies.record import ASIDE_KEPT_MS, KeptRows, read_kept_rows
+from quorate.protocol.agent.upkeep import RETRY_ASIDE_MS
+from quorate.protocol.copies.record import (
+    ASIDE_KEPT_MS,
+    KeptRows,
+    read_kept_rows,
+    write_kept_rows,
+)
 from quorate.protocol.messages.master import AgentReport, AsideReport, MasterPing
 from quorate.protocol.settings import DEFAULTS
 from quorate.protocol.storage import Row
 from quorate_lone_agent.core import TICK_MS, LoneAgent
+from quorate_sim.disk import SimStorage
 
 
 @pytest.fixture
@@ -29,6 +36,7 @@ def set_aside(
     zone.storage.space(partition, generation).put(b"k", Row(1, 1, 0, b"v"))
     since_ms = agent.now.wall_ms - age_ms
     copy.kept_rows += (KeptRows(generation, since_ms, 2, 1, 1, 1, size),)
+    write_kept_rows(zone.storage, partition, copy.kept_rows)
     zone.note_aside(copy)
     zone.touch(copy)
 
@@ -88,6 +96,46 @@ def test_a_partition_keeps_the_latest_few(agent: LoneAgent) -> None:
     assert kept(agent, "zone-0", 0) == [101 + number for number in range(3, PER_PARTITION_MAX + 3)]
     assert kept(agent, "zone-0", 1) == [101]
     assert report(agent).aside == {"zone-0": AsideReport(PER_PARTITION_MAX + 1, 0, 3)}
+
+
+def refuse(agent: LoneAgent, uid: str) -> None:
+    """Have the zone's next batch find no room."""
+    storage = agent.core.zones[uid].storage
+    assert isinstance(storage, SimStorage)
+    storage.refuse = True
+
+
+def test_what_finds_no_room_when_it_is_due_is_dropped_later(agent: LoneAgent) -> None:
+    set_aside(agent, "zone-0", 0, 101, ASIDE_KEPT_MS - 1000, 60)
+    agent.pass_time(TICK_MS)
+
+    refuse(agent, "zone-0")
+    agent.pass_time(1000)
+    assert kept(agent, "zone-0", 0) == [101]
+    assert report(agent).aside == {"zone-0": AsideReport(1, 60, 0)}
+
+    visits = agent.visits["zone-0"]
+    agent.pass_time(RETRY_ASIDE_MS - 2 * TICK_MS)
+    assert kept(agent, "zone-0", 0) == [101]
+    assert agent.visits["zone-0"] < visits + 5, "a zone without room does not try all the time"
+
+    agent.pass_time(2 * TICK_MS)
+    assert kept(agent, "zone-0", 0) == []
+    assert read_kept_rows(agent.core.zones["zone-0"].storage, 0) == ()
+    assert agent.core.zones["zone-0"].storage.space(0, 101).get(b"k") is None
+
+
+def test_what_finds_no_room_before_its_time_is_told_once_it_is_dropped(agent: LoneAgent) -> None:
+    agent.pass_time(aside_limit.CHECK_MS)
+    set_aside(agent, "zone-0", 0, 101, 3000, 101)
+    agent.turn()
+    refuse(agent, "zone-0")
+    agent.pass_time(aside_limit.CHECK_MS)
+    assert report(agent).aside == {"zone-0": AsideReport(1, 101, 0)}
+
+    agent.pass_time(2 * aside_limit.CHECK_MS)
+    assert kept(agent, "zone-0", 0) == []
+    assert report(agent).aside == {"zone-0": AsideReport(0, 0, 1)}
 
 
 @pytest.mark.parametrize("step_ms", [2 * ASIDE_KEPT_MS, 0, -2 * ASIDE_KEPT_MS])

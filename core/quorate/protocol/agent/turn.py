@@ -137,6 +137,7 @@ def go_back(zone: ZoneCopies) -> None:
         answered, alive_in = copy.answered, copy.last_term if copy.is_alive else -1
         surveyed = copy.surveyed
         copy.recover()
+        zone.note_aside(copy)
         if surveyed and copy.present:
             zone.survey(copy)
         zone.purge(copy)  # the turn may have dropped some

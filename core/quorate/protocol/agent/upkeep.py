@@ -24,6 +24,8 @@ SURVEY_ROWS_LEAST = 50
 PURGE_PER_TICK = 1000
 """So many tombstones are looked at, or twice as many as came since the last tick if it is more."""
 LOG_CHECK_MS = 1000
+RETRY_ASIDE_MS = 1000
+"""The pause after rows that were set aside could not be removed, for lack of room."""
 AGE_MARK_MS = 60_000
 NEVER_MS = 1 << 62
 DIGEST_KEPT_MS = 60_000
@@ -203,17 +205,19 @@ class Upkeep:
     def _drop_aside(self, now: Now) -> None:
         """Remove what was set aside long enough ago."""
         zone = self._zone
+        if len(self._aside_due) > zone.count_aside()[0]:
+            kept = {(p, each.generation) for p in zone.aside for each in zone.copies[p].kept_rows}
+            self._aside_due = {n: due for n, due in self._aside_due.items() if n in kept}
         for partition in list(zone.aside):
             copy = zone.copies[partition]
             kept_rows = copy.kept_rows
             if old := [e for e in kept_rows if self._due_ms(partition, e, now) <= now.boot_ms]:
+                for each in old:  # again then, if the batch finds no room
+                    self._aside_due[partition, each.generation] = now.boot_ms + RETRY_ASIDE_MS
                 copy.drop_aside(old)
                 zone.touch(copy)
             if not copy.kept_rows:
                 zone.aside.discard(partition)
-        if len(self._aside_due) > zone.count_aside()[0]:
-            kept = {(p, each.generation) for p in zone.aside for each in zone.copies[p].kept_rows}
-            self._aside_due = {n: due for n, due in self._aside_due.items() if n in kept}
 
     def aside_due_ms(self, now: Now) -> int:
         """Return when something that is set aside is to be removed (boot ms); NEVER_MS: nothing."""

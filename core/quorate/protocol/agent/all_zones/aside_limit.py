@@ -33,6 +33,7 @@ class AsideLimit:
     def __init__(self, zones: Mapping[str, Replicas], settings: ProtocolSettings) -> None:
         """`zones`: all open zones by uid."""
         self.dropped: dict[str, int] = {}
+        self._dropping: list[_Aside] = []  # since the last check; a batch may find no room
         self._zones = zones
         self._bytes_max = settings.aside_bytes_max
         self._checked_ms = 0
@@ -42,6 +43,7 @@ class AsideLimit:
         if now.boot_ms - self._checked_ms < CHECK_MS:
             return
         self._checked_ms = now.boot_ms
+        self._count_dropped()
         found = sorted(
             _Aside(kept.since_ms, uid, partition, kept.generation, kept)
             for uid, zone in self._zones.items()
@@ -57,4 +59,12 @@ class AsideLimit:
             size -= each.kept.bytes
             copy.drop_aside((each.kept,))
             zone.touch(copy)
-            self.dropped[each.uid] = self.dropped.get(each.uid, 0) + 1
+            self._dropping.append(each)
+
+    def _count_dropped(self) -> None:
+        for each in self._dropping:
+            zone = self._zones.get(each.uid)
+            copy = zone.copies.get(each.partition) if zone is not None else None
+            if copy is None or each.kept not in copy.kept_rows:
+                self.dropped[each.uid] = self.dropped.get(each.uid, 0) + 1
+        self._dropping.clear()
