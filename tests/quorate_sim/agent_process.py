@@ -195,7 +195,7 @@ class AgentProcess:
         if not self._interval_due:
             self._interval_due = True
             self.world.after(SYNC_INTERVAL_US, self._sync_by_interval)
-        return bool(turn.after_sync or turn.adopted)
+        return bool(turn.after_sync or turn.adopted or turn.refilled)
 
     def _sync_by_interval(self) -> None:
         self._interval_due = False

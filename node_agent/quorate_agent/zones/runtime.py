@@ -78,7 +78,7 @@ class ZoneRuntime:
             return False
         if record.sync_writes is SyncWrites.ALWAYS:
             return True
-        return bool(turn.after_sync or turn.adopted)
+        return bool(turn.after_sync or turn.adopted or turn.refilled)
 
     def _start_sync(self) -> None:
         self._syncing = True
