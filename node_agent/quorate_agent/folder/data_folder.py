@@ -101,13 +101,9 @@ class DataFolder:
         `cluster_id` is the id in the cluster's secret.  It is kept once a master that has proven it
         is obeyed."""
         path = Path(path)
-        try:
+        with _refused_by_system(path):
             path.mkdir(parents=True, exist_ok=True)
             lock = _take_lock(path)
-        except OSError as error:
-            raise FolderRefused(
-                f"{path}: {error.strerror}. Way out: name a folder this user may write to"
-            ) from error
         try:
             with _refused_by_system(path):
                 _finish_setting_aside(path)
@@ -256,10 +252,12 @@ class DataFolder:
         return aside
 
     def write_address(self, host: str, peer_port: int, admin_port: int) -> None:
-        """Record in the folder where its agent listens now, for tools and people."""
+        """Record in the folder where its agent listens now, for tools and people; FolderRefused:
+        the disk has no room."""
         address = {"host": host, "peer_port": peer_port, "admin_port": admin_port}
         told = {"pid": os.getpid(), "name": self._identity.node, **address}
-        write_durably(self.path / _ADDRESS, json.dumps(told))
+        with _refused_by_system(self.path / _ADDRESS):
+            write_durably(self.path / _ADDRESS, json.dumps(told))
 
     def close(self) -> None:
         """Release the folder to other agents."""
@@ -436,8 +434,12 @@ def _take_lock(path: Path) -> int:
             f"{file}: process {holder} is using this folder."
             f" Way out: stop that process, or give this agent a folder of its own"
         ) from None
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    try:
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    except OSError:
+        os.close(lock)
+        raise
     return lock
 
 

@@ -111,7 +111,7 @@ def main(arguments: list[str] | None = None) -> None:
         listeners = 2 if settings.external_port_offset else 1
         descriptors = Descriptors(raise_limit(), listeners)
         agent = uvloop.run(_run(settings, secret, descriptors, clock))
-    except (SecretRefused, _Refused) as refused:
+    except (SecretRefused, FolderRefused, _Refused) as refused:
         _end(EXIT_REFUSED, str(refused))
     except (OSError, QuorateError) as error:
         _end(EXIT_FAILED, str(error))

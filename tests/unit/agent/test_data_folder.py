@@ -1,5 +1,6 @@
 """The data folder: who an agent is, one agent at a time, nothing lost unnoticed."""
 
+import errno
 import json
 import os
 import signal
@@ -540,4 +541,23 @@ def test_zones_are_kept_until_they_are_removed(path: Path) -> None:
     assert kept == [record]
     assert folder.kept_zones() == []
     assert not list(path.glob("zone-*"))
+    folder.close()
+
+
+def test_a_full_disk_is_named_with_its_way_out_wherever_a_start_meets_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as of a descriptor: no file name
+
+    words = r": No space left on device\. Way out: free some space, or correct the permissions"
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(FolderRefused, match=str(path) + words):
+            open_folder(path)
+    folder = open_folder(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(FolderRefused, match=str(path / "agent.json") + words):
+            folder.write_address("127.0.0.1", 1, 2)
     folder.close()
