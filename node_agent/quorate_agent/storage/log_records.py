@@ -20,13 +20,13 @@ from typing import Final, NamedTuple
 BLOCK_BYTES: Final = 32 * 1024
 HEADER_BYTES: Final = 7
 KIND_AT: Final = 6
-KINDS: Final = frozenset({1, 2, 3, 4})
-"""A whole record; the first, a middle and the last part of one."""
+OF_LOGS_USED_AGAIN: Final = frozenset({5, 6, 7, 8, 11, 131})
 NO_KIND: Final = b"\xff"
 
 
 class _End(NamedTuple):
-    """Where the records of a log end: at a header of another kind, or at the end of the file.
+    """Where the records of a log end: at a header that the engine goes past, or at the end of the
+    file.
 
     `whole`: the last record there is complete."""
 
@@ -38,7 +38,7 @@ class _End(NamedTuple):
 def stop_at_gaps(logs: Sequence[Path]) -> None:
     """Have the engine stop at each place where these logs, in order, may lack some records.
 
-    Every log but the newest ends with a byte more, the begin of a record.  It changes nothing that
+    Every log but the newest gets one byte more, the begin of a record.  It changes nothing that
     the engine would read, and need not be synced: the next start does it again.
     """
     for log in logs:
@@ -60,9 +60,11 @@ def _end_of_records(log: Path) -> _End:
         while block := file.read(BLOCK_BYTES):
             at, last = 0, len(block) - HEADER_BYTES
             while at <= last:
-                if block[at + KIND_AT] not in KINDS:
+                kind = block[at + KIND_AT]
+                length = block[at + 4] + (block[at + 5] << 8)
+                if kind in OF_LOGS_USED_AGAIN or not (kind or length):
                     return _End(begins + at, is_header=True, whole=False)
-                at += HEADER_BYTES + block[at + 4] + (block[at + 5] << 8)
+                at += HEADER_BYTES + length
             if len(block) < BLOCK_BYTES:
                 # Fewer bytes than a header has are left free at a block's end.
                 free = at > BLOCK_BYTES - HEADER_BYTES
