@@ -194,7 +194,7 @@ class Database:
         self.opened_by: OpenedBy | None = None
         folder.mkdir(parents=True, exist_ok=True)
         self._check_format()
-        stop_at_gaps(sorted(self._path.glob("*.log")))
+        stop_at_gaps(self._path)
         try:
             self._check_synced(synced)
             self._db = Rdict(str(self._path), _options(tables))

@@ -13,7 +13,6 @@ So such a place is made a record that is incomplete, or one with a wrong checksu
 """
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -35,12 +34,13 @@ class _End(NamedTuple):
     whole: bool
 
 
-def stop_at_gaps(logs: Sequence[Path]) -> None:
-    """Have the engine stop at each place where these logs, in order, may lack some records.
+def stop_at_gaps(folder: Path) -> None:
+    """Have the engine stop at each place where the logs in its folder may lack some records.
 
     Every log but the newest gets one byte more, the begin of a record.  It changes nothing that
     the engine would read, and need not be synced: the next start does it again.
     """
+    logs = sorted(folder.glob("*.log"), key=lambda log: (len(log.name), log.name))
     for log in logs:
         end = _end_of_records(log)
         if end.is_header:

@@ -112,6 +112,16 @@ def test_a_newer_log_is_not_read_behind_a_gap(
     assert _opened_twice(disk, written.sequences[left]) == left
 
 
+def test_logs_are_read_in_order_of_their_numbers(written: Written, disk: Path) -> None:
+    """Of which some have a digit more."""
+    old, new = _logs(disk)
+    os.truncate(old, written.ends[OLD - 3])
+    old.rename(old.with_name("999999.log"))
+    new.rename(new.with_name("1000000.log"))
+
+    assert _opened_twice(disk, written.sequences[OLD - 3]) == OLD - 3
+
+
 def test_an_older_log_whose_content_is_in_a_table_is_no_gap(written: Written, disk: Path) -> None:
     """A process that ends may leave it behind."""
     old = _logs(disk)[0]
