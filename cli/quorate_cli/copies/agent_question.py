@@ -18,6 +18,8 @@ from quorate_link.handshake import Handshake, Unproven
 from quorate_link.secret import SecretRefused, read_secret
 
 TIMEOUT_S = 10.0
+PROOF_S = 2.0
+"""Seconds until the process at a port must have proven that it is an agent of the cluster."""
 
 Answer = TypeVar("Answer")
 
@@ -86,6 +88,19 @@ def ask_agent(agent: Asked, question: Message, kind: type[Answer]) -> Answer:
         asked, told = type(question).__name__, type(answer).__name__
         raise Problem(f"{where} answered {asked} with {told}")
     return answer
+
+
+def is_of_our_cluster(agent: Asked) -> bool:
+    """Return whether a process that knows the cluster's secret listens at the agent's port."""
+    hello = Hello(FORMAT_VERSION, "tool", agent.cluster)
+    try:
+        keys = read_secret(agent.secret_file).keys("tool")
+        handshake = Handshake(keys, lambda: hello, dialed=True)
+        with socket.create_connection((agent.host, agent.port), PROOF_S) as connection:
+            shake_hands(connection, handshake, time.monotonic() + PROOF_S)
+    except (SecretRefused, Unproven, OSError, WireError):
+        return False
+    return handshake.is_proven
 
 
 def _next(connection: socket.socket, data: bytes, where: str, deadline_s: float) -> Message:

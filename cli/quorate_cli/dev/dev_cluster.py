@@ -10,6 +10,7 @@ from functools import partial
 import msgspec
 
 from quorate.wire.schema.names import is_short_name
+from quorate_cli.dev.copied_folder import check_no_copy_runs
 from quorate_cli.dev.membership import HOST, POLL_S, START_S, Membership
 from quorate_cli.dev.ports import (
     CLIENT_PORT,
@@ -88,6 +89,8 @@ class DevCluster:
             raise Problem(f"--name {cluster!r}: use only lower-case letters, digits and '-'")
         with self.folder.locked():
             before = self.folder.read() if self.folder.exists() else None
+            if before is not None:
+                check_no_copy_runs(self.folder, before)
             entry = self._make_or_read(cluster, agents, client_port_base, debug_commands)
             names = [agent.name for agent in entry.agents]
             running, _ = self._running_or_not()
@@ -155,6 +158,7 @@ class DevCluster:
             if self.folder.process(name) is not None:
                 self._say(f"{name} is already running")
                 return
+            check_no_copy_runs(self.folder, entry)
             if name == OPERATOR:
                 self._start_operator()
                 return
@@ -219,7 +223,9 @@ class DevCluster:
     def start_agent(self, name: str) -> None:
         """Start one agent, even without a running operator; raise Problem if it refuses."""
         with self.folder.locked():
-            refused = self._start_agents(self.check_known(name), [name])
+            entry = self.check_known(name)
+            check_no_copy_runs(self.folder, entry)
+            refused = self._start_agents(entry, [name])
             if refused:
                 raise Problem(refused[name])
 
@@ -404,6 +410,7 @@ class DevCluster:
                 count + 1,
                 base,
                 bool(debug_commands),
+                str(self.folder.path),
             )
             self.folder.write(entry)
             return entry
@@ -422,6 +429,7 @@ class DevCluster:
             entry = msgspec.structs.replace(entry, client_port_base=client_port_base)
         if debug_commands is not None:
             entry = msgspec.structs.replace(entry, debug_commands=debug_commands)
+        entry = msgspec.structs.replace(entry, path=str(self.folder.path))
         self._write(entry)
         return entry
 

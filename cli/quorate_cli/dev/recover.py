@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from quorate.protocol.status import ZoneStatus
+from quorate_cli.dev.copied_folder import check_no_copy_runs
 from quorate_cli.dev.dev_cluster import DevCluster
 from quorate_cli.dev.membership import HOST, POLL_S
 from quorate_cli.objects import resources
@@ -32,6 +33,7 @@ def recover_metastore(cluster: DevCluster) -> list[str]:
 
 
 def _rebuild(cluster: DevCluster) -> list[str]:
+    check_no_copy_runs(cluster.folder, cluster.folder.read())
     data = cluster.folder.data(OPERATOR)
     unsure = (
         "the operator is stopped, and whether its file was replaced is unknown: an old one would be"

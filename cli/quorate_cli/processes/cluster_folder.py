@@ -60,7 +60,8 @@ class ClusterEntry(msgspec.Struct, frozen=True):
     """The content of cluster.json.
 
     `next_number` names the next agent.  No name is used twice, because the data of a removed agent
-    must never be taken for another's.
+    must never be taken for another's.  `path`: the folder at the last `up`, by which a copied
+    folder is known; empty if an earlier version wrote the file.
     """
 
     format: int
@@ -69,6 +70,7 @@ class ClusterEntry(msgspec.Struct, frozen=True):
     next_number: int
     client_port_base: int
     debug_commands: bool
+    path: str = ""
 
 
 class AgentAddress(msgspec.Struct, frozen=True):
