@@ -25,6 +25,7 @@ from quorate.protocol.metastore import (
     ZoneKey,
 )
 from quorate.protocol.settings import ProtocolSettings
+from quorate.wire.schema.names import NAME_LENGTH_MAX
 from quorate.wire.storage_cluster import StorageCluster, StorageClusterStatus
 from quorate.wire.zone import Zone, ZoneStatus, manifest_of
 from quorate_link.secret import make_secret
@@ -279,7 +280,7 @@ class Embedded:
             if uid in declared or (uid not in before and name in taken and not is_complete):
                 continue
             # The name may have been declared anew meanwhile.
-            wanted = name, f"{name}-{uid[:8]}", f"{name}-{uid}"
+            wanted = name, _with_suffix(name, uid[:8]), _with_suffix(name, uid)
             made = await self.objects.restore(ZONES, wanted, manifest_of(known[uid], cluster), uid)
             if made is not None:
                 name = made["metadata"]["name"]
@@ -438,3 +439,11 @@ def _zone_pause(zone: Zone, led: LedCluster | None) -> str:
     """Return why the zone is paused, by its own annotation or its cluster's; empty if it is not."""
     own = pause_of(Zone.kind_name(), zone.metadata)
     return own or (led.pause if led is not None else "")
+
+
+def _with_suffix(name: str, suffix: str) -> str:
+    """Return the name of a zone with a suffix, shortened to a length that a zone's name may have.
+
+    A longer name would be refused at each attempt, and end the recovery with an error.
+    """
+    return f"{name[: NAME_LENGTH_MAX - len(suffix) - 1].rstrip('-')}-{suffix}"

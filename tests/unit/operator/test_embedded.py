@@ -388,9 +388,16 @@ async def test_data_of_a_zone_that_is_deleted_stays_while_its_cluster_is_paused(
     await until(lambda: paused.embedded.objects.get("zones", "sessions") is None, "gone")
 
 
-@pytest.mark.parametrize("stale_uid", ["00000000-stale", "ffffffff-stale"])
+@pytest.mark.parametrize(
+    ("name", "stale_uid", "stale_name"),
+    [
+        ("sessions", "00000000-stale", "sessions-00000000"),
+        ("sessions", "ffffffff-stale", "sessions-ffffffff"),
+        (f"{'s' * 40}-{'x' * 9}", "ffffffff-stale", f"{'s' * 40}-ffffffff"),  # the longest
+    ],
+)
 async def test_a_recovery_leaves_a_live_zone_its_name_beside_stale_data_of_that_name(
-    tmp_path: Path, stale_uid: str
+    tmp_path: Path, name: str, stale_uid: str, stale_name: str
 ) -> None:
     """An agent that was away when a zone was deleted has data of it, and the name is used anew."""
     write_private(tmp_path / "main.json", json.dumps(SECRET.texts()))
@@ -402,9 +409,9 @@ async def test_a_recovery_leaves_a_live_zone_its_name_beside_stale_data_of_that_
         async with _running(tmp_path) as embedded:
             spec = {"external": {"addresses": [agent.address]}}
             await _declare(embedded.objects, "StorageCluster", "main", spec)
-            await _declare(embedded.objects, "Zone", "sessions", zone)
-            live = _uids(embedded)["sessions"]
-            await until(lambda: _is_available(embedded, "sessions"), "available")
+            await _declare(embedded.objects, "Zone", name, zone)
+            live = _uids(embedded)[name]
+            await until(lambda: _is_available(embedded, name), "available")
             agent.zone = _runner(embedded).known_zone(live)
         assert agent.zone is not None
         agent.older = (msgspec.structs.replace(agent.zone, uid=stale_uid),)
@@ -413,7 +420,7 @@ async def test_a_recovery_leaves_a_live_zone_its_name_beside_stale_data_of_that_
 
         async with _running(tmp_path) as embedded:
             await until(lambda: len(_uids(embedded)) == 2, "declared again", 20)
-            assert _uids(embedded) == {"sessions": live, f"sessions-{stale_uid[:8]}": stale_uid}
+            assert _uids(embedded) == {name: live, stale_name: stale_uid}
 
 
 async def test_a_name_is_kept_for_the_zone_of_a_replaced_file_until_its_agent_has_told(
