@@ -72,26 +72,29 @@ class OperatorApi:
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
         connection = http.client.HTTPConnection(self.host, self.port, timeout=self._timeout_s)
+        unknown = ""
         try:
             headers = {"Content-Type": "application/json"} if body is not None else {}
             headers["Authorization"] = f"Bearer {self.token}"
+            connection.connect()
+            # From here on the operator may have received the request, however it ends.
+            unknown = "" if method == "GET" else "; whether it was done is unknown"
             connection.request(method, path, body, headers)
             answer = connection.getresponse()
             data = answer.read()
         except TimeoutError as error:
-            unknown = "" if method == "GET" else "; whether it was done is unknown"
             raise Problem(
                 f"{self.name} did not answer {method} {path} within {self._timeout_s:g} s{unknown}:"
                 " see `quorate status` and the operator's log"
             ) from error
         except OSError as error:
             raise Problem(
-                f"{self.name} cannot be reached ({words(error)}): start it with `quorate dev up`,"
-                " or name another with --server host:port"
+                f"{self.name} cannot be reached ({words(error)}){unknown}: start it with"
+                " `quorate dev up`, or name another with --server host:port"
             ) from error
         except http.client.HTTPException as error:
             raise Problem(
-                f"{self.name} does not speak HTTP ({type(error).__name__}): check --server"
+                f"{self.name} does not speak HTTP ({type(error).__name__}){unknown}: check --server"
             ) from error
         finally:
             connection.close()

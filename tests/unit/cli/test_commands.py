@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -272,6 +273,39 @@ def test_an_operator_that_does_not_answer_leaves_the_outcome_unknown() -> None:
             api.put("/x", {}, dict[str, int])
         with pytest.raises(Problem, match=r"within 0\.1 s: see `quorate status`"):
             api.get("/x", dict[str, int])
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"", r"cannot be reached \(.*\)"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", r"does not speak HTTP \(Incompl.*\)"),
+    ],
+    ids=["none", "half"],
+)
+def test_an_operator_that_ends_after_it_was_asked_leaves_the_outcome_unknown(
+    answer: bytes, said: str
+) -> None:
+    def end_all(listening: socket.socket) -> None:
+        with suppress(TimeoutError):  # the test has failed before
+            for _ in range(3):
+                asked, _ = listening.accept()
+                with asked:
+                    asked.recv(64 * 1024)
+                    asked.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(5)
+        thread = threading.Thread(target=end_all, args=(listening,))
+        thread.start()
+        api = OperatorApi("127.0.0.1", listening.getsockname()[1], timeout_s=5)
+        with pytest.raises(Problem, match=f"{said}; whether it was done is unknown"):
+            api.put("/x", {}, dict[str, int])
+        with pytest.raises(Problem, match=f"{said}; whether it was done is unknown"):
+            api.delete("/x")
+        with pytest.raises(Problem, match=f"{said}: "):
+            api.get("/x", dict[str, int])
+        thread.join()
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", ":1", "host:0", "host:65536", "host:x"])
