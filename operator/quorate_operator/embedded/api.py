@@ -22,7 +22,7 @@ from quorate_operator.declared.acceptance import pause_of
 from quorate_operator.embedded.api_guard import make_guard
 from quorate_operator.embedded.json_body import read_object
 from quorate_operator.embedded.judgement import refusals
-from quorate_operator.embedded.objects import KINDS, BeingDeleted, Changed, Seen
+from quorate_operator.embedded.objects import KINDS, BeingDeleted, Changed, Kept, Object, Seen
 from quorate_operator.embedded.operator import CLUSTERS, ZONES, Embedded
 from quorate_operator.mastership.runner import Runner
 from quorate_operator.process.health import add_health
@@ -142,17 +142,22 @@ class Api:
         found = objects.get(plural, name)
         if found is None:
             return _no_such(plural, name)
-        if plural == ZONES and found["spec"].get("deletionPolicy") == DeletionPolicy.RETAIN:
-            return _json({"message": _retained(name)}, 409)
         if plural == ZONES:
-            pause = pause_of(Zone.kind_name(), objects.parsed(Zone, found).metadata)
-            if pause:
-                return _json({"message": f"{pause}, then delete it"}, 409)
-            found = await objects.mark_deleted(plural, name) or found
+            try:
+                found = await objects.mark_deleted(plural, name, self._why_kept) or found
+            except Kept as error:
+                return _json({"message": str(error)}, 409)
         else:
             await objects.remove(plural, name)
         self._embedded.changed()
         return _json(found, 202 if plural == ZONES else 200)
+
+    def _why_kept(self, made: Object) -> str:
+        """Return why this Zone must not be deleted as it is; empty if it may."""
+        if made["spec"].get("deletionPolicy") == DeletionPolicy.RETAIN:
+            return _retained(made["metadata"]["name"])
+        pause = pause_of(Zone.kind_name(), self._embedded.objects.parsed(Zone, made).metadata)
+        return f"{pause}, then delete it" if pause else ""
 
     async def status(self, request: web.Request) -> web.Response:
         """Return the whole status of one cluster."""

@@ -10,7 +10,7 @@ Changes follow one another: each begins with what the one before has stored.
 import asyncio
 import sqlite3
 import uuid
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -34,6 +34,10 @@ Object = dict[str, Any]
 
 class BeingDeleted(QuorateError):
     """The object is being deleted and cannot be changed."""
+
+
+class Kept(QuorateError):
+    """The object must not be deleted as it is now."""
 
 
 class Changed(QuorateError):
@@ -180,10 +184,17 @@ class ObjectStore:
             if present.get("status") != status:
                 await self._save(plural, name, {**present, "status": dict(status)})
 
-    async def mark_deleted(self, plural: str, name: str) -> Object | None:
-        """Mark a Zone as deleted; it stays until `remove`.  Returns None if there is none."""
+    async def mark_deleted(
+        self, plural: str, name: str, refusal: Callable[[Object], str] = lambda present: ""
+    ) -> Object | None:
+        """Mark a Zone as deleted; it stays until `remove`.  Returns None if there is none.
+
+        Raises Kept with what `refusal` returns for the Zone as it is now, if that is not empty.
+        """
         async with self._changing:
             present = self.get(plural, name)
+            if present is not None and (said := refusal(present)):
+                raise Kept(said)
             if present is None or "deletionTimestamp" in present["metadata"]:
                 return present
             marked = {**present["metadata"], "deletionTimestamp": rfc3339()}

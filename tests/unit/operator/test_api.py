@@ -403,6 +403,51 @@ async def test_a_zone_that_says_that_its_data_is_retained_is_not_deleted(client:
     assert (await client.ask("DELETE", f"{ROOT}/zones/sessions"))[0] == 202
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"spec": {**ZONE["spec"], "deletionPolicy": "Retain"}}, "deletionPolicy is Retain"),
+        (
+            {"metadata": {"name": "sessions", "annotations": {"quorate.io/paused": "true"}}},
+            "then delete it",
+        ),
+    ],
+    ids=["Retain", "paused"],
+)
+async def test_a_zone_is_not_deleted_after_a_change_that_forbids_it(
+    server: Server, client: Client, monkeypatch: pytest.MonkeyPatch, change: Json, said: str
+) -> None:
+    """The deletion is asked for while the change is being stored."""
+    await client.ask("PUT", f"{ROOT}/storageclusters/main", CLUSTER)
+    await client.ask("PUT", f"{ROOT}/zones/sessions", ZONE)
+    objects, asked, storing = server.embedded.objects, asyncio.Event(), asyncio.Event()
+    mark, save = objects.mark_deleted, objects._save
+
+    async def late_save(plural: str, name: str, made: Json) -> None:
+        if plural == "zones":
+            storing.set()
+            await asked.wait()
+        await save(plural, name, made)
+
+    async def noted_mark(*about: Any) -> Json | None:
+        asked.set()
+        return await mark(*about)
+
+    monkeypatch.setattr(objects, "_save", late_save)
+    monkeypatch.setattr(objects, "mark_deleted", noted_mark)
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        changing = group.create_task(
+            client.ask("PUT", f"{ROOT}/zones/sessions", {**ZONE, **change})
+        )
+        await storing.wait()
+        deleting = group.create_task(client.ask("DELETE", f"{ROOT}/zones/sessions"))
+
+    assert changing.result()[0] == 200
+    assert deleting.result()[0] == 409
+    assert said in deleting.result()[1]["message"]
+    assert "deletionTimestamp" not in changing.result()[1]["metadata"]
+
+
 async def test_only_an_empty_value_removes_the_annotation_of_an_import(client: Client) -> None:
     def zone(**annotations: str) -> dict[str, object]:
         told = {f"quorate.io/{name}": value for name, value in annotations.items()}
