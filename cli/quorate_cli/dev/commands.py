@@ -173,9 +173,7 @@ def put_back(folder: FolderOption = DEFAULT_FOLDER) -> None:
 @app.command()
 def restart(name: NameArgument, folder: FolderOption = DEFAULT_FOLDER) -> None:
     """Stop one process and start it again."""
-    cluster = dev_cluster(folder)
-    cluster.stop(name)
-    cluster.start(name)
+    dev_cluster(folder).restart(name)
 
 
 @app.command()

@@ -200,6 +200,7 @@ class DevCluster:
             )
             if is_over:  # after an interrupted call they do not run
                 raise Problem("nothing was put back: no agent has data that was set aside")
+            self.folder.made_secret(entry.cluster)  # without it none could start again
             self._stop([agent.name for agent in found])
             for agent, newest in found.items():
                 if newest.is_back:
@@ -235,6 +236,15 @@ class DevCluster:
             self.check_known(name)
             self._running(name)
             self._stop([name])
+
+    def restart(self, name: str) -> None:
+        """Stop a process and start it again; raise Problem, before that, if it could not start."""
+        with self.folder.locked():
+            entry = self.check_known(name)
+            self._running(name)
+            self.folder.made_secret(entry.cluster)
+            self._stop([name])
+            self.start(name)
 
     def add(self) -> str:
         """Start one more agent and make it a member; return its name."""
@@ -458,6 +468,8 @@ class DevCluster:
 
     def _start_operator(self) -> None:
         if self.folder.process(OPERATOR) is None:
+            # Made here: the operator would draw another secret in place of a lost one.
+            self.folder.made_secret(self.folder.read().cluster)
             data = self.folder.data(OPERATOR)
             data.mkdir(parents=True, exist_ok=True)
             where = ("--data", str(data), "--secrets", str(self.folder.secrets))

@@ -33,7 +33,9 @@ def recover_metastore(cluster: DevCluster) -> list[str]:
 
 
 def _rebuild(cluster: DevCluster) -> list[str]:
-    check_no_copy_runs(cluster.folder, cluster.folder.read())
+    entry = cluster.folder.read()
+    check_no_copy_runs(cluster.folder, entry)
+    cluster.folder.made_secret(entry.cluster)
     data = cluster.folder.data(OPERATOR)
     unsure = (
         "the operator is stopped, and whether its file was replaced is unknown: an old one would be"

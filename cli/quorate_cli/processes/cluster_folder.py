@@ -90,6 +90,12 @@ class OperatorAddress(msgspec.Struct, frozen=True):
     api_port: int
 
 
+class _KeptIdentity(msgspec.Struct, frozen=True):
+    """The part of an agent's folder.json that is needed here."""
+
+    cluster_id: str = ""
+
+
 class ClusterFolder:
     """The paths in one cluster's folder, and the content of its small files."""
 
@@ -228,12 +234,32 @@ class ClusterFolder:
         return self.secrets / f"{cluster}.json"
 
     def made_secret(self, cluster: str) -> Path:
-        """Return the file of one cluster's secret, made if needed.  Raises Problem."""
+        """Return the file of one cluster's secret, made for a new cluster.
+
+        Raises Problem if it cannot be used, or is missing although agents keep data under it.
+        """
+        file, kept = self.secret_file(cluster), self._kept_cluster_id()
+        if kept and not file.exists():
+            raise Problem(
+                f"{file} is missing, the secret of cluster {cluster}, whose clusterId is {kept}:"
+                " restore it; if it is lost, stop everything by `quorate dev down`, write the file"
+                f' {{"clusterId": "{kept}", "key": "…"}} with 64 digits of `openssl rand -hex 32`'
+                " as the key, make it private by `chmod 600`, then `quorate dev up`"
+            )
         try:
             make_secret(self.secret_file(cluster))
         except SecretRefused as refused:
             raise Problem(str(refused)) from refused
         return self.secret_file(cluster)
+
+    def _kept_cluster_id(self) -> str:
+        """Return the clusterId under which agents keep data here; empty if none does."""
+        for file in sorted(self.path.glob("agents/*/data/folder.json")):
+            with suppress(OSError, msgspec.MsgspecError):  # its agent will refuse to start
+                kept = msgspec.json.decode(file.read_bytes(), type=_KeptIdentity).cluster_id
+                if kept:  # earlier versions had no secret
+                    return kept
+        return ""
 
     def log(self, name: str) -> Path:
         """Return the log file of a process."""

@@ -22,6 +22,7 @@ from quorate_cli.processes.cluster_folder import (
 )
 from quorate_cli.processes.process import identify, write_started
 from quorate_cli.terminal.problem import Problem
+from quorate_link.secret import make_secret, read_secret
 
 ENTRY = ClusterEntry(FORMAT_VERSION, "main", (AgentEntry("agent-1", 7101),), 2, 7000, False)
 
@@ -192,6 +193,74 @@ def test_an_address_of_an_earlier_process_is_not_believed(folder: ClusterFolder)
     address = folder.agent_address("agent-1")
     assert address is not None
     assert address.peer_port == 7101
+
+
+class TestSecret:
+    """A lost secret is not replaced by another one: agents would refuse it."""
+
+    @pytest.fixture(autouse=True)
+    def identity(self, folder: ClusterFolder) -> Path:
+        """What agent-1 has stored."""
+        file = folder.data("agent-1") / "folder.json"
+        file.parent.mkdir(parents=True)
+        file.write_text('{"format": 1, "cluster": "main", "cluster_id": "0ddba11"}')
+        return file
+
+    def test_a_lost_one_is_named_with_its_id(self, folder: ClusterFolder) -> None:
+        with pytest.raises(Problem) as refused:
+            folder.made_secret("main")
+
+        said = f"{folder.secret_file('main')} is missing, the secret of cluster main, whose cluster"
+        assert str(refused.value).startswith(said)
+        assert '{"clusterId": "0ddba11", "key": "…"}' in str(refused.value)
+        assert not folder.secrets.exists()
+
+    def test_one_that_is_there_is_used(self, folder: ClusterFolder) -> None:
+        secret = make_secret(folder.secret_file("main"))
+
+        assert read_secret(folder.made_secret("main")) == secret
+
+    @pytest.mark.parametrize("text", ["{}", "nonsense"])
+    def test_agents_that_know_none_get_one(
+        self, folder: ClusterFolder, identity: Path, text: str
+    ) -> None:
+        """Those of an earlier version, or damaged ones."""
+        identity.write_text(text)
+
+        assert read_secret(folder.made_secret("main")).cluster_id
+
+    def test_a_restart_is_refused_before_it_stops_a_process(
+        self, folder: ClusterFolder, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        write_started(folder.pid_file("agent-1"), identify(os.getpid(), str(folder.path)))
+        cluster = DevCluster(folder, lambda text: None)
+        monkeypatch.setattr(cluster, "_stop", lambda names: pytest.fail("it was stopped"))
+
+        with pytest.raises(Problem, match="is missing, the secret of cluster main"):
+            cluster.restart("agent-1")
+
+    def test_an_operator_is_not_started(self, folder: ClusterFolder) -> None:
+        with pytest.raises(Problem, match="is missing, the secret of cluster main"):
+            DevCluster(folder, lambda text: None).start(OPERATOR)
+
+
+def test_a_restart_lets_no_other_command_come_between(
+    folder: ClusterFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_started(folder.pid_file("agent-1"), identify(os.getpid(), str(folder.path)))
+    cluster = DevCluster(folder, lambda text: None)
+    done: list[str] = []
+
+    def note(what: object) -> None:
+        with pytest.raises(Problem, match="another `quorate dev` command is using it"):
+            DevCluster(ClusterFolder(folder.path), print).start("agent-1")
+        done.append(str(what))
+
+    monkeypatch.setattr(cluster, "_stop", note)
+    monkeypatch.setattr(cluster, "start", note)
+    cluster.restart("agent-1")
+
+    assert done == ["['agent-1']", "agent-1"]
 
 
 def test_a_cluster_that_cannot_be_deleted_whole_is_a_cluster_still(
