@@ -7,6 +7,7 @@ if not __debug__:
 
 import argparse
 import asyncio
+import errno
 import ipaddress
 import json
 import logging
@@ -37,6 +38,15 @@ _log = logging.getLogger("quorate.operator")
 HEALTH_PORT = 8080
 
 
+_RIGHTS = "start it as the owner of the folder"
+_ROOM = "free some space, then start it again"
+_WAY_OUT = {
+    errno.EACCES: _RIGHTS,
+    errno.EPERM: _RIGHTS,
+    errno.EROFS: _RIGHTS,
+    errno.ENOSPC: _ROOM,
+    errno.EDQUOT: _ROOM,
+}
 _SECRETS_HELP = "folder of the clusters' secrets, CLUSTER.json each; default: secrets in --data"
 
 
@@ -61,8 +71,11 @@ def main() -> int:
             print("\n".join(said))
         else:
             uvloop.run(_run_embedded(arguments.data, _secrets(arguments), *arguments.api))
-    except (QuorateError, OSError) as error:
+    except QuorateError as error:
         print(f"quorate-operator: {error}", file=sys.stderr)
+        code = 1
+    except OSError as error:
+        print(f"quorate-operator: {_refusal(error, arguments)}", file=sys.stderr)
         code = 1
     except Exception:
         traceback.print_exc()
@@ -72,6 +85,17 @@ def main() -> int:
         sys.stderr.flush()
         os._exit(code)
     return code
+
+
+def _refusal(error: OSError, arguments: argparse.Namespace) -> str:
+    """Return what the system refused, with the file and the way out if these are known."""
+    way_out = _WAY_OUT.get(error.errno or 0)
+    where = error.filename
+    if where is None and way_out == _ROOM:  # a write does not name its file
+        where = getattr(arguments, "data", None)
+    if way_out is None or where is None:
+        return str(error)
+    return f"{where}: {os.strerror(error.errno or 0).lower()}. Way out: {way_out}"
 
 
 def _parse() -> argparse.Namespace:
