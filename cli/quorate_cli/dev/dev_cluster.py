@@ -20,6 +20,7 @@ from quorate_cli.dev.ports import (
     taken_port,
 )
 from quorate_cli.dev.process_states import last_words_of, stop_reason
+from quorate_cli.dev.removal import is_registered, wait_until_drained, wait_until_forgotten
 from quorate_cli.dev.set_aside import (
     check_all_is_lost,
     check_can_be_filled,
@@ -285,13 +286,13 @@ class DevCluster:
             self._membership.check_declared(entry)
             deadline = time.monotonic() + seconds
             which = f"cluster={entry.cluster}"
-            if self._check_is_known(entry, name):
+            if is_registered(self, entry, name):
                 try:
                     api.post(f"/nodes/{name}/drain?{which}")
-                    self._wait_until_drained(name, deadline, progress)
+                    wait_until_drained(self, name, deadline, progress)
                     self._stop([name])
                     self._mark_forgotten(entry, name)
-                    self._wait_until_forgotten(api, f"/nodes/{name}?{which}", name, deadline)
+                    wait_until_forgotten(api, f"/nodes/{name}?{which}", name, deadline)
                 except BaseException:
                     self._write(entry)
                     with suppress(Problem):  # the first error is the one the user must know
@@ -305,75 +306,11 @@ class DevCluster:
             self._membership.declare(entry)
             shutil.rmtree(self.folder.data(name).parent)
 
-    def _check_is_known(self, entry: ClusterEntry, name: str) -> bool:
-        """Return whether the agent is registered.
-
-        Raises Problem if it may have data that nobody would move away: the operator's database was
-        lost, or is older than the agent or a zone, or the agent was away when a zone was deleted.
-        """
-        state = self.state()
-        kept = {each.name for each in self.folder.data(name).glob("zones/*")}
-        if unknown := kept - {zone.uid for zone in state.zones}:
-            raise Problem(
-                f"{name} has data of zones that the operator does not know"
-                f" ({', '.join(sorted(unknown))}), and may be the only one: `quorate dev recover`"
-                " declares them again. Delete those that are not needed, by `quorate delete zone"
-                " NAME`: first compare this id with metadata.uid in `quorate get zone NAME -o yaml`"
-                f" (several may have one name). Then remove {name}"
-            )
-        if state.node(name) is not None:
-            return True
-        is_forgotten = any(agent.forgotten for agent in entry.agents if agent.name == name)
-        if kept and not is_forgotten:
-            raise Problem(
-                f"{name} is not registered, so nobody knows what only it has: start it with"
-                f" `quorate dev start {name}`, and remove it when `quorate status` shows it"
-            )
-        return False
-
     def _mark_forgotten(self, entry: ClusterEntry, name: str) -> None:
         agents = [
             msgspec.structs.replace(agent, forgotten=agent.name == name) for agent in entry.agents
         ]
         self.folder.write(msgspec.structs.replace(entry, agents=tuple(agents)))
-
-    def _wait_until_drained(
-        self, name: str, deadline: float, progress: Callable[[int, int], None]
-    ) -> None:
-        at_first: int | None = None
-        while True:
-            node = self.state().node(name)
-            left = node.owners if node is not None else 0
-            at_first = left if at_first is None else at_first
-            progress(at_first, left)
-            if left == 0:
-                return
-            if time.monotonic() > deadline:
-                raise Problem(
-                    f"{name} still has {left} copies and stays a member: `quorate status` shows the"
-                    " reason; give it more time with --timeout"
-                )
-            time.sleep(POLL_S * 4)
-
-    def _wait_until_forgotten(
-        self, api: OperatorApi, path: str, name: str, deadline: float
-    ) -> None:
-        """Wait until the operator lets the agent be forgotten.
-
-        A lost agent owns nothing, but may have what no other agent has.
-        """
-        while True:
-            try:
-                api.delete(path)
-            except Problem as problem:
-                if time.monotonic() > deadline:
-                    raise Problem(
-                        f"{problem}; {name} is not running and stays a member: start it with"
-                        f" `quorate dev start {name}`, or add an agent that can take its copies"
-                    ) from problem
-                time.sleep(POLL_S * 4)
-            else:
-                return
 
     # --- what is there ---------------------------------------------------------------------------
 
