@@ -136,7 +136,10 @@ class DevCluster:
     def down(self, delete_data: bool = False) -> None:
         """Stop every process; the data stays, unless it is to be deleted."""
         with self.folder.locked():
-            entry = self.folder.read()
+            try:
+                entry = self.folder.read()
+            except Problem as problem:
+                raise self._stop_those_found(problem) from None
             if not self._running_or_not()[0]:
                 self._say(f"cluster {entry.cluster} is already down")
             # The operator first: it must not move primaries because agents leave.
@@ -144,6 +147,14 @@ class DevCluster:
             self._stop([agent.name for agent in entry.agents])
             if delete_data:
                 self.folder.delete()
+
+    def _stop_those_found(self, problem: Problem) -> Problem:
+        """Stop the processes of a folder whose entry cannot be read; return what to tell then."""
+        found = self.folder.found()
+        running = [name for name in found if self.folder.process(name) is not None]
+        self._stop([OPERATOR])
+        self._stop([name for name in found if name != OPERATOR])
+        return Problem(f"{problem}; stopped: {', '.join(running)}") if running else problem
 
     def kill(self, name: str) -> None:
         """Kill a process by SIGKILL, as in a crash."""

@@ -287,6 +287,11 @@ class ClusterFolder:
             return process
         return lock_holder(self.lock(name), str(self.path))
 
+    def found(self) -> list[str]:
+        """Return the operator and the agents that have files here, also without an entry."""
+        agents = sorted(path.name for path in self.path.glob("agents/*") if path.is_dir())
+        return [OPERATOR, *agents]
+
     def set_aside(self, name: str) -> list[str]:
         """Return one sentence for each earlier store that an agent keeps: where and why."""
         kept = sorted(self.data(name).glob("set-aside-*/reason.txt"))

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from quorate_cli.processes.cluster_folder import (
     ClusterEntry,
     ClusterFolder,
 )
-from quorate_cli.processes.process import identify, write_started
+from quorate_cli.processes.process import identify, start_noted, write_started
 from quorate_cli.terminal.problem import Problem
 from quorate_link.secret import make_secret, read_secret
 
@@ -347,6 +348,30 @@ class TestCommandsThatCannotBe:
     def test_removing_while_the_operator_is_down(self, folder: ClusterFolder) -> None:
         with pytest.raises(Problem, match=r"the operator of folder .* is not running"):
             self.cluster(folder).remove("agent-1", 1, lambda first, left: None)
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ('{"format": 1, "cluster": ', r"cluster\.json is damaged"),
+            ('{"format": 99}', "format is 99, this version needs 1"),
+        ],
+    )
+    def test_down_stops_processes_whose_cluster_cannot_be_read(
+        self, folder: ClusterFolder, text: str, said: str
+    ) -> None:
+        command = [sys.executable, "-c", "import time; time.sleep(60)"]
+        names = (OPERATOR, "agent-1")
+        for name in names:
+            folder.log(name).parent.mkdir(parents=True, exist_ok=True)
+            start_noted(command, folder.log(name), folder.pid_file(name), str(folder.path))
+        (folder.path / "cluster.json").write_text(text)
+
+        with pytest.raises(Problem, match=rf"{said}.*; stopped: operator, agent-1"):
+            self.cluster(folder).down(delete_data=True)
+
+        assert [folder.process(name) for name in names] == [None, None]
+        with pytest.raises(Problem, match=rf"{said}.*--folder$"):
+            self.cluster(folder).down()
 
     def test_down_twice_is_down(self, folder: ClusterFolder) -> None:
         self.cluster(folder).down()
