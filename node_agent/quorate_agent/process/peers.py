@@ -12,6 +12,7 @@ is looked up again after a pause, and at once when another process is registered
 """
 
 import asyncio
+import logging
 from collections.abc import Mapping
 
 from quorate.facts.addresses import join_address
@@ -19,6 +20,8 @@ from quorate.facts.topology import NodeRecord
 from quorate.protocol.agent.peer_processes import is_another
 from quorate.protocol.messages.handshake import Hello, RefusalCode, Refused
 from quorate_link import DialedPeer, Dialer, Endpoint, Link
+
+_log = logging.getLogger("quorate.agent")
 
 GREETING_S = 2.0
 """How long an agent that is no member is dialed; the master asks again."""
@@ -35,6 +38,8 @@ class Peers:
         self._greeted: dict[
             tuple[str, int], DialedPeer
         ] = {}  # dialed only to greet them, by address
+        self._ended: dict[str, tuple[str, int]] = {}
+        """By node: store and incarnation of the process whose refusal was logged last."""
 
     def link(self, node: str) -> Link | None:
         """Return the link to a member; None while there is none."""
@@ -79,6 +84,24 @@ class Peers:
         """Take note that a link is up; one that was made only to greet is ended."""
         if link.peer is not None and link.peer in self._greeted.values():
             self._has_greeted(link.peer)
+
+    def refuse_ended(self, link: Link, hello: Hello) -> None:
+        """Refuse an agent because a later process of its store has greeted; log it once.
+
+        That one may have been of a copied folder, and have ended: then only a restart of this
+        process forgets it.
+        """
+        why = (
+            f"agent {hello.node}, start {hello.incarnation}: refused by {self._mine}, because start"
+            f" {hello.incarnation + 1} or a later one of its store has greeted; if that was of a"
+            f" copy of its folder, restart {self._mine}"
+        )
+        process = hello.store, hello.incarnation
+        if self._ended.get(hello.node) != process:
+            self._ended[hello.node] = process
+            _log.warning("%s", why)
+        if not link.dialed:
+            link.close(why, RefusalCode.OLDER_PROCESS)
 
     def _judge(self, hello: Hello) -> Refused | None:
         record = self._records.get(hello.node)

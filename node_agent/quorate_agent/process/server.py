@@ -331,9 +331,8 @@ class Agent(BaseHandler):
     def on_up(self, link: Link, hello: Hello) -> None:
         if hello.role == "agent":
             self._peers.up(link)
-            if not self.core.peer_up(hello, self._now()) and not link.dialed:
-                why = f"node {hello.node}: a newer process of it was seen"
-                link.close(why, RefusalCode.OLDER_PROCESS)
+            if not self.core.peer_up(hello, self._now()):
+                self._peers.refuse_ended(link, hello)
         elif hello.role == "master" and self.core.master_up(hello):
             self._master = link
             self._uninformed = set(self._runtimes)

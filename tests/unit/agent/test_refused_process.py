@@ -74,6 +74,44 @@ def test_a_refusal_that_is_not_the_masters_has_no_effect(
     _with_agent(tmp_path, story)
 
 
+class _Peer(_Link):
+    """A link to a process of agent b, over one store."""
+
+    def __init__(self, incarnation: int, *, dialed: bool) -> None:
+        super().__init__("agent", TERM)
+        self.peer = None
+        self.dialed = dialed
+        self.peer_hello = msgspec.structs.replace(
+            self.peer_hello, store="b1", incarnation=incarnation
+        )
+        self.closed: list[tuple[str, str]] = []
+
+    def close(self, reason: str, code: str) -> None:
+        self.closed.append((reason, code))
+
+
+def test_a_process_is_told_and_logged_once_as_refused_after_a_later_one_of_its_store(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The later one may have been of a copied folder, and have ended: nothing else tells."""
+
+    def story(agent: Agent) -> None:
+        dialed, accepted = _Peer(7, dialed=True), _Peer(7, dialed=False)
+        for link in (_Peer(8, dialed=False), dialed, accepted, dialed):
+            agent.on_up(cast(Any, link), link.peer_hello)
+        why = (
+            f"agent b, start 7: refused by {agent.core.node}, because start 8 or a later one of its"
+            f" store has greeted; if that was of a copy of its folder, restart {agent.core.node}"
+        )
+        assert [link.closed for link in (dialed, accepted)] == [
+            [],
+            [(why, RefusalCode.OLDER_PROCESS)],
+        ]
+        assert [each.message for each in caplog.records if "refused" in each.message] == [why]
+
+    _with_agent(tmp_path, story)
+
+
 def test_a_folder_is_set_aside_when_the_master_says_that_it_is_an_older_image(
     tmp_path: Path,
 ) -> None:
