@@ -88,7 +88,7 @@ class DevCluster:
             check_count("--agents", agents)
         if cluster is not None and not is_short_name(cluster):
             raise Problem(f"--name {cluster!r}: use only lower-case letters, digits and '-'")
-        with self.folder.locked():
+        with self.folder.locked(may_be_new=True):
             before = self.folder.read() if self.folder.exists() else None
             if before is not None:
                 check_no_copy_runs(self.folder, before)
@@ -355,7 +355,6 @@ class DevCluster:
         debug_commands: bool | None,
     ) -> ClusterEntry:
         if not self.folder.exists():
-            self.folder.check_free()
             count = 3 if agents is None else agents
             base = client_port_base
             if base is None:

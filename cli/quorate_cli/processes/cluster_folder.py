@@ -114,10 +114,7 @@ class ClusterFolder:
         try:
             data = self._entry_file.read_bytes()
         except FileNotFoundError:
-            raise Problem(
-                f"folder {self.path} has no cluster: create one with `quorate dev up`, or name"
-                " another folder with --folder"
-            ) from None
+            raise self._no_cluster() from None
         except OSError as error:
             raise Problem(
                 f"{self._entry_file} cannot be read: {words(error)}; run this as the user whose"
@@ -138,13 +135,19 @@ class ClusterFolder:
                 " --folder"
             ) from error
 
+    def _no_cluster(self) -> Problem:
+        return Problem(
+            f"folder {self.path} has no cluster: create one with `quorate dev up`, or name another"
+            " folder with --folder"
+        )
+
     def write(self, entry: ClusterEntry) -> None:
         """Store the entry."""
         write_file(self._entry_file, msgspec.json.format(msgspec.json.encode(entry)) + b"\n")
 
     def check_free(self) -> None:
         """Raise Problem unless a new cluster may be made here: no folder, or an empty one."""
-        if not self.path.exists():
+        if not self.path.exists() or self.exists():
             return
         if not self.path.is_dir():
             raise Problem(f"{self.path} is a file: name a folder with --folder")
@@ -178,14 +181,19 @@ class ClusterFolder:
         return self.path / "cluster.json"
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Let one command at a time change the cluster.
+    def locked(self, *, may_be_new: bool = False) -> Iterator[None]:
+        """Let one command at a time change the cluster; `may_be_new`: this command may make it.
 
-        A command of several steps locks around them; each step's own lock is then that one.
+        A command of several steps locks around them; each step's own lock is then that one.  Where
+        the command is refused because of the folder, nothing is written into it.
         """
         if self._is_locked:
             yield
             return
+        if may_be_new:
+            self.check_free()
+        elif not self.exists():
+            raise self._no_cluster()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -97,7 +97,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
     with (
         pytest.raises(Problem, match=r"cannot be written: .*name another folder with --folder"),
-        ClusterFolder(tmp_path / "file" / "inside").locked(),
+        ClusterFolder(tmp_path / "file" / "inside").locked(may_be_new=True),
     ):
         pass
 

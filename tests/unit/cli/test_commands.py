@@ -121,12 +121,38 @@ def test_a_shell_completes_commands(tmp_path: Path, typed: str, completed: str) 
     assert completed in ran.stdout.split()
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "up --agents 65",
+        "kill agent-1",
+        "down",
+        "start agent-1",
+        "restart agent-1",
+        "add",
+        "recover",
+    ],
+)
 def test_a_command_that_is_refused_before_it_begins_makes_no_folder(
+    say: Say, tmp_path: Path, command: str
+) -> None:
+    code, _ = say(f"dev {command} --folder nx/typo")
+
+    assert code == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_up_that_is_refused_leaves_nothing_in_the_folder_of_others(
     say: Say, tmp_path: Path
 ) -> None:
-    say("dev up --agents 65")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").touch()
 
-    assert list(tmp_path.iterdir()) == []
+    code, errors = say("dev up --folder mine")
+
+    assert code == 1
+    assert "is not empty (it contains thesis.txt)" in " ".join(errors.split())
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
 
 
 @pytest.mark.parametrize(
