@@ -335,7 +335,13 @@ class DevCluster:
                 f"the operator of folder {self.folder.path} is not running: start it with"
                 f" `quorate dev up`{f'; it ended because: {reason}' if reason else ''}"
             )
-        return OperatorApi(HOST, address.api_port, token=read_token(self.folder.token_file))
+        token = read_token(self.folder.token_file)
+        if not token:
+            raise Problem(
+                f"{self.folder.token_file} is missing or cannot be read, and the operator answers"
+                " only those that know it: `quorate dev restart operator` writes it anew"
+            )
+        return OperatorApi(HOST, address.api_port, token=token)
 
     def has_zones(self) -> bool:
         """Return whether any zone is declared."""

@@ -373,6 +373,20 @@ class TestCommandsThatCannotBe:
         with pytest.raises(Problem, match=rf"{said}.*--folder$"):
             self.cluster(folder).down()
 
+    def test_asking_an_operator_whose_token_is_lost(self, folder: ClusterFolder) -> None:
+        write_started(folder.pid_file(OPERATOR), identify(os.getpid(), str(folder.path)))
+        folder.data(OPERATOR).mkdir()
+        address = {"pid": os.getpid(), "api_port": 9}
+        (folder.data(OPERATOR) / "operator.json").write_bytes(msgspec.json.encode(address))
+
+        with pytest.raises(Problem) as refused:
+            self.cluster(folder).api()
+
+        assert str(refused.value).startswith(f"{folder.token_file} is missing or cannot be read, ")
+        assert "`quorate dev restart operator` writes it" in str(refused.value)
+        folder.token_file.write_text("token")
+        assert self.cluster(folder).api().token == "token"
+
     def test_down_twice_is_down(self, folder: ClusterFolder) -> None:
         self.cluster(folder).down()
         self.cluster(folder).down()
