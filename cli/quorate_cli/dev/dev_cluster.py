@@ -55,6 +55,10 @@ AGENTS_MAX = 64
 """A limit per machine: a typing error must not start a thousand processes."""
 
 
+class _NotYet(Problem):
+    """A process that was started does not listen yet."""
+
+
 class DevCluster:
     """Starts, stops and changes the processes of one folder.
 
@@ -112,7 +116,10 @@ class DevCluster:
                 if refused or missing:
                     raise Problem("; ".join([*refused.values(), *missing]))
             except (KeyboardInterrupt, SystemExit):
-                self._name_what_is_left()
+                self._name_what_is_left("interrupted")
+                raise
+            except _NotYet:
+                self._name_what_is_left("not finished")
                 raise
 
     def _running_or_not(self) -> tuple[list[str], list[str]]:
@@ -120,7 +127,7 @@ class DevCluster:
         running = [name for name in names if self.folder.process(name) is not None]
         return running, [name for name in names if name not in running]
 
-    def _name_what_is_left(self) -> None:
+    def _name_what_is_left(self, why: str) -> None:
         running, missing = self._running_or_not()
         parts = [
             f"{what}: {', '.join(names)}"
@@ -129,7 +136,7 @@ class DevCluster:
         ]
         with suppress(OSError):  # the terminal may be gone
             self._say(
-                f"interrupted; {'; '.join(parts)}; `quorate dev up` continues,"
+                f"{why}; {'; '.join(parts)}; `quorate dev up` continues,"
                 " `quorate dev down` stops all processes"
             )
 
@@ -487,15 +494,19 @@ class DevCluster:
         return start_noted(arguments, folder.log(name), folder.pid_file(name), str(folder.path))
 
     def _wait(self, name: str, address: Callable[[], object | None]) -> None:
-        """Wait until the process listens; raise Problem with its last words if it ended instead."""
+        """Wait until the process listens; raise _NotYet if that takes too long.
+
+        If it ended instead, the Problem raised has its last words.
+        """
         deadline = time.monotonic() + START_S
         while address() is None:
             if self.folder.process(name) is None:
                 raise Problem(f"{name} ended at once: {self.last_words(name)}")
             if time.monotonic() > deadline:
-                raise Problem(
+                raise _NotYet(
                     f"{name} is not listening after {START_S:g} s: see its log"
-                    f" {self.folder.log(name)}"
+                    f" {self.folder.log(name)}; it still starts, and `quorate dev up` goes on with"
+                    " it"
                 )
             time.sleep(POLL_S)
 

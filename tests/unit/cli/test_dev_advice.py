@@ -236,6 +236,24 @@ def test_options_that_running_agents_do_not_obey_yet_are_told(
     ]
 
 
+def test_an_up_whose_operator_starts_slowly_says_what_runs_and_how_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, folder: ClusterFolder
+) -> None:
+    told: list[str] = []
+    runs(monkeypatch, OPERATOR)
+    monkeypatch.setattr(dev_cluster, "START_S", 0)
+
+    with pytest.raises(Problem) as late:
+        DevCluster(folder, told.append).up()
+
+    assert "operator is not listening after 0 s: see its log" in str(late.value)
+    assert str(late.value).endswith("it still starts, and `quorate dev up` goes on with it")
+    assert told[-1] == (
+        "not finished; running: operator; not running: agent-1, agent-2; `quorate dev up`"
+        " continues, `quorate dev down` stops all processes"
+    )
+
+
 def test_no_other_command_uses_a_folder_that_is_being_deleted(
     monkeypatch: pytest.MonkeyPatch, folder: ClusterFolder
 ) -> None:
