@@ -9,7 +9,7 @@ from functools import partial
 
 import msgspec
 
-from quorate.wire.schema.names import is_short_name
+from quorate.wire.schema.names import NAME_LENGTH_MAX, is_short_name
 from quorate_cli.dev.copied_folder import check_no_copy_runs
 from quorate_cli.dev.membership import HOST, POLL_S, START_S, Membership
 from quorate_cli.dev.ports import (
@@ -91,7 +91,10 @@ class DevCluster:
         if agents is not None:
             check_count("--agents", agents)
         if cluster is not None and not is_short_name(cluster):
-            raise Problem(f"--name {cluster!r}: use only lower-case letters, digits and '-'")
+            raise Problem(
+                f"--name {cluster!r}: use at most {NAME_LENGTH_MAX} lower-case letters, digits and"
+                " '-', and no '-' at either end"
+            )
         with self.folder.locked(may_be_new=True):
             before = self.folder.read() if self.folder.exists() else None
             if before is not None:

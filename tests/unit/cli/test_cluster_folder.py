@@ -334,7 +334,7 @@ class TestCommandsThatCannotBe:
             self.cluster(ClusterFolder(tmp_path / "new")).up(agents=count)
 
     def test_a_name_that_cannot_be(self, tmp_path: Path) -> None:
-        with pytest.raises(Problem, match="--name 'Main!': use only lower-case letters"):
+        with pytest.raises(Problem, match="--name 'Main!': use at most 50 lower-case"):
             self.cluster(ClusterFolder(tmp_path / "new")).up(cluster="Main!")
 
     def test_killing_what_is_not_running(self, folder: ClusterFolder) -> None:

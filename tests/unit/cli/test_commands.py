@@ -78,7 +78,12 @@ def pythonpath() -> str:
         ("apply -f none.yaml", "-f none.yaml cannot be read: no such file or directory"),
         ("status --server nowhere", "--server 'nowhere' is not an address: write host:port"),
         ("dev up --agents 0", "--agents 0: write a number from 1 to 64"),
-        ("dev up --name A", "--name 'A': use only lower-case letters, digits and '-'"),
+        ("dev up --name A", "--name 'A': use at most 50 lower-case letters, digits and '-'"),
+        (f"dev up --name {'a' * 51}", "use at most 50 lower-case letters"),
+        (
+            "dev up --name a-",
+            "--name 'a-': use at most 50 lower-case letters, digits and '-', and no",
+        ),
         ("dev up --folder file", "file is a file: name a folder with --folder"),
     ],
 )
