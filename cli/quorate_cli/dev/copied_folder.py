@@ -26,8 +26,12 @@ def check_no_copy_runs(folder: ClusterFolder, entry: ClusterEntry) -> None:
                 f" ({', '.join(running)}): both are the same cluster, and only one of them can run:"
                 f" stop those first, with `quorate dev down --folder {path}`"
             )
+    addresses = [folder.agent_address(agent.name) for agent in entry.agents]
+    ours = {address.peer_port for address in addresses if address is not None}
     for agent in entry.agents:
-        if folder.process(agent.name) is not None or is_free(agent.peer_port):
+        if folder.process(agent.name) is not None or agent.peer_port in ours:
+            continue
+        if is_free(agent.peer_port):
             continue
         secret = folder.secret_file(entry.cluster)
         if is_of_our_cluster(Asked(HOST, agent.peer_port, entry.cluster, agent.name, secret)):

@@ -15,6 +15,7 @@ from quorate_cli.dev.dev_cluster import DevCluster
 from quorate_cli.processes.cluster_folder import (
     FORMAT_VERSION,
     OPERATOR,
+    AgentAddress,
     AgentEntry,
     ClusterEntry,
     ClusterFolder,
@@ -122,7 +123,7 @@ def test_a_folder_that_is_reached_by_a_link_is_no_copy(original: ClusterFolder) 
 
 
 async def test_an_agent_of_a_copy_is_known_by_its_proof_of_the_secret(
-    original: ClusterFolder,
+    original: ClusterFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the original, nothing tells where its copies are."""
     agent = ScriptedAgent("agent-1", lambda table: None)
@@ -131,6 +132,10 @@ async def test_an_agent_of_a_copy_is_known_by_its_proof_of_the_secret(
     original.write(msgspec.structs.replace(ENTRY, agents=(AgentEntry("agent-1", port),)))
     try:
         with pytest.raises(Problem, match=f"listens on port {port} of agent-1"):
+            await asyncio.to_thread(check, original)
+        with monkeypatch.context() as patched:  # agent-2 of this folder got that port later
+            address = AgentAddress(1, "agent-2", "127.0.0.1", port, 1)
+            patched.setattr(ClusterFolder, "agent_address", lambda *_of: address)
             await asyncio.to_thread(check, original)
         write_private(original.secret_file("main"), json.dumps(draw_secret().texts()))
         await asyncio.to_thread(check, original)  # another program, or another cluster
