@@ -1,6 +1,7 @@
 """`quorate dev` and the demo with real processes, as a user runs them."""
 
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from redis import RedisCluster
 
+from quorate_cli.demo.keeper import end_all
 from quorate_cli.dev.dev_cluster import DevCluster
 from quorate_cli.dev.ports import STRIDE, choose_client_port_base
 from quorate_cli.dev.process_states import process_states
@@ -78,6 +80,29 @@ def test_a_cluster_stops_and_starts_with_its_data(
     assert "deleted" in quorate("delete", "zone", "library")
     quorate("dev", "down", "--delete-data")
     assert not folder.exists()
+
+
+def test_of_a_folder_and_its_copy_only_one_is_started(
+    quorate: Quorate, folder: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    quorate("dev", "up")
+    quorate("dev", "down")
+    shutil.copytree(folder, copy)
+    quorate("dev", "up")
+    try:
+        said = " ".join(quorate("dev", "up", "--folder", str(copy), code=1).split())
+        assert f"folder {copy} is a copy of {folder}, whose processes run (operator: pr" in said
+        assert _running_in(copy) == []
+
+        quorate("dev", "down")
+        quorate("dev", "up", "--folder", str(copy))
+        said = " ".join(quorate("dev", "up", code=1).split())
+        assert "an agent of a copy of folder" in said
+        assert _running_in(folder) == []
+    finally:
+        end_all(copy, 0)
+    assert "agent-3: process" in quorate("dev", "up")
 
 
 def _up_beside(folder: Path, stderr: int) -> subprocess.Popen[str]:
