@@ -13,6 +13,17 @@ from quorate_operator.embedded.operator import Embedded
 from quorate_operator.metastores.sqlite_file import EmbeddedStore
 
 Json = dict[str, Any]
+ROOT = "/apis/quorate.io/v1alpha1"
+
+
+def manifest(kind: str, name: str, **spec: Any) -> Json:
+    """An object as a user applies it."""
+    api_version = "quorate.io/v1alpha1"
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+CLUSTER = manifest("StorageCluster", "main", addresses=["127.0.0.1:9"])
+ZONE = manifest("Zone", "sessions", clusterRef={"name": "main"})
 
 
 class Client:

@@ -1,10 +1,13 @@
 """Clusters on loopback that a test's own runner leads."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
+import aiohttp
 import pytest
 
 from quorate_loopback import granted
+from quorate_loopback.embedded_api import Client, Server
 from quorate_loopback.namespace import Namespace
 from quorate_loopback.runner_world import World, world_of_agents
 from quorate_operator.declared import controller
@@ -62,3 +65,18 @@ async def managed(undeclared: Managed) -> Managed:
     undeclared.declare(replicas=3)
     await undeclared.until(lambda: len(undeclared.registered) == 3, "three agents")
     return undeclared
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    """An embedded operator, whose `start` is called by `client`, or by the test."""
+    server = Server(tmp_path)
+    yield server
+    await server.stop()
+
+
+@pytest.fixture
+async def client(server: Server) -> AsyncIterator[Client]:
+    root = await server.start()
+    async with aiohttp.ClientSession(headers=server.headers) as session:
+        yield Client(session, root)

@@ -2,16 +2,14 @@
 
 import asyncio
 import stat
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
 import pytest
 
-from quorate_loopback.embedded_api import Server
+from quorate_loopback.embedded_api import ROOT, Server
 from quorate_operator.embedded.api_guard import TOKEN_FILE, made_token
 
-ROOT = "/apis/quorate.io/v1alpha1"
 CHANGES = [
     ("POST", "/nodes/agent-1/drain"),
     ("POST", "/nodes/agent-1/undrain"),
@@ -22,13 +20,6 @@ CHANGES = [
     ("POST", "/zones/z/recover"),
 ]
 SHOWS = [("GET", "/status"), ("GET", "/events"), ("GET", f"{ROOT}/zones"), ("GET", "/plan/z")]
-
-
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    server = Server(tmp_path)
-    yield server
-    await server.stop()
 
 
 async def asked(
