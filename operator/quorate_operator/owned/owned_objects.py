@@ -424,12 +424,14 @@ class OwnedObjects:
         needs_operator = managed.failure_domain_label not in COPIED_LABELS
         refused = next((str(each) for each in failed if not each.is_conflict), "")
         waits_for = _waits_for(name, restart, seen.applier.changed)
+        if is_held_up:  # pods were not looked at
+            waits_for = "" if refused else waits_for or _looked_at_again(failed)
         view = ManagedView(
             agents=agents,
             addresses=[address(name, self._namespace, agent) for agent in agents.staying],
             pods=_problems(name, agents, pods, claims, losing),
             refused=refused,
-            waits_for="" if refused and is_held_up else waits_for,
+            waits_for=waits_for,
             spec=cluster.spec,
             unreachable=unreachable,
             domainless=domains.missing if needs_operator and agents.run else None,
@@ -521,6 +523,11 @@ def _waits_for(cluster: str, restart: Restart, changed: Sequence[str]) -> str:
     if changed and not restart.waits_for:
         return f"StatefulSet {changed[0]} is not processed yet"
     return restart.waits_for
+
+
+def _looked_at_again(failed: Sequence[Failure]) -> str:
+    """Return the sentence about an object that somebody else has changed since it was read."""
+    return f"an object has changed meanwhile and is looked at again: {failed[0]}"
 
 
 def _note_no_eviction(seen: _Seen, view: ManagedView) -> None:

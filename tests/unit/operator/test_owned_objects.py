@@ -10,13 +10,22 @@ import pytest
 from quorate.facts.zone import StorageKind, ZoneRecord
 from quorate.protocol.messages.master import ZoneReady
 from quorate_operator.kube.api import ApiUnclear
+from quorate_operator.names import CONDITION_AGENTS_UPDATED
 from quorate_operator.owned import budget, owned_objects
+from quorate_operator.owned.agent_conditions import agent_conditions
 from quorate_owned.facts import managed_cluster
 from quorate_owned.kubelet import BAD_IMAGE, PODS, SETS
 from quorate_owned.managed import ZONE, Managed
 
 NEW_IMAGE = "localhost/quorate-agent:2"
 Json = dict[str, Any]
+
+
+def updated(managed: Managed) -> tuple[bool | None, str, str]:
+    """Return the condition AgentsUpdated: whether it is so, the reason and the message."""
+    facts = agent_conditions(managed.cluster, managed.see(), {})
+    [found] = [fact[1:] for fact in facts if fact[0] == CONDITION_AGENTS_UPDATED]
+    return found
 
 
 async def test_agents_are_made_and_dialed_by_name(managed: Managed) -> None:
@@ -432,6 +441,7 @@ async def test_one_object_that_is_refused_does_not_hold_up_the_others(
 
     assert view is not None
     assert ("main-agent-1" in view.refused) == (status != 409), "a conflict is decided anew"
+    assert updated(made)[0] is False
     assert made.kinds("persistentvolumeclaims") == ["main-agent-2", "main-agent-3"]
     await made.until(lambda: bool(made.owned.problems()) == (status != 403), "told, if retried")
     made.api.refuse = lambda method, path: 0
@@ -439,6 +449,44 @@ async def test_one_object_that_is_refused_does_not_hold_up_the_others(
     await made.until(lambda: "main-agent-1" in made.kinds("persistentvolumeclaims"), "made")
     await made.until(lambda: not made.refused(), "nothing is refused")
     assert made.owned.problems() == []
+
+
+@pytest.mark.parametrize("status", [404, 409])
+async def test_agents_are_not_updated_while_a_stateful_set_changes_before_each_request(
+    managed: Managed, status: int
+) -> None:
+    """Another writer touches it each time: nothing is refused, and nothing is updated."""
+    await managed.until(lambda: updated(managed)[0], "all is well")
+    managed.api.refuse = lambda method, path: status if method == "PATCH" and SETS in path else 0
+    managed.declare(image=NEW_IMAGE)
+    await managed.until(lambda: updated(managed)[0] is not None, "looked at")
+
+    is_so, reason, message = updated(managed)
+    assert (is_so, reason) == (False, "Replacing")
+    assert message == (
+        "an object has changed meanwhile and is looked at again:"
+        f" PATCH {SETS}/main-agent-1: {status}"
+    )
+    managed.api.refuse = lambda method, path: 0
+    managed.owned._queue.add("main")
+    await managed.until(lambda: len(managed.kubelet.restarted) == 6, "all replaced")
+    await managed.until(lambda: updated(managed)[0], "updated")
+
+
+async def test_agents_are_not_updated_while_the_budget_changes_before_each_request(
+    managed: Managed,
+) -> None:
+    """No StatefulSet changes any more, and two pods are still of the former template."""
+    managed.place_zone()
+    await managed.until(lambda: managed.may_be_away() == 1, "one may go")
+    managed.declare(image=NEW_IMAGE)
+    await managed.until(lambda: len(managed.kubelet.restarted) == 4, "the first is replaced")
+    managed.api.refuse = lambda method, path: 409 if "disruptionbudgets/" in path else 0
+    managed.world.kill("agent-3")
+    await managed.until(managed.owned.problems, "a conflict")
+
+    is_so, reason, message = updated(managed)
+    assert (is_so, reason) == (False, "Replacing"), message
 
 
 async def test_a_budget_without_a_clear_answer_does_not_hold_up_the_others(
