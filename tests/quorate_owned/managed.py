@@ -18,6 +18,7 @@ from quorate_lone_master.world import LoneMaster
 from quorate_loopback.memory_api import MemoryApi, MemoryWatches
 from quorate_operator.kube.api import path_of
 from quorate_operator.mastership.runner import Runner
+from quorate_operator.owned.agent_names import address
 from quorate_operator.owned.client_services import DeclaredNames
 from quorate_operator.owned.owned_objects import ManagedView, OwnedObjects
 from quorate_owned.facts import managed_cluster
@@ -32,6 +33,7 @@ class LoneRunner:
 
     is_leading = True
     is_stopped = False
+    is_recovering = False
 
     def __init__(self, world: LoneMaster) -> None:
         self._world = world
@@ -147,10 +149,11 @@ class Managed:
             return
         for name in [n for n, each in master.agents.items() if each.record is not None]:
             held = any(zone.names(name) for zone in master.zones.values())
-            if name in view.agents.leaving and not held:
+            undialed = address("main", "shop", name) not in view.addresses
+            if undialed and not held:
                 master.forget(name, self.world.now)
-            elif (name in view.agents.leaving) != master.agents[name].drain_wanted:
-                master.drain(name, name in view.agents.leaving, self.world.now)
+            elif undialed != master.agents[name].drain_wanted:
+                master.drain(name, undialed, self.world.now)
         self.world.write()
 
     def _note_spare(self) -> None:

@@ -36,7 +36,8 @@ from quorate_operator.declared.acceptance import Acceptance
 from quorate_operator.declared.drains import DrainView
 from quorate_operator.mastership.refused_writes import MASTER_FAILED, Refusal
 from quorate_operator.owned.agent_conditions import Fact, agent_conditions
-from quorate_operator.owned.owned_objects import ManagedView, selector_text
+from quorate_operator.owned.children import selector_text
+from quorate_operator.owned.owned_objects import ManagedView
 from quorate_operator.process.clock import rfc3339
 
 

@@ -46,7 +46,8 @@ def _owned(
         return [(name, False, "ScaleDownRefused", "; ".join(refused))]
     if managed.agents.leaving:
         leaving = ", ".join(managed.agents.leaving)
-        return [(name, False, "ScalingDown", f"{leaving}: copies move to other agents first")]
+        first = managed.unheard or "copies move to other agents first"
+        return [(name, False, "ScalingDown", f"{leaving}: {first}")]
     return [(name, True, "Updated", "all pods have the declared template")]
 
 

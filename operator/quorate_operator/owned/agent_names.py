@@ -5,6 +5,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from quorate.planning.absence.choose_leavers import AgentLoad, ClusterLoad, choose_leavers
+from quorate.planning.absence.disruption import Disruption, EvictionBlock
 
 PEER_PORT = 7100
 EXTERNAL_PORT_OFFSET = 1000
@@ -42,6 +43,30 @@ def choose_agents(replicas: int, known: Collection[str], load: ClusterLoad) -> A
     agents = [about.get(name, AgentLoad(name, takes_part=False)) for name in names]
     leaving = choose_leavers(agents, len(numbers) - replicas, load.copies)
     return Agents(tuple(name for name in names if name not in leaving), leaving, run=True)
+
+
+class Unheard(NamedTuple):
+    """Agents that leave and may have copies that no row names yet; `why`: a sentence."""
+
+    agents: tuple[str, ...] = ()
+    why: str = ""
+
+
+def unheard_agents(
+    agents: Agents, gone: Collection[str], disruption: Disruption, is_asking: bool
+) -> Unheard:
+    """Return those that stay and are dialed until they have told what they have.
+
+    Where rows are lost, agents that leave may be the only ones that know them.  `gone`: agents
+    without a running process; `is_asking`: a new master has not heard all agents yet.
+    """
+    block = disruption.no_eviction
+    if block is not None and block.reason is EvictionBlock.ROWS_REBUILT:
+        return Unheard(agents.leaving, block.message)
+    running = tuple(agent for agent in agents.leaving if agent not in gone)
+    if is_asking and running:
+        return Unheard(running, "agents are being asked what they have")
+    return Unheard()
 
 
 def stateful_set_name(cluster: str, agent: str) -> str:

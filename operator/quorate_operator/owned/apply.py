@@ -319,6 +319,11 @@ def is_silent_again(failures: Iterable[Failure]) -> bool:
     return sum(map(_is_silent, failures)) > 1
 
 
+def looked_at_again(conflicts: Sequence[Failure]) -> str:
+    """Return the sentence about an object that somebody else has changed since it was read."""
+    return f"an object has changed meanwhile and is looked at again: {conflicts[0]}"
+
+
 def _is_silent(failure: Failure) -> bool:
     return isinstance(failure, ApiUnclear) and not failure.is_answered
 

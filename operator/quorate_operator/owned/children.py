@@ -66,6 +66,11 @@ def selector(cluster: str) -> dict[str, str]:
     return {names.LABEL_CLUSTER: cluster, names.LABEL_COMPONENT: "agent"}
 
 
+def selector_text(cluster: str) -> str:
+    """Return the label selector of a cluster's agents' pods, as `kubectl --selector` takes it."""
+    return ",".join(f"{key}={value}" for key, value in selector(cluster).items())
+
+
 def labels(cluster: str, agent: str = "") -> dict[str, str]:
     """Return the labels of each object that is made for a cluster."""
     made = {

@@ -38,14 +38,14 @@ from quorate_operator.owned.agent_names import (
     pod_name,
     service_name,
     stateful_set_name,
+    unheard_agents,
 )
-from quorate_operator.owned.apply import Applier, Failure, is_silent_again
+from quorate_operator.owned.apply import Applier, Failure, is_silent_again, looked_at_again
 from quorate_operator.owned.budget import Budget, NoEvictionNow, no_eviction_now
 from quorate_operator.owned.children import (
     client_service_name,
     desired_children,
     has_same_port,
-    selector,
 )
 from quorate_operator.owned.claim_owners import ClaimOwners
 from quorate_operator.owned.client_services import (
@@ -61,7 +61,12 @@ from quorate_operator.owned.kube_nodes import (
     pod_facts,
 )
 from quorate_operator.owned.pod_states import Trouble, ended_processes, losing_agents, trouble
-from quorate_operator.owned.restarts import Restart, gone_agents, next_restart
+from quorate_operator.owned.restarts import (
+    Restart,
+    gone_agents,
+    next_restart,
+    replacement_waits_for,
+)
 from quorate_operator.owned.volumes import Growth, growth
 from quorate_operator.process.defects import in_words, report_defect
 from quorate_operator.process.keyed_queue import KeyedQueue
@@ -76,6 +81,8 @@ ANEW_S = 60.0
 """Seconds until a cluster without a seen change is looked at again."""
 OBJECTS = "its objects"
 """The part of a cluster that a worker takes care of."""
+ASKED_S = 10.0
+"""Seconds in which a new master hears from all agents that run, and learns of all Zones."""
 ORPHAN = "orphan"
 """The API server's finalizer of what was deleted with --cascade=orphan: its objects stay."""
 NO_EVICTION_TOLD_S = 20.0
@@ -112,6 +119,8 @@ class ManagedView(NamedTuple):
     """Agent whose pod holds a claim that is being deleted -> what to do."""
     unnamed: Mapping[str, str] = MappingProxyType({})
     """Zone whose client Service another cluster or somebody else has -> why."""
+    unheard: str = ""
+    """Why agents that leave stay dialed: it is not known yet what they have."""
 
 
 class _Seen:
@@ -132,6 +141,8 @@ class _Seen:
         """When an Event is due that says why no pod may be evicted; None if none is."""
         self.defects: dict[str, str] = {}
         """Part of its care -> the defect with which that ended last."""
+        self.asking_until_s: float | None = None
+        """Until when its new master hears from agents; None until it leads."""
         self.failure = ""
         """The request because of which the last work is repeated; empty if it is not."""
 
@@ -366,7 +377,8 @@ class OwnedObjects:
         seen.looked = _facts(seen, self._declared)
         agents = choose_agents(managed.replicas, {*sets, *registered}, seen.runner.load())
         losing = losing_agents(name, agents.staying, pods, claims)
-        in_use = {*registered, *disruption.protected}
+        unheard = unheard_agents(agents, gone, disruption, _is_asking(seen))
+        in_use = {*registered, *disruption.protected, *unheard.agents}
         removed = [agent for agent in agents.leaving if agent not in in_use]
         zones = _zone_ports(seen.runner)
         unnamed: dict[str, str] = {}
@@ -423,12 +435,15 @@ class OwnedObjects:
                 is_held_up |= failure is not None
         needs_operator = managed.failure_domain_label not in COPIED_LABELS
         refused = next((str(each) for each in failed if not each.is_conflict), "")
-        waits_for = _waits_for(name, restart, seen.applier.changed)
+        waits_for = replacement_waits_for(name, restart, seen.applier.changed)
         if is_held_up:  # pods were not looked at
-            waits_for = "" if refused else waits_for or _looked_at_again(failed)
+            waits_for = "" if refused else waits_for or looked_at_again(failed)
         view = ManagedView(
             agents=agents,
-            addresses=[address(name, self._namespace, agent) for agent in agents.staying],
+            addresses=[
+                address(name, self._namespace, agent)
+                for agent in (*agents.staying, *unheard.agents)
+            ],
             pods=_problems(name, agents, pods, claims, losing),
             refused=refused,
             waits_for=waits_for,
@@ -442,6 +457,7 @@ class OwnedObjects:
             no_eviction=no_eviction_now(name, disruption, pods, claims) if agents.run else None,
             losing=losing,
             unnamed=unnamed,
+            unheard=unheard.why,
         )
         if view != seen.view:
             _note_no_eviction(seen, view)
@@ -516,20 +532,6 @@ def _staying_claims(cluster: str, agents: Agents, claims: Mapping[str, Json]) ->
     return {name: claims[name] for name in made if name in claims}
 
 
-def _waits_for(cluster: str, restart: Restart, changed: Sequence[str]) -> str:
-    """Return what the change of the agents waits for; empty if nothing is left to change."""
-    if restart.agent:
-        return f"pod {pod_name(cluster, restart.agent)} is being replaced"
-    if changed and not restart.waits_for:
-        return f"StatefulSet {changed[0]} is not processed yet"
-    return restart.waits_for
-
-
-def _looked_at_again(failed: Sequence[Failure]) -> str:
-    """Return the sentence about an object that somebody else has changed since it was read."""
-    return f"an object has changed meanwhile and is looked at again: {failed[0]}"
-
-
 def _note_no_eviction(seen: _Seen, view: ManagedView) -> None:
     """Schedule one Event for each period in which no pod may be evicted, if it lasts."""
     if view.no_eviction is None:
@@ -560,11 +562,6 @@ def _tell_losing(seen: _Seen, view: ManagedView) -> None:
     )
 
 
-def selector_text(cluster: str) -> str:
-    """Return the label selector of a cluster's agents' pods, as `kubectl --selector` takes it."""
-    return ",".join(f"{key}={value}" for key, value in selector(cluster).items())
-
-
 def _by_agent(objects: Mapping[str, Json]) -> dict[str, Json]:
     found = {
         each["metadata"].get("labels", {}).get(names.LABEL_AGENT): each for each in objects.values()
@@ -584,4 +581,14 @@ def _facts(seen: _Seen, declared: DeclaredNames) -> tuple[object, ...]:
     """Return everything that the desired objects of a cluster depend on, besides its spec."""
     runner, zones = seen.runner, _zone_ports(seen.runner)
     owners = [declared.cluster_of(zone.zone) for zone in zones]
-    return runner.is_leading, runner.disruption(seen.gone), zones, owners
+    disruption = runner.disruption(seen.gone)
+    return runner.is_leading, disruption, zones, owners, _is_asking(seen)
+
+
+def _is_asking(seen: _Seen) -> bool:
+    """Return whether agents may still tell copies and zones that the master does not know."""
+    now_s = asyncio.get_running_loop().time()
+    if seen.asking_until_s is None and seen.runner.is_leading:
+        seen.asking_until_s = now_s + ASKED_S
+    is_new = seen.asking_until_s is None or now_s < seen.asking_until_s
+    return is_new or seen.runner.is_recovering

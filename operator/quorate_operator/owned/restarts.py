@@ -5,11 +5,12 @@ One at a time: the next one is replaced when all pods replaced before are ready 
 again, and every partition keeps its majority without it.  So a bad image stops after the first pod.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from quorate.planning.absence.disruption import Disruption
+from quorate_operator.owned.agent_names import pod_name
 from quorate_operator.owned.pod_states import is_ending, is_ready, is_running
 
 REVISION_LABEL = "controller-revision-hash"
@@ -71,6 +72,18 @@ def next_restart(
         return Restart(known[0].name)
     waits_for = known[0].restart_waits_for if known else f"agent {min(outdated)} is not registered"
     return Restart("", waits_for)
+
+
+def replacement_waits_for(cluster: str, restart: Restart, changed: Sequence[str]) -> str:
+    """Return what the change of the agents waits for; empty if nothing is left to change.
+
+    `changed`: StatefulSets that were just made or changed.
+    """
+    if restart.agent:
+        return f"pod {pod_name(cluster, restart.agent)} is being replaced"
+    if changed and not restart.waits_for:
+        return f"StatefulSet {changed[0]} is not processed yet"
+    return restart.waits_for
 
 
 def _is_outdated(pod: Json | None, of: Json | None) -> bool:

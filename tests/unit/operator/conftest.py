@@ -55,6 +55,7 @@ async def led(declared: Namespace, monkeypatch: pytest.MonkeyPatch) -> Namespace
 @pytest.fixture
 async def undeclared(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Managed]:
     monkeypatch.setattr(owned_objects, "LOOK_S", 0.005)
+    monkeypatch.setattr(owned_objects, "ASKED_S", 0.0)
     made = Managed()
     yield made
     await made.owned.close()

@@ -68,6 +68,11 @@ def test_what_a_change_waits_for_is_told() -> None:
         (VIEW._replace(waits_for="agent-1 catches up"), "Replacing", "agent-1 catches up"),
         (VIEW._replace(refused="exceeded quota"), "Refused", "exceeded quota"),
         (VIEW._replace(agents=Agents(STAYING, ("agent-3",), True)), "ScalingDown", "agent-3: "),
+        (
+            VIEW._replace(agents=Agents(STAYING, ("agent-3",), True), unheard="it is asked"),
+            "ScalingDown",
+            "agent-3: it is asked",
+        ),
     ):
         status, word, message = condition(told(view), "AgentsUpdated")
         assert (status, word) == ("False", reason)
