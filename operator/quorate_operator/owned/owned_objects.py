@@ -419,11 +419,15 @@ class OwnedObjects:
         if not seen.pause and not is_silent:
             staying = {agent: sets[agent] for agent in agents.staying if agent in sets}
             if agents.run and staying.keys() == {*agents.staying} and not is_held_up:
+                kept = {agent: why.message for agent, why in losing.items()}
+                if _is_asking(seen):
+                    for agent in staying.keys() - registered - gone - kept.keys():
+                        kept[agent] = f"agent {agent} is not registered yet"
                 restart = next_restart(
                     {agent: pods[agent] for agent in staying},
                     staying,
                     lambda restarted: seen.runner.disruption(gone, restarted),
-                    {agent: why.message for agent, why in losing.items()},
+                    kept,
                 )
             elif losing and not agents.run:
                 restart = Restart("", losing[min(losing)].message)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from quorate.planning.absence.disruption import Disruption
+from quorate.planning.absence.disruption import Disruption, EvictionBlock
 from quorate_operator.owned.agent_names import pod_name
 from quorate_operator.owned.pod_states import is_ending, is_ready, is_running
 
@@ -49,17 +49,25 @@ def next_restart(
             return Restart("", f"StatefulSet {found['metadata']['name']} is not processed yet")
         if pods.get(agent) is None:
             return Restart("", f"agent {agent} has no pod yet")
-    found_old = {agent: pod for agent, pod in pods.items() if _is_outdated(pod, sets.get(agent))}
+    found_old = {
+        agent: pod
+        for agent, pod in pods.items()
+        if pod is not None and _is_outdated(pod, sets.get(agent))
+    }
     outdated = {agent: pod for agent, pod in found_old.items() if agent not in kept}
     if not outdated:
         return Restart("", kept[min(found_old)]) if found_old else Restart()
     updated = [agent for agent in sets if agent not in found_old]
-    verdicts = disruption_after(updated).agents
-    known = [each for each in verdicts if each.name in outdated]
+    disruption = disruption_after(updated)
+    known = [each for each in disruption.agents if each.name in outdated]
+    unregistered = sorted(outdated.keys() - {each.name for each in known})
     for each in known:  # replacing it takes nothing away, and may be the cure
         pod = outdated[each.name]
-        if each.may_restart and pod is not None and not is_running(pod) and not is_ending(pod):
+        if each.may_restart and not is_running(pod) and not is_ending(pod):
             return Restart(each.name)
+    for agent in unregistered:
+        if not is_ending(outdated[agent]) and not _why_unregistered_stays(agent, disruption):
+            return Restart(agent)
     for agent in updated:
         pod = pods[agent]
         if pod is not None and not is_ready(pod):
@@ -68,10 +76,27 @@ def next_restart(
         pod = pods[agent]
         if pod is not None and is_ending(pod):
             return Restart("", f"pod {pod['metadata']['name']} is being replaced")
-    if known and known[0].may_restart:
+    if not known:
+        return Restart("", _why_unregistered_stays(unregistered[0], disruption))
+    if known[0].may_restart:
         return Restart(known[0].name)
-    waits_for = known[0].restart_waits_for if known else f"agent {min(outdated)} is not registered"
-    return Restart("", waits_for)
+    return Restart("", known[0].restart_waits_for)
+
+
+def _why_unregistered_stays(agent: str, disruption: Disruption) -> str:
+    """Return why an agent that runs without a registration is not replaced.
+
+    Empty if no row names it, and no row is lost that may do so: its end takes nothing away.
+    """
+    block = disruption.no_eviction
+    if block is not None and block.reason is EvictionBlock.ROWS_REBUILT:
+        return f"agent {agent} is not registered: {block.message}"
+    if agent in disruption.protected:
+        return (
+            f"agent {agent} is not registered, and rows name it: see the log of its pod, and"
+            " delete the pod if nothing else helps"
+        )
+    return ""
 
 
 def replacement_waits_for(cluster: str, restart: Restart, changed: Sequence[str]) -> str:
@@ -86,8 +111,8 @@ def replacement_waits_for(cluster: str, restart: Restart, changed: Sequence[str]
     return restart.waits_for
 
 
-def _is_outdated(pod: Json | None, of: Json | None) -> bool:
-    if pod is None or of is None:
+def _is_outdated(pod: Json, of: Json | None) -> bool:
+    if of is None:
         return False
     wanted = of.get("status", {}).get("updateRevision")
     has = pod["metadata"].get("labels", {}).get(REVISION_LABEL)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection
 
-from quorate.planning.absence.disruption import Disruption
+from quorate.planning.absence.disruption import Disruption, EvictionBlock, NoEviction
 from quorate_operator.owned.restarts import Restart, gone_agents, next_restart
 from quorate_owned.facts import Json, pod, stateful_set, verdict, waiting
 
@@ -31,6 +31,14 @@ def allowing(
         return Disruption(tuple(verdict(n, 1, waits=why.get(n, "")) for n in order), AGENTS, 1)
 
     return after
+
+
+def unregistered(
+    protected: tuple[str, ...], none: NoEviction | None = None
+) -> Callable[[Collection[str]], Disruption]:
+    """All may restart, and agent-1 is not registered; `protected`: those that rows name."""
+    verdicts = tuple(verdict(name) for name in ("agent-2", "agent-3"))
+    return lambda restarted: Disruption(verdicts, protected, 1, none)
 
 
 def test_nothing_is_replaced_while_all_are_of_the_template() -> None:
@@ -79,6 +87,45 @@ def test_the_broken_pod_is_replaced_first_when_the_template_goes_back() -> None:
     present["agent-2"] = pod("main-agent-2-0", "bad", **waiting("ImagePullBackOff"))
 
     assert next_restart(present, SETS, allowing()).agent == "agent-2"
+
+
+def test_a_pod_that_runs_and_never_registered_is_replaced_when_the_template_changes() -> None:
+    """Its process was refused, hangs, or cannot be reached: the new template may mend that."""
+    others = pods(agent_2="new", agent_3="new")
+
+    assert next_restart(others, SETS, unregistered(("agent-2",))) == Restart("agent-1")
+
+
+def test_an_agent_that_rows_name_is_not_replaced_before_it_registers() -> None:
+    others = pods(agent_2="new", agent_3="new")
+
+    assert next_restart(others, SETS, unregistered(AGENTS)) == Restart(
+        "",
+        "agent agent-1 is not registered, and rows name it: see the log of its pod, and"
+        " delete the pod if nothing else helps",
+    )
+
+
+def test_an_agent_that_may_know_lost_rows_is_not_replaced_before_it_registers() -> None:
+    rebuilt = NoEviction(EvictionBlock.ROWS_REBUILT, "rows of Zone cart are being rebuilt")
+    others = pods(agent_2="new", agent_3="new")
+
+    found = next_restart(others, SETS, unregistered((), rebuilt))
+
+    assert found == Restart(
+        "", "agent agent-1 is not registered: rows of Zone cart are being rebuilt"
+    )
+
+
+def test_a_pod_that_never_registered_and_is_being_deleted_is_waited_for() -> None:
+    others = pods(agent_2="new", agent_3="new")
+    ends = others["agent-1"]
+    assert ends is not None
+    ends["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+
+    found = next_restart(others, SETS, unregistered(("agent-2",)))
+
+    assert found == Restart("", "pod main-agent-1-0 is being replaced")
 
 
 def test_a_pod_that_is_being_deleted_is_waited_for() -> None:

@@ -62,6 +62,29 @@ async def test_agents_whose_registrations_and_rows_are_lost_are_drained_before_t
     assert all(len(row.voters) == 3 and row.version > before[p].version for p, row in rows.items())
 
 
+@pytest.mark.parametrize("asked_s", [0.0, 1.0])
+async def test_a_process_that_never_registers_is_replaced_once_a_new_master_has_asked(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch, asked_s: float
+) -> None:
+    """The others keep all copies; the new template may mend it."""
+    managed.place_zone()
+    await managed.until(lambda: managed.may_be_away() == 1, "all is well")
+    world = managed.world
+    with monkeypatch.context() as no_link:
+        no_link.setattr(world, "connect", lambda *nodes: None)
+        managed.declare(replicas=4)
+        await managed.until(lambda: "agent-4" in managed.kubelet.running, "a process")
+    monkeypatch.setattr(owned_objects, "ASKED_S", asked_s)
+    managed.runner = LoneRunner(world)
+    before = len(managed.kubelet.restarted)
+    managed.declare(image="localhost/quorate-agent:2")
+    await managed.until(lambda: len(managed.kubelet.restarted) > before, "the first is replaced")
+
+    assert (managed.kubelet.restarted[before] == "agent-4") == (asked_s == 0.0)
+    await managed.until(lambda: managed.registered == FIVE[:4], "all are there")
+    assert managed.fewest_spare >= 0
+
+
 def test_rows_that_are_being_rebuilt_keep_all_agents_also_those_without_a_process() -> None:
     rebuilt = NoEviction(EvictionBlock.ROWS_REBUILT, "rows of Zone cart are being rebuilt")
     disruption = Disruption((), (), 0, rebuilt)
