@@ -221,7 +221,7 @@ class KubernetesMetastore:
         path = path_of(self._namespace, plural, name)
         if isinstance(value, ZoneRecord):
             self._zone_names[value.uid] = value.name
-        if expected is None and value is not None:
+        if expected is None:
             expected = self._unreadable.get(name)  # the object exists, but is unreadable
         try:
             if value is None:
