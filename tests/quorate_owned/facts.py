@@ -21,10 +21,8 @@ def managed_cluster(name: str = "main", deletion_policy: str = "", **spec: Any) 
     )
 
 
-def verdict(
-    name: str, copies: int = 0, primaries: int = 0, waits: str = "", draining: bool = False
-) -> AgentDisruption:
-    return AgentDisruption(name, primaries, copies, draining, waits)
+def verdict(name: str, copies: int = 0, primaries: int = 0, waits: str = "") -> AgentDisruption:
+    return AgentDisruption(name, primaries, copies, waits)
 
 
 def nobody(unavailable_max: int = 0) -> Disruption:

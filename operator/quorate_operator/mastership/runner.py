@@ -270,7 +270,7 @@ class Runner:
         await self._awaited.rows(uid, [row for row in decided if row is not None])
 
     def disruption(self, gone: Collection[str] = (), restarted: Collection[str] = ()) -> Disruption:
-        """Judge which agents may restart or go now (Master.disruption); none while not leading."""
+        """Judge which agents may restart now (Master.disruption); none while not leading."""
         if self.master is None or self._stopped:
             return Disruption((), (), 0)
         return self.master.disruption(gone, restarted)

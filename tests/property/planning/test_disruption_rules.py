@@ -189,25 +189,6 @@ def test_the_budget_is_no_smaller_than_needed(
 
 
 @CASES
-@given(clusters())
-def test_who_may_go_is_named_nowhere_and_will_not_be(
-    case: tuple[list[AgentNow], list[ZoneNow]],
-) -> None:
-    members, zones = case
-    now = disruption(members, zones)
-    for agent in members:
-        named = any(
-            agent.name in (*row.replicas, *(v.node for each in sets_of(row) for v in each))
-            or (row.destination is not None and row.destination.node == agent.name)
-            for zone in zones
-            for row in zone.rows
-        )
-        stays_empty = agent.record is None or agent.record.draining
-        is_known = not any(zone.lacks_rows for zone in zones)
-        assert now.of(agent.name).may_go == (not named and stays_empty and is_known)
-
-
-@CASES
 @given(clusters(), st.sets(st.sampled_from(NAMES), max_size=2))
 def test_the_next_waits_for_those_before_and_these_never_for_themselves(
     case: tuple[list[AgentNow], list[ZoneNow]], restarted: set[str]

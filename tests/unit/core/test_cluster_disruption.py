@@ -83,17 +83,6 @@ def test_a_new_master_lets_nobody_restart_before_it_has_heard_of_the_rows() -> N
     world.wait(lambda: world.master.disruption().unavailable_max == 1)
 
 
-def test_who_is_drained_may_go_when_no_row_names_it() -> None:
-    world = LoneMaster(ON_DISK, nodes=NODES)
-    assert world.master.drain("d", True, world.now) == ""
-    world.write()
-    assert "partitions of Zone books name it" in world.master.disruption().of("d").going_waits_for
-    world.wait(lambda: world.master.disruption().of("d").may_go)
-
-    assert not any("d" in row.voter_nodes for row in world.rows(ON_DISK).values())
-    assert not world.master.disruption().of("a").may_go
-
-
 def test_a_partition_that_is_not_served_holds_its_voters() -> None:
     world = LoneMaster(nodes=NODES)
     world.serves = lambda node: False
@@ -159,4 +148,3 @@ def test_an_agent_that_never_came_may_be_started_anew() -> None:
     now = world.master.disruption(gone={"e"})
 
     assert now.of("e").may_restart
-    assert now.of("e").may_go

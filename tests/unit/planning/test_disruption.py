@@ -224,25 +224,14 @@ def test_the_only_copy_is_never_taken_away() -> None:
     assert (now.protected, now.unavailable_max) == (("a",), 0)
 
 
-def test_who_is_drained_and_named_nowhere_may_go() -> None:
-    members = [agent("a"), agent("b", draining=True), agent("c", draining=True), agent("d")]
-    now = disruption(members, [zone(row(0, "ab"), row(1, "a"))])
-
-    assert now.of("c").may_go
-    assert now.of("b").going_waits_for == (
-        "agent b: rows of 1 partitions of Zone sessions name it; drain it first"
-    )
-    assert now.of("d").going_waits_for == "agent d: may get copies at any time; drain it first"
-
-
-def test_while_rows_are_rebuilt_nobody_goes_and_nobody_restarts() -> None:
+def test_while_rows_are_rebuilt_nobody_restarts() -> None:
     lost = ZoneNow("sessions", True, 3, (), lacks_rows=True)
     now = disruption([agent("a"), agent("b", draining=True)], [lost])
 
     assert now.unavailable_max == 0
     for each in now.agents:
         told = f"agent {each.name}: rows of Zone sessions are being rebuilt from the agents' data"
-        assert (each.restart_waits_for, each.going_waits_for) == (told, told)
+        assert each.restart_waits_for == told
 
 
 def test_without_zones_all_may_be_away() -> None:

@@ -1,4 +1,4 @@
-"""Decide which agents may restart now, which may go for good, and how many may be away.
+"""Decide which agents may restart now, and how many may be away.
 
 The rules, for every partition in which an agent votes with its registered store:
 
@@ -56,24 +56,17 @@ class ZoneNow(msgspec.Struct, frozen=True):
 
 
 class AgentDisruption(msgspec.Struct, frozen=True):
-    """The verdict on one agent: what its restart, and its removal, wait for; "": nothing."""
+    """The verdict on one agent: what its restart waits for; "": nothing."""
 
     name: str
     primaries: int
     copies: int
-    draining: bool
     restart_waits_for: str = ""
-    going_waits_for: str = ""
 
     @property
     def may_restart(self) -> bool:
         """Whether a restart leaves every partition its majority."""
         return not self.restart_waits_for
-
-    @property
-    def may_go(self) -> bool:
-        """Whether the agent may be removed together with its store."""
-        return not self.going_waits_for
 
 
 class EvictionBlock(enum.StrEnum):
@@ -132,7 +125,7 @@ class Disruption(msgspec.Struct, frozen=True):
 def disruption(
     agents: Sequence[AgentNow], zones: Sequence[ZoneNow], restarted: Collection[str] = ()
 ) -> Disruption:
-    """Judge for each of `agents` whether it may restart or go now.
+    """Judge for each of `agents` whether it may restart now.
 
     `restarted`: agents that were restarted before for the same change. The next one waits until
     these hold everything again.
@@ -155,8 +148,8 @@ class _Findings:
         self._copies = dict.fromkeys(self._agents, 0)
         self._blocks: dict[str, list[str]] = {name: [] for name in self._agents}
         """Agent -> one sentence for each partition because of which its restart has to wait."""
-        self._named: dict[str, dict[str, int]] = {}
-        """Agent -> zone -> number of its partitions that name the agent."""
+        self._named: set[str] = set()
+        """Agents that rows name."""
         self._behind: dict[str, str] = {}
         """Agent -> the first partition where it votes but does not hold everything."""
         self._short = ""
@@ -182,14 +175,14 @@ class _Findings:
         there = {voter for voter in voting if self._is_online(voter.node)}
         whole = {voter for voter in there if voter.node in row.owners}
         for voter in voters:
-            self._name(voter.node, zone.name)
+            self._named.add(voter.node)
             if voter not in whole:
                 self._behind.setdefault(voter.node, where)
         if not self._short and len(row.voters) < self._voters_possible(zone, row):
             self._short = where
         destination = row.destination
         if destination is not None and destination.node not in {voter.node for voter in voters}:
-            self._name(destination.node, zone.name)
+            self._named.add(destination.node)
         for at, owner in enumerate(row.replicas):
             if owner in self._copies:
                 self._copies[owner] += 1
@@ -216,7 +209,7 @@ class _Findings:
             self._block(destination.node, f"{where} is being moved to it")
         for copy in row.left_by_reset:
             if not self._is_dead(copy, zone.persistent):
-                self._name(copy.node, zone.name)
+                self._named.add(copy.node)
                 if not zone.persistent:
                     self._block(copy.node, f"a reset left it a copy of {where} in memory")
                     self._note_spare(0)
@@ -243,10 +236,6 @@ class _Findings:
     def _is_online(self, name: str) -> bool:
         agent = self._agents.get(name)
         return agent is not None and agent.record is not None and agent.online and not agent.gone
-
-    def _name(self, node: str, zone: str) -> None:
-        counts = self._named.setdefault(node, {})
-        counts[zone] = counts.get(zone, 0) + 1
 
     def _block(self, node: str, why: str) -> None:
         if node in self._blocks:
@@ -304,13 +293,11 @@ class _Findings:
                 name,
                 self._primaries[name],
                 self._copies[name],
-                self._is_draining(name),
                 self._restart_waits_for(
                     name,
                     [each for each in behind if each != name],
                     self._short if any(each != name for each in restarted) else "",
                 ),
-                self._going_waits_for(name),
             )
             for name in self._agents
         ]
@@ -326,10 +313,6 @@ class _Findings:
             self._no_eviction(),
             tuple(away),
         )
-
-    def _is_draining(self, name: str) -> bool:
-        record = self._agents[name].record
-        return record is not None and record.draining
 
     def _is_behind(self, name: str) -> bool:
         return name in self._agents and (not self._is_online(name) or name in self._behind)
@@ -350,21 +333,6 @@ class _Findings:
             return f"agent {name}: waiting until agent {other}, restarted before it, {until}"
         if short:
             return f"agent {name}: waiting until {short} has all its copies again"
-        return ""
-
-    def _going_waits_for(self, name: str) -> str:
-        if self._lacking:
-            return f"agent {name}: {_rebuilt(self._lacking[0])}"
-        zones = self._named.get(name, {})
-        if zones:
-            zone = min(zones)
-            more = f", and {len(zones) - 1} more zones" if len(zones) > 1 else ""
-            return (
-                f"agent {name}: rows of {zones[zone]} partitions of Zone {zone}{more} name it;"
-                " drain it first"
-            )
-        if self._agents[name].record is not None and not self._is_draining(name):
-            return f"agent {name}: may get copies at any time; drain it first"
         return ""
 
 

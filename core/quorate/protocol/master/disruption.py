@@ -1,4 +1,4 @@
-"""The agents that may restart or leave now, and their copies, as their master knows them."""
+"""The agents that may restart now, and their copies, as their master knows them."""
 
 from collections.abc import Collection, Iterable, Mapping, Set
 
@@ -16,7 +16,7 @@ def cluster_disruption(
     gone: Set[str],
     restarted: Collection[str],
 ) -> Disruption:
-    """Judge for each known agent, and each in `gone`, whether it may restart or go now.
+    """Judge for each known agent, and each in `gone`, whether it may restart now.
 
     - `gone`: agents without a running process, as the caller knows from elsewhere.
     - `restarted`: agents that were restarted for the same change.

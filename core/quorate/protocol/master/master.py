@@ -183,7 +183,7 @@ class Master:
         self._nodes.processes_ended(ended)
 
     def disruption(self, gone: Collection[str] = (), restarted: Collection[str] = ()) -> Disruption:
-        """Return which agents may restart or go now; see cluster_disruption."""
+        """Return which agents may restart now; see cluster_disruption."""
         zones = self.zones.values()
         away, before = {*gone}, {*restarted}
         facts = disruption_facts(self.agents, zones), away, before
