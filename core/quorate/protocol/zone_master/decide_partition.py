@@ -209,14 +209,21 @@ def _decide_stuck(
 ) -> RowDecision:
     """Decide about a primary that reports that it is stuck.
 
-    Without a quorum it would be stuck in a new term, too, so others are preferred. After a freeze,
-    or in a term that it cannot serve in, a new term is all that it needs. In joint mode it may lack
-    only the destination: then its next term, without the migration, has a quorum unless the voters'
-    reports say that it is cut off from them.
+    After a freeze, or in a term that it cannot serve in, a new term is all that it needs. Without a
+    quorum it would be stuck in a new term, too, so others are preferred. But in joint mode it may
+    lack only the destination. Unless it is leaving, or the voters' reports say that it is cut off
+    from them, the migration is given up first, and the primary gets the time to learn that: its
+    term goes on, and writes that wait are acknowledged.
     """
-    primary = part.row.primary
-    if part.stuck == TroubleKind.NO_QUORUM and primary is not None and part.row.active is None:
-        part = msgspec.structs.replace(part, tried=(*part.tried, primary.node)[-TRIED_MAX:])
+    row, primary = part.row, part.row.primary
+    if part.stuck == TroubleKind.NO_QUORUM and primary is not None:
+        stays = not is_cut_off(nodes, row, primary.node) and not nodes.leaving(primary.node)
+        if stays and row.active is not None:
+            return _give_up(row, part, f"{primary.node} has no quorum during it")
+        if stays and 0 <= part.progress_ms > now_ms - settings.lease_ms:
+            return NOTHING
+        if row.active is None:
+            part = msgspec.structs.replace(part, tried=(*part.tried, primary.node)[-TRIED_MAX:])
     decision = _decide_primary(
         part, nodes, settings, now_ms, left, f"the primary is stuck: {part.stuck}"
     )
