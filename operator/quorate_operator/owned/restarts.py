@@ -62,8 +62,8 @@ def next_restart(
     known = [each for each in disruption.agents if each.name in outdated]
     unregistered = sorted(outdated.keys() - {each.name for each in known})
     for each in known:  # replacing it takes nothing away, and may be the cure
-        pod = outdated[each.name]
-        if each.may_restart and not is_running(pod) and not is_ending(pod):
+        old = outdated[each.name]
+        if each.may_restart and not is_running(old) and not is_ending(old):
             return Restart(each.name)
     for agent in unregistered:
         if not is_ending(outdated[agent]) and not _why_unregistered_stays(agent, disruption):
