@@ -494,6 +494,31 @@ def test_a_primary_that_is_stuck_in_a_migration_is_not_elected_again() -> None:
     story.come_to_rest()
 
 
+def test_a_destination_that_falls_silent_in_joint_mode_costs_the_primary_no_term() -> None:
+    """The voters before the migration grant the lease; a write that waits is acknowledged."""
+    story = Scenario(agents=4)
+    primary = story.primary
+    story.written(primary, b"x", b"1")
+    (destination,) = {*story.cluster.agents} - {*story.row.voter_nodes}
+    story.cluster.network.judge = lambda link, sender, receiver, message: (
+        0 if isinstance(message, CaughtUp) else 1
+    )
+    story.drain(story.backups()[-1])
+    role = story.role(primary)
+    assert role is not None
+    story.wait(lambda: role.joint is not None, "joint mode")
+    term = story.row.term
+    story.cut(primary, off=(destination,))  # the master still hears both
+    op = story.write(primary, b"x", b"2")
+
+    story.wait(lambda: op.outcome != "open", "it is answered")
+
+    assert (op.outcome, story.row.term, story.primary) == ("ok", term, primary)
+    story.cluster.network.judge = None
+    story.heal()
+    story.come_to_rest()
+
+
 def test_a_voter_that_the_others_do_not_reach_is_not_elected_when_the_primary_is_lost() -> None:
     story = Scenario(agents=5, replicas=5)
     lost, unreached = story.primary, story.backups()[0]  # the next by replica index
