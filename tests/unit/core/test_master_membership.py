@@ -72,6 +72,25 @@ def test_after_a_standstill_the_silent_are_still_found() -> None:
     assert online(master) == []
 
 
+def test_one_that_is_heard_again_over_its_link_is_back_although_an_earlier_process_ended() -> None:
+    """A pod shows the end of a container's earlier process as long as the pod is there."""
+    master = with_agents()
+    master.processes_ended({"agent-2": ["of an earlier process"]})
+
+    def run(from_ms: int, *heard: str) -> None:
+        for boot_ms in range(from_ms, from_ms + SILENCE_MS + 1, 100):
+            for node in heard:
+                master.receive(node, AgentReport(1), at(boot_ms))
+            master.tick(at(boot_ms))
+            for key, value in master.take_outputs().writes:
+                master.written(key, value, at(boot_ms))
+
+    run(10_000, "agent-1")
+    assert online(master) == ["agent-1"]
+    run(10_000 + SILENCE_MS, *NAMES)
+    assert online(master) == list(NAMES)
+
+
 def rewritten(**changes: object) -> tuple[NodeRecord, NodeRecord | None]:
     """How agent-2 is registered while it takes part, and what is written when another write of its
     record comes back as one with these changes; nothing when there are none, its removal."""

@@ -166,7 +166,7 @@ class NodeRegistry:
             silent = now.boot_ms - since >= silence
             if silent and (agent.online or not agent.has_left):
                 self._set_left(node, agent, now, f"silent for {silence} ms")
-            elif node in self._ended and agent.has_left:
+            elif node in self._ended and agent.has_left and not agent.connected:
                 self._note_ended(node, agent)
             elif not silent and not agent.online and agent.connected and agent.pending is None:
                 back = msgspec.structs.replace(agent.record, left_since_ms=None)
@@ -194,7 +194,7 @@ class NodeRegistry:
             agent.newest,
             any(not z.record.persistent for z in self._zones.values()),
         )
-        if newest is None or newest.ended or not has_memory or agent.connected or agent.pending:
+        if newest is None or newest.ended or not has_memory or agent.pending:
             return
         if newest.process and newest.process in self._ended[node]:
             self._write_node(node, agent, msgspec.structs.replace(newest, ended=True))
