@@ -359,6 +359,18 @@ class ZoneNodes:
             return max(now.boot_ms - refusal.since_ms, 0)
         return agent.since.aged(now).age_ms
 
+    def was_there(self, voter: Voter, lost: Voter, now: Now) -> bool:
+        """Return whether the voter's node last joined before `lost` was lost.
+
+        Joins and leaves are numbered over all masters. Of a refusal only the time is known.
+        """
+        there, gone = self._agents.get(voter.node), self._agents.get(lost.node)
+        if there is None or there.since is None or gone is None or gone.since is None:
+            return False
+        if gone.online and self.refusal(lost.node) is not None:
+            return self.unchanged_ms(voter, now) >= self.unchanged_ms(lost, now)
+        return there.since.stored.revision < gone.since.stored.revision
+
     def gone_voters(self, row: PartitionRow) -> tuple[str, ...]:
         """Return the row's voters that have left, or whose store is not the one that votes."""
         return tuple(v.node for v in row.voters if self.gone(v.node, v.store))

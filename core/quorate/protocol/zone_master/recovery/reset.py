@@ -197,7 +197,7 @@ class Resets:
         if is_quorum(row, [voter.node for voter in there], nodes.dead_voters(row)):
             return None
         lost_ms = min(nodes.unchanged_ms(voter, now) for voter in lost)
-        remained = [voter for voter in there if nodes.unchanged_ms(voter, now) >= lost_ms]
+        remained = [v for v in there if any(nodes.was_there(v, each, now) for each in lost)]
         if may_wait_for_left(row) and not part.has_served:
             # Those that restarted wait for copies that a reset left; a person can end that.
             since_ms = now.boot_ms - part.served_ms if part.served_ms >= 0 else NEVER_MS
