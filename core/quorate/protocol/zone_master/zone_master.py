@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from zlib import crc32
 
-from quorate.facts.partition_row import PartitionRow, check_row, is_committed
+from quorate.facts.partition_row import PartitionRow, check_row
 from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
 from quorate.planning.queue.choose_migrations import QueuedMigration
@@ -32,6 +32,7 @@ from quorate.protocol.metastore import (
 from quorate.protocol.status import ZoneStatus
 from quorate.protocol.zone_master.causes import Cause, Why
 from quorate.protocol.zone_master.decide_partition import decide
+from quorate.protocol.zone_master.ended_migrations import EndedMigrations
 from quorate.protocol.zone_master.first_placement import FirstPlacement
 from quorate.protocol.zone_master.partition_reports import PartitionReports
 from quorate.protocol.zone_master.partition_state import PartitionState, adopt_row, read_part
@@ -72,6 +73,9 @@ class ZoneMaster(Zone):
         self._deletion = ZoneDeletion(cluster, record.uid)
         self._moved = Moved()
         self._events = ZoneEvents(cluster, self)
+        self._ended = EndedMigrations(
+            cluster, record.uid, self._rebalance, self._moved, self._events
+        )
         self.reports = PartitionReports(self, self._events, cluster.settings.lease_ms)
         self._storages = ReportedStorages(cluster, record.uid)
         self._placement = FirstPlacement(cluster, ports, self, self._rebalance, self.timers)
@@ -498,12 +502,12 @@ class ZoneMaster(Zone):
             self._events.row_changed(before, row, why)
             self._moved.row_changed(before, row, why)
             if before is not None and why is not None:
-                self._count_migration(before, row, why, now)
+                self._ended.row_changed(before, row, why, now)
                 causes.setdefault(why, []).append(row.partition)
             if row.active is not None:
                 self._judge_active(row.partition)
             elif before is not None and before.replicas != row.replicas:
-                self._owners_changed(before, row, now)
+                self._ended.owners_changed(before, row, now)
             self.dirty.add(row.partition)
             news.append(row)
         for row in rows:
@@ -512,32 +516,6 @@ class ZoneMaster(Zone):
         if news:
             self._publisher.publish(self.told, news)
         self._events.causes_of_changes(causes)
-
-    def _owners_changed(self, before: PartitionRow, row: PartitionRow, now: Now) -> None:
-        stuck = self._rebalance.owners_changed(before, row)
-        if stuck:
-            retries = self._cluster.retries
-            retries.taken_over(self.record.uid, row.partition, stuck, now.boot_ms)
-
-    def _count_migration(self, before: PartitionRow, row: PartitionRow, why: Why, now: Now) -> None:
-        """Count a migration that has ended, and note the failure of an end that is to blame."""
-        migration = before.active
-        if migration is None or row.active is not None:
-            return
-        failed = not is_committed(before, row)
-        destination = migration.destination.node if migration.destination is not None else None
-        is_cancelled = why.cause.is_cancellation
-        self._moved.ended(row.partition, destination or "", failed, is_cancelled)
-        if not failed:
-            self._cluster.retries.succeeded(self.record.uid, row.partition, destination)
-            return
-        self._rebalance.look_again(row.partition)
-        if why.cause.blames_destination:
-            tried = (self.record.uid, row.partition, destination)
-            self._cluster.retries.failed(*tried, now.boot_ms, why.sentence)
-        if is_cancelled or why.cause.blames_destination:
-            where = f" (to {destination})" if destination else ""
-            self._events.given_up(row.partition, f"{why.sentence}{where}", is_cancelled)
 
     @property
     def is_stored(self) -> bool:
