@@ -7,8 +7,9 @@ from quorate.facts.zone import ZoneRecord
 from quorate.protocol.master.master import Master
 from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
 from quorate.protocol.messages.master import Inventory, RowsStored, ZoneReady
-from quorate.protocol.metastore import Key, Value, ZoneKey
+from quorate.protocol.metastore import Key, ShardKey, Value, ZoneKey
 from quorate.protocol.settings import ProtocolSettings
+from quorate_lone_master.world import LoneMaster, placed_master
 
 ZONE = ZoneRecord("uid-1", "books", 1, 1)
 DELETED = ZoneRecord("uid-1", "books", 1, 1, deleting=True)
@@ -134,3 +135,52 @@ def test_a_record_that_was_changed_meanwhile_is_deleted_all_the_same() -> None:
     _settle(master)
 
     assert "uid-1" not in master.zones
+
+
+# --- rows that are still there -------------------------------------------------------------------
+
+BOOKS = ZoneRecord("uid-1", "books", 1, 3)
+ROWS = ShardKey("uid-1", 0)
+
+
+def _begun_without(away: str) -> LoneMaster:
+    """The zone is being deleted, `away` is lost for good, and the first deletion of rows fails."""
+    world = placed_master(BOOKS)
+    world.kill(away)
+    world.pass_time(5_000)
+    world.refused = lambda key: key == ROWS
+    world.master.set_zone(msgspec.structs.replace(BOOKS, deleting=True), world.now)
+    world.write()
+    world.refused = lambda key: False
+    assert ROWS in world.stored
+    return world
+
+
+def test_rows_whose_deletion_failed_do_not_keep_a_lost_agent() -> None:
+    world = _begun_without("c")
+    assert not world.master.zones[BOOKS.uid].names("c")
+    for node in "ab":
+        world.master.receive(node, RowsStored(BOOKS.uid, ()), world.now)
+    world.pass_time(1_000)
+    assert ROWS not in world.stored
+    assert BOOKS.uid in world.master.zones, "c could still have its data"
+
+    assert world.master.forget("c", world.now) == ""
+    world.write()
+
+    assert BOOKS.uid not in world.master.zones
+
+
+def test_rows_that_a_former_master_wrote_late_are_deleted_again() -> None:
+    world = placed_master(BOOKS)
+    late = world.stored[ROWS]
+    world.master.set_zone(msgspec.structs.replace(BOOKS, deleting=True), world.now)
+    world.write()
+    assert ROWS not in world.stored
+    world.stored[ROWS] = late
+
+    world.master.reloaded(ROWS, late, world.now)
+    world.write()
+
+    assert ROWS not in world.stored
+    assert not world.master.zones[BOOKS.uid].parts

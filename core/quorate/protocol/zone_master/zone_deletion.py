@@ -60,6 +60,11 @@ class ZoneDeletion:
         if self.shards_left is not None:
             self.shards_left.discard(shard)
 
+    def shard_found(self, shard: int, has_rows: bool) -> None:
+        """Note how one shard is stored: rows that are still there, or again, are to be deleted."""
+        if self.shards_left is not None and has_rows:
+            self.shards_left.add(shard)
+
     @property
     def is_done_here(self) -> bool:
         """Whether all rows are gone and every online agent has removed its data."""

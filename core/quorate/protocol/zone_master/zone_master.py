@@ -461,6 +461,10 @@ class ZoneMaster(Zone):
         damaged: Sequence[DamagedRow] = (),
     ) -> None:
         """Take the stored rows after an unknown outcome, or another's write: truth if newer."""
+        if self._deletion.shards_left is not None:
+            self.writing.pop(key.shard, None)
+            self._deletion.shard_found(key.shard, bool(rows or damaged))
+            return
         self._all_placed = False
         self.recovery.note_stored(rows)
         self.recovery.look(key.shard, damaged)
