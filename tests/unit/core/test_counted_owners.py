@@ -1,6 +1,7 @@
 """With FULL_SYNC an owner has every acknowledged write once the primary counts it as an owner."""
 
 import msgspec
+import pytest
 
 from quorate.facts.lineage import Lineage
 from quorate.facts.partition_row import PartitionRow
@@ -13,6 +14,7 @@ from quorate.protocol.messages.master import Activated, CopyReady, RowsStored
 from quorate.protocol.messages.message import Message
 from quorate.protocol.messages.outbox import MASTER
 from quorate.protocol.messages.replication import Acks, FenceAck, HeartbeatAck
+from quorate.protocol.metastore import ShardKey
 from quorate.protocol.settings import DEFAULTS
 from quorate.protocol.zone_master.decide_partition import decide
 from quorate.protocol.zone_master.partition_state import BEHIND, UNHEARD, PartitionState, adopt_row
@@ -153,6 +155,25 @@ def test_a_primary_that_does_not_serve_yet_has_acknowledged_nothing_with_the_own
         after = msgspec.structs.replace(row, version=9, term=9)
         uncounted = adopt_row(part, after, 0).uncounted
         assert [each.incarnation for each in uncounted] == [UNHEARD] * len(behind)
+
+
+@pytest.mark.parametrize("serves", [False, True])
+def test_owners_of_a_rebuilt_row_have_everything_once_its_primary_serves(serves: bool) -> None:
+    """The row that agents told may name an owner that restarted before it was counted."""
+    world = placed_master(ZONE, rebuilds=True)
+    owners = world.rows(ZONE)[0].owners
+    world.same_processes = True
+    world.serves = lambda node: serves
+    del world.stored[ShardKey(ZONE.uid, 0)]
+    world.follow()
+    world.connect(*owners)
+    world.wait(lambda: ShardKey(ZONE.uid, 0) in world.stored)
+    world.pass_time(3_000)
+    first, second, _ = world.rows(ZONE)[0].owners
+
+    said = said_of_the_loss(world, first, second)
+
+    assert said.startswith("it was an owner" if serves else "in 1 of them it was no owner")
 
 
 def test_one_that_restarted_while_its_row_was_being_written_is_no_owner() -> None:

@@ -52,8 +52,9 @@ class PartitionState(msgspec.Struct, frozen=True):
     - `never_serves`: it has reported that it will not, or not any more.
     - `ready`: copies that may become owners, as the primary reported.
     - `uncounted`: owners of which the primary has not reported that it counts them: with FULL_SYNC,
-      updates may have been acknowledged without them. Incarnation UNHEARD: an earlier master's row;
-      BEHIND: the primary counts it by now, but has not reported that it has what was acknowledged.
+      updates may have been acknowledged without them. Incarnation UNHEARD: an earlier master's row,
+      or one that was rebuilt; BEHIND: the primary counts it by now, but has not reported that it
+      has what was acknowledged.
     - `stored`: voters that have reported that they have this row, or a newer one, durably.
     - `unheard`: a new master has read the row and not yet heard which rows its voters have.
     - `progress_ms`: when the destination last had more than before; before the primary serves, when

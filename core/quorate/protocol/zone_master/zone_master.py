@@ -489,7 +489,11 @@ class ZoneMaster(Zone):
                 continue  # another process put it back (rebuild_zone.py, put_right)
             decided = changed.get(row.partition)
             ours = decided is not None and decided[0] == row
-            if part is None and ours:
+            why = decided[1] if decided is not None and ours else None
+            if part is None and why is not None and why.cause is Cause.REBUILT:
+                # Its owners are those of a row that agents told: they may have restarted since.
+                self.parts[row.partition] = read_part(row, now.boot_ms, unheard=False)
+            elif part is None and ours:
                 self.parts[row.partition] = PartitionState(row, now.boot_ms, resolved=True)
             elif part is None:
                 self.parts[row.partition] = read_part(row, now.boot_ms)
@@ -502,7 +506,6 @@ class ZoneMaster(Zone):
                 self.decided.pop(row.partition, None)  # it was decided from a row that is gone
             if self._rebalance.target is not None and (part is None or not ours):
                 self._rebalance.look_again(row.partition)
-            why = decided[1] if decided is not None and ours else None
             self._events.row_changed(before, row, why)
             self._moved.row_changed(before, row, why)
             if before is not None and why is not None:
