@@ -10,13 +10,19 @@ from quorate.facts.time import Now
 from quorate.protocol.agent import transfer
 from quorate.protocol.agent.supply_rate import SupplyRate
 from quorate.protocol.copies.copy import Copy
+from quorate.protocol.copies.primary import Primary
 from quorate.protocol.copies.record import ASIDE_KEPT_MS, KeptRows
 from quorate.protocol.copies.zone_copies import Survey, ZoneCopies
 from quorate.protocol.messages.transfer import FetchKeys, FetchSnapshot, FetchUpdates
 from quorate.protocol.storage import GONE
 
-EXPIRE_PER_TICK = 200
+EXPIRE_PER_TICK = 500
+"""So many keys are deleted, or twice as many as came to expire since the last tick if it is more.
+
+Each one is an update of its own.  A key that has expired is shown to no client until then.
+"""
 EXPIRIES_LOOKED_AT = 2_000
+"""So many times of keys are looked at, superseded ones too, or more likewise."""
 SURVEY_ROWS = 2000
 SURVEY_BYTES = 1 << 20
 SURVEY_ROWS_LEAST = 50
@@ -45,6 +51,8 @@ class Upkeep:
         self._stalled: dict[int, tuple[int, int]] = {}
         self._digests_asked: dict[int, int] = {}
         self._tombstones = 0  # of all copies, at the end of the last tick
+        self._expiries = 0  # noted times of all roles, at the end of the last tick
+        self._expired_in = -1  # the partition in which keys were last deleted
         # By partition and generation, when what is set aside is to be removed (boot ms).
         self._aside_due: dict[tuple[int, int], int] = {}
 
@@ -53,6 +61,7 @@ class Upkeep:
         self._repair(now)
         self._expire(now)
         self._survey()
+        self._expiries = self._count_expiries()
         self._purge()
         self._drop_aside(now)
         if self._snapshots:
@@ -129,22 +138,29 @@ class Upkeep:
                 transfer.repair(zone, copy, copy.promise_holder.node)
 
     def _expire(self, now: Now) -> None:
-        """Delete keys whose time is over, in the partitions that this agent serves."""
+        """Delete keys whose time is over, in one partition served here after the other.
+
+        The next tick begins behind the partition that came last.
+        """
         zone = self._zone
-        for role in zone.roles.values():
-            expiring = role.copy.expiring
-            if not expiring.heap or not role.serves(now.boot_ms):
-                continue
-            count = 0
-            for due, key in expiring.take(now.wall_ms, EXPIRIES_LOOKED_AT):
-                row = role.copy.get(key)
-                if row is not None and row.value is not None and row.expires_at == due:
-                    role.copy.expired.append((due, key))
-                    role.write(((key, None, 0),))
-                    zone.commands_wrote(role)
-                    count += 1
-                if count == EXPIRE_PER_TICK:
-                    break
+        came = self._count_expiries() - self._expiries
+        most, looks = max(EXPIRE_PER_TICK, 2 * came), max(EXPIRIES_LOOKED_AT, 2 * came)
+        due = [
+            partition
+            for partition, role in zone.roles.items()
+            if role.copy.expiring.is_due(now.wall_ms) and role.serves(now.boot_ms)
+        ]
+        for partition in sorted(due, key=lambda each: (each <= self._expired_in, each)):
+            role = zone.roles[partition]
+            noted = len(role.copy.expiring.heap)
+            most -= _expire_keys(zone, role, now, most, looks)
+            looks -= noted - len(role.copy.expiring.heap)
+            self._expired_in = partition
+            if not most or not looks:
+                return
+
+    def _count_expiries(self) -> int:
+        return sum([len(role.copy.expiring.heap) for role in self._zone.roles.values()])
 
     def _survey(self) -> None:
         """Search the next rows of copies for expiries and tombstones (`ZoneCopies.survey`).
@@ -307,6 +323,21 @@ class Upkeep:
             if upto > copy.log_from:
                 copy.cut_log(upto)
                 zone.touch(copy)
+
+
+def _expire_keys(zone: ZoneCopies, role: Primary, now: Now, most: int, looks: int) -> int:
+    """Delete at most `most` keys of the partition whose time is over; return how many."""
+    copy, count = role.copy, 0
+    for due, key in copy.expiring.take(now.wall_ms, looks):
+        row = copy.get(key)
+        if row is not None and row.value is not None and row.expires_at == due:
+            copy.expired.append((due, key))
+            role.write(((key, None, 0),))
+            zone.commands_wrote(role)
+            count += 1
+            if count == most:
+                break
+    return count
 
 
 def _note_tombstones(copy: Copy, found: list[tuple[int, bytes]], most: int) -> int:

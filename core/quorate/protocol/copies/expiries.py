@@ -55,6 +55,10 @@ class Expiries:
             self.note(key, at_ms)
         return forgotten
 
+    def is_due(self, now_ms: int) -> bool:
+        """Return whether `take` has something to look at."""
+        return bool(self.heap) and self.heap[0][0] <= now_ms
+
     def take(self, now_ms: int, most: int) -> Iterator[tuple[int, bytes]]:
         """Remove and yield what is due, one by one; look at `most` times, superseded ones too."""
         due, heap = self.due, self.heap
