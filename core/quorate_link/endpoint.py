@@ -49,6 +49,7 @@ class DialedPeer:
         self._wake = asyncio.Event()
         self._attempts = 0
         self._stopped = False
+        self._connecting = False
         self._taking = False
         self._task = endpoint.loop.create_task(self._keep_dialing())
 
@@ -71,6 +72,9 @@ class DialedPeer:
         if link is not None:
             link.abort(why)
         self._wake.set()
+        if self._connecting and not self._stopped:  # at an address that may never answer
+            self._connecting = False
+            self._task.cancel()
 
     def judge(self, hello: Hello) -> Refused | None:
         """Return a refusal if another node, or another process of it, than expected answers."""
@@ -119,9 +123,14 @@ class DialedPeer:
     async def _dial_once(self) -> Link | None:
         """Try once. None if no connection was made."""
         endpoint = self._endpoint
+        self._connecting = True
         try:
             bound_s = endpoint.settings.connect_timeout_ms / 1000
             connection = await endpoint.hosts.connect(*self.address, bound_s)
+        except asyncio.CancelledError:
+            if self._stopped or self._connecting or self._task.uncancel():
+                raise
+            return None  # only this attempt was cancelled, by `_dial_anew`
         except ConnectionRefusedError:
             self.problem = ""
             endpoint.counters.dials_refused += 1
@@ -133,6 +142,8 @@ class DialedPeer:
             self.problem = _words_of(error)
             _log.debug("dialing %s: %s", join_address(*self.address), self.problem)
             return None
+        finally:
+            self._connecting = False
         self.problem = ""
         # If it were cancelled in here, uvloop would drop the transport and never report it lost.
         self._taking = True

@@ -115,6 +115,49 @@ def test_a_peer_that_moved_is_dialed_at_its_new_address_and_not_called_gone(run)
 # --- sending
 
 
+def test_an_attempt_at_an_address_that_does_not_answer_ends_when_the_peer_is_to_be_dialed_anew(
+    run,
+) -> None:
+    """As after the loss of a host: no reset comes from there."""
+
+    async def scenario() -> None:
+        server, client = Side("agent-1"), Side("", role="master")
+        port = await server.listen()
+        endpoint = client.open()
+        connect, attempts = endpoint.hosts.connect, [0]
+        silent = {"moved.invalid"}
+
+        async def connect_or_wait(host: str, port: int, bound_s: float) -> socket.socket:
+            if host in silent:
+                attempts[0] += 1
+                await asyncio.Event().wait()
+            return await connect(host, port, bound_s)
+
+        endpoint.hosts.connect = connect_or_wait
+        peer = endpoint.dial("moved.invalid", port, "agent-1")
+        await until(lambda: attempts == [1])
+        peer.move(HOST, port)
+        peer.redial("its node has a later process")
+        await until(lambda: peer.link, timeout_s=10)
+
+        silent.add(HOST)
+        peer.redial("its node has a later process")
+        await until(lambda: attempts == [2])
+        silent.clear()
+        peer.redial("its node has a later process")
+        await until(lambda: peer.link, timeout_s=10)
+
+        silent.add(HOST)
+        peer.redial("its node has a later process")
+        await until(lambda: attempts == [3])
+        peer.redial("its node has a later process")
+        endpoint.undial(peer)
+        await peer.stopped()
+        assert attempts == [3]
+
+    run(scenario)
+
+
 def test_a_process_that_has_failed_sends_nothing_that_it_holds(run) -> None:
     async def scenario() -> None:
         server, client = Side("agent-1"), Side("agent-2")
