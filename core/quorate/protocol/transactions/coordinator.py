@@ -28,6 +28,10 @@ from quorate.protocol.messages.transactions import (
 ANSWERS_BYTES_MAX = 64 * 1024 * 1024
 """Limit on the answers of all parts together: they become one reply."""
 
+REPEAT_MS_MAX = 1_000
+"""A part that is not answered is sent again after pauses that double, but grow by no more than
+this, or twice the time in which it arrives if that is longer."""
+
 
 class PartWanted(NamedTuple):
     """The share of a transaction in one partition."""
@@ -90,6 +94,7 @@ class Coordinator:
         self._answers_bytes = 0
         self._asked_ms = -1
         self._asked = ""  # the node that was asked last
+        self._repeats = 0  # how often it was asked again
         self.decides = 0  # number of Decide messages sent
         self._to_abort: dict[int, None] = {}  # partitions that may still hold locks
 
@@ -191,10 +196,19 @@ class Coordinator:
             send(node, self._prepare())
 
     def _is_due(self, now_ms: int, node: str, byte_count: int = 0) -> bool:
-        """Return whether to ask `node` now: it was not asked, or has not answered for some time."""
-        retry_ms = self._zone.settings.step_retry_ms + byte_count // BYTES_PER_MS
-        if node == self._asked and self._asked_ms >= 0 and now_ms - self._asked_ms < retry_ms:
-            return False
+        """Return whether to ask `node` now: it was not asked, or has not answered for some time.
+
+        A primary does not answer while a part waits for its locks.  So a large part, which may have
+        arrived, is repeated less and less often.
+        """
+        if node != self._asked or self._asked_ms < 0:
+            self._repeats = 0
+        else:
+            arrival_ms = byte_count // BYTES_PER_MS
+            more_ms = min(arrival_ms << self._repeats, max(REPEAT_MS_MAX, 2 * arrival_ms))
+            if now_ms - self._asked_ms < self._zone.settings.step_retry_ms + more_ms:
+                return False
+            self._repeats += 1
         self._asked, self._asked_ms = node, now_ms
         return True
 
