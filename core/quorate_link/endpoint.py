@@ -11,6 +11,7 @@ from quorate.protocol.messages.handshake import Hello, RefusalCode, Refused
 from quorate_link.dialed_hosts import DialedHosts
 from quorate_link.handler import Handler
 from quorate_link.link import Link
+from quorate_link.refusals import Refusals
 from quorate_link.secret import RoleKeys
 from quorate_link.settings import LinkCounters, LinkSettings
 from quorate_link.strangers import Strangers
@@ -207,6 +208,7 @@ class Endpoint:
         self._up: dict[Link, None] = {}
         self._members: dict[Link, None] = {}  # dialed, or accepted and proven
         self._strangers = Strangers(self.settings.strangers_max, self.counters, self.loop.time)
+        self._refusals = Refusals(self.counters, self.loop.time)
         self._dirty: list[Link] = []
         self._flush_scheduled = False
         self._closed = False
@@ -329,6 +331,10 @@ class Endpoint:
         """Count and log a connection whose other side has not proven that it knows the secret."""
         self._strangers.close(link, reason)
 
+    def refuse(self, link: Link, hello: Hello, refused: Refused) -> None:
+        """Count and log a connection whose other side has proven itself and is refused."""
+        self._refusals.add(link, hello, refused)
+
     def proven(self, link: Link) -> None:
         """Count a connection as a member's: its other side is proven, even if it gets refused."""
         self._strangers.discard(link)
@@ -338,6 +344,7 @@ class Endpoint:
         """Note that the handshake is done."""
         if self._closed:
             return
+        self._refusals.forget(link, hello)
         if link.peer is not None:
             link.peer.link_up(link)
         elif hello.role == "agent":

@@ -79,6 +79,9 @@ class LinkEndpoint(Protocol):
     def stranger(self, link: "Link", reason: str) -> None:
         """Count and log a connection whose other side has not proven that it knows the secret."""
 
+    def refuse(self, link: "Link", hello: Hello, refused: Refused) -> None:
+        """Count and log a connection whose other side has proven itself and is refused."""
+
     def proven(self, link: "Link") -> None:
         """Count a connection as a member's."""
 
@@ -470,10 +473,6 @@ class Link(asyncio.Protocol):
             if refused is not None:
                 self._answer(encode_frame(refused))
         if refused is not None:  # by us
-            endpoint.counters.refused += 1
-            is_known = self.peer is not None and self.peer.refused == refused
-            level = logging.DEBUG if is_known else logging.WARNING
-            _log.log(level, "link to %s refused: %s", self._address, refused.reason)
             self._end_behind_what_was_sent(refused.reason)
         elif handshake.refused is not None:
             if not handshake.is_proven and not self.dialed:  # else its owner is told
@@ -506,6 +505,13 @@ class Link(asyncio.Protocol):
             self._write(self._transport, data, 1)
 
     def _judge(self, hello: Hello) -> Refused | None:
+        """Return why the proven other side is refused by this one, or None."""
+        refused = self._reason_against(hello)
+        if refused is not None:
+            self._endpoint.refuse(self, hello, refused)
+        return refused
+
+    def _reason_against(self, hello: Hello) -> Refused | None:
         mine = self._endpoint.hello()
         if hello.cluster != mine.cluster:
             return Refused(

@@ -21,7 +21,7 @@ from quorate.protocol.messages.master import AskInventory, Members, ZoneGone
 from quorate.protocol.messages.replication import Heartbeat
 from quorate.protocol.messages.tools import AskRows
 from quorate.wire.frames import encode_frame
-from quorate_link import ClusterSecret, LinkSettings, RoleKeys
+from quorate_link import ClusterSecret, LinkSettings, RoleKeys, refusals
 from quorate_link.handshake import OPENING_BYTES_MAX, Handshake, Unproven
 from quorate_loopback.sides import HOST, SECRET, Side, ended, raw_peer, shake_hands
 from quorate_loopback.waiting import until
@@ -330,6 +330,52 @@ def test_a_member_that_is_refused_is_no_stranger(run) -> None:
 
         assert server.endpoint.counters.refused >= 1
         assert server.endpoint.counters.strangers == 0
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("said_s", [60, 0], ids=["within a minute", "after it"])
+@pytest.mark.parametrize("refuses", ["the accepting side", "the dialing side"])
+def test_a_refusal_with_the_same_reason_is_logged_once_a_minute_with_the_name_of_the_other_side(
+    run, caplog, monkeypatch, refuses: str, said_s: int
+) -> None:
+    """The refused side dials again twice a second."""
+    monkeypatch.setattr(refusals, "SAID_S", said_s)
+    reasons = ["no room"]
+
+    def accept(hello: Hello) -> Refused | None:
+        return Refused(reasons[0], RefusalCode.NOT_KEPT) if reasons else None
+
+    async def scenario() -> None:
+        caplog.clear()
+        server, member = Side("agent-1"), Side("agent-2")
+        dialed = refuses == "the dialing side"
+        side, other = (member, "agent-1") if dialed else (server, "agent-2")
+        port = await server.open(accept=None if dialed else accept).listen(HOST, 0)
+        endpoint = member.open(LinkSettings(redial_max_ms=10))
+        endpoint.dial(HOST, port, accept=accept if dialed else None)
+        counters = side.endpoint.counters
+        await until(lambda: counters.refused >= 4)
+        reasons[0] = "still no room"
+        refused = counters.refused
+        await until(lambda: counters.refused >= refused + 4)
+        reasons.clear()
+        await until(lambda: side.count("up", other))
+        reasons.append("still no room")
+        side.endpoint.links[0].abort("reset")
+        again = counters.refused
+        await until(lambda: counters.refused >= again + 4)
+
+        said = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+        assert all(each.startswith(f"link to {other} at {HOST}:") for each in said)
+        if said_s:
+            assert [each.rpartition(": ")[2] for each in said] == [
+                "no room",
+                "still no room",
+                "still no room",
+            ]
+        else:
+            assert len(said) == counters.refused
 
     run(scenario)
 
