@@ -4,16 +4,17 @@ import pytest
 
 from quorate.facts.topology import NodeRecord
 from quorate.protocol.messages.transactions import FinishPart, PartPrepared, PreparePart
+from quorate.protocol.transactions import lock_queue
 from quorate_lone_agent.agent import OTHER, ZONE, Agent, key_in
 
 A = NodeRecord("a", "s-a", 1, "h", 1, "h")
 B = NodeRecord("b", "s-b", 1, "h", 1, "h")
 
 
-def _prepare(transaction: bytes, key: bytes) -> PreparePart:
+def _prepare(transaction: bytes, key: bytes, value: bytes = b"v") -> PreparePart:
     """Of the other agent, which coordinates; the home is partition 0, where the key is."""
     return PreparePart(
-        ZONE.uid, transaction, 0, 0, OTHER, (key,), ((b"SET", key, b"v"),), (), False
+        ZONE.uid, transaction, 0, 0, OTHER, (key,), ((b"SET", key, value),), (), False
     )
 
 
@@ -84,3 +85,22 @@ def test_a_part_of_a_coordinator_that_is_there_keeps_its_place(agent: Agent) -> 
     _unlocked(agent, b"t1")
 
     assert _is_prepared(agent, b"t2")
+
+
+def test_parts_that_wait_take_little_memory_and_the_others_are_asked_for_again(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock_queue, "WAITING_BYTES_MAX", 1000)
+    key = key_in(0)
+    agent.receive("b", _prepare(b"t1", key))
+    for transaction, size in ((b"t2", 2000), (b"t3", 100), (b"t2", 2000)):
+        agent.receive("b", _prepare(transaction, key, bytes(size)))  # t2 keeps its place
+    _unlocked(agent, b"t1")
+    assert _is_prepared(agent, b"t2")
+    _unlocked(agent, b"t2")
+    assert not _is_prepared(agent, b"t3")
+
+    agent.receive("b", _prepare(b"t3", key, bytes(100)))
+    agent.tick()
+
+    assert _is_prepared(agent, b"t3")

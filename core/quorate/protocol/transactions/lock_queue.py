@@ -5,6 +5,7 @@ docs/protocol.md, section 9.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder
@@ -19,13 +20,24 @@ IN_DOUBT_MS = 1_000
 """A part that is undecided for this long is in doubt.  Usually a part is prepared, decided and
 finished in a few milliseconds each, in a busy cluster in tens of milliseconds."""
 
+WAITING_BYTES_MAX = 64 * 1024 * 1024
+"""Bound for the bytes of the parts of one zone that wait.  One part may wait whatever its size."""
+
+
+class _Waiting(NamedTuple):
+    """A part in the queue; `node`: where its reply goes."""
+
+    node: str
+    ask: PreparePart
+    byte_count: int
+
 
 class LockQueue:
     """The parts that wait for locks, in the partitions whose primary is here."""
 
     def __init__(self, zone: ZoneCopies) -> None:
         self._zone = zone
-        self._waiting: dict[int, dict[bytes, tuple[str, PreparePart]]] = {}
+        self._waiting: dict[int, dict[bytes, _Waiting]] = {}
         self._unlocked: dict[int, None] = {}  # partitions whose parts may try again
         self._held_back: dict[int, int] = {}  # partition -> until when all its parts wait
 
@@ -36,16 +48,28 @@ class LockQueue:
         if ask.partition in self._held_back and not ask.looks:
             return False
         keys = frozenset(ask.keys)
-        for transaction, (_, earlier) in self._waiting.get(ask.partition, {}).items():
+        for transaction, earlier in self._waiting.get(ask.partition, {}).items():
             if transaction == ask.transaction:
                 break
-            if not keys.isdisjoint(earlier.keys):
+            if not keys.isdisjoint(earlier.ask.keys):
                 return False
         return True
 
     def add(self, node: str, ask: PreparePart) -> None:
-        """Queue the part, or keep its place in the queue; the reply goes to `node`."""
-        self._waiting.setdefault(ask.partition, {})[ask.transaction] = (node, ask)
+        """Queue the part, or keep its place in the queue; the reply goes to `node`.
+
+        One for which there is no room is forgotten: its coordinator asks again.
+        """
+        parts = self._waiting.setdefault(ask.partition, {})
+        part = _Waiting(node, ask, _byte_count(ask))
+        if ask.transaction in parts or self._has_room(part.byte_count):
+            parts[ask.transaction] = part
+
+    def _has_room(self, byte_count: int) -> bool:
+        waiting = sum(
+            [each.byte_count for parts in self._waiting.values() for each in parts.values()]
+        )
+        return not waiting or waiting + byte_count <= WAITING_BYTES_MAX
 
     def remove(self, partition: int, transaction: bytes) -> None:
         """Remove the part from the queue."""
@@ -54,7 +78,7 @@ class LockQueue:
     def remove_ended(self, has_ended: Callable[[Holder], bool]) -> None:
         """Remove parts whose coordinator has ended: they would keep their keys from others."""
         for partition, parts in self._waiting.items():
-            ended = [name for name, (_, ask) in parts.items() if has_ended(ask.coordinator)]
+            ended = [name for name, each in parts.items() if has_ended(each.ask.coordinator)]
             for name in ended:
                 del parts[name]
             if ended:
@@ -77,7 +101,8 @@ class LockQueue:
     def take_unlocked(self) -> list[tuple[str, PreparePart]]:
         """Return all parts that may try again; they stay queued until they have their locks."""
         unlocked, self._unlocked = self._unlocked, {}
-        return [each for p in unlocked for each in self._waiting.get(p, {}).values()]
+        waiting = [each for p in unlocked for each in self._waiting.get(p, {}).values()]
+        return [(each.node, each.ask) for each in waiting]
 
     def hold_back(self) -> bool:
         """Return whether no key is locked here; otherwise hold back partitions to reach that.
@@ -118,3 +143,7 @@ class LockQueue:
             role = self._zone.primaries[partition]
             if role is None or not role.serves(now.boot_ms):
                 del self._waiting[partition]  # the coordinator asks the next primary
+
+
+def _byte_count(ask: PreparePart) -> int:
+    return sum(map(len, ask.keys)) + sum(len(word) for words in ask.commands for word in words)
