@@ -46,7 +46,7 @@ def _owned(
         return [(name, False, "ScaleDownRefused", "; ".join(refused))]
     if managed.agents.leaving:
         leaving = ", ".join(managed.agents.leaving)
-        first = managed.unheard or "copies move to other agents first"
+        first = managed.untold or "copies move to other agents first"
         return [(name, False, "ScalingDown", f"{leaving}: {first}")]
     return [(name, True, "Updated", "all pods have the declared template")]
 

@@ -1,11 +1,12 @@
 """The agents of a managed cluster, and which of them leave when it is scaled down."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from quorate.planning.absence.choose_leavers import AgentLoad, ClusterLoad, choose_leavers
 from quorate.planning.absence.disruption import Disruption, EvictionBlock
+from quorate.protocol.status import NodeStatus
 
 PEER_PORT = 7100
 EXTERNAL_PORT_OFFSET = 1000
@@ -45,16 +46,23 @@ def choose_agents(replicas: int, known: Collection[str], load: ClusterLoad) -> A
     return Agents(tuple(name for name in names if name not in leaving), leaving, run=True)
 
 
-class Unheard(NamedTuple):
+class Untold(NamedTuple):
     """Agents that leave and may have copies that no row names yet; `why`: a sentence."""
 
     agents: tuple[str, ...] = ()
     why: str = ""
 
+    def undeclared(self, members: Iterable[NodeStatus]) -> list[str]:
+        """Return those to declare, so that they are dialed.
 
-def unheard_agents(
+        One that drains is dialed where it is registered: declared again, it would stay."""
+        draining = {node.name for node in members if node.draining}
+        return [agent for agent in self.agents if agent not in draining]
+
+
+def untold_agents(
     agents: Agents, gone: Collection[str], disruption: Disruption, is_asking: bool
-) -> Unheard:
+) -> Untold:
     """Return those that stay and are dialed until they have told what they have.
 
     Where rows are lost, agents that leave may be the only ones that know them.  `gone`: agents
@@ -62,11 +70,11 @@ def unheard_agents(
     """
     block = disruption.no_eviction
     if block is not None and block.reason is EvictionBlock.ROWS_REBUILT:
-        return Unheard(agents.leaving, block.message)
+        return Untold(agents.leaving, block.message)
     running = tuple(agent for agent in agents.leaving if agent not in gone)
     if is_asking and running:
-        return Unheard(running, "agents are being asked what they have")
-    return Unheard()
+        return Untold(running, "agents are being asked what they have")
+    return Untold()
 
 
 def stateful_set_name(cluster: str, agent: str) -> str:

@@ -38,7 +38,7 @@ from quorate_operator.owned.agent_names import (
     pod_name,
     service_name,
     stateful_set_name,
-    unheard_agents,
+    untold_agents,
 )
 from quorate_operator.owned.apply import Applier, Failure, is_silent_again, looked_at_again
 from quorate_operator.owned.budget import Budget, NoEvictionNow, no_eviction_now
@@ -119,7 +119,7 @@ class ManagedView(NamedTuple):
     """Agent whose pod holds a claim that is being deleted -> what to do."""
     unnamed: Mapping[str, str] = MappingProxyType({})
     """Zone whose client Service another cluster or somebody else has -> why."""
-    unheard: str = ""
+    untold: str = ""
     """Why agents that leave stay dialed: it is not known yet what they have."""
 
 
@@ -363,7 +363,8 @@ class OwnedObjects:
         pods: dict[str, Json | None] = {
             agent: there["Pod"].get(pod_name(name, agent)) for agent in sets
         }
-        registered = {node.name for node in seen.runner.status().nodes}
+        members = seen.runner.status().nodes
+        registered = {node.name for node in members}
         if not self._is_current(name, seen):
             return
         nodes = await self._nodes.of_pods(name, pods.values())
@@ -377,8 +378,8 @@ class OwnedObjects:
         seen.looked = _facts(seen, self._declared)
         agents = choose_agents(managed.replicas, {*sets, *registered}, seen.runner.load())
         losing = losing_agents(name, agents.staying, pods, claims)
-        unheard = unheard_agents(agents, gone, disruption, _is_asking(seen))
-        in_use = {*registered, *disruption.protected, *unheard.agents}
+        untold = untold_agents(agents, gone, disruption, _is_asking(seen))
+        in_use = {*registered, *disruption.protected, *untold.agents}
         removed = [agent for agent in agents.leaving if agent not in in_use]
         zones = _zone_ports(seen.runner)
         unnamed: dict[str, str] = {}
@@ -446,7 +447,7 @@ class OwnedObjects:
             agents=agents,
             addresses=[
                 address(name, self._namespace, agent)
-                for agent in (*agents.staying, *unheard.agents)
+                for agent in (*agents.staying, *untold.undeclared(members))
             ],
             pods=_problems(name, agents, pods, claims, losing),
             refused=refused,
@@ -461,7 +462,7 @@ class OwnedObjects:
             no_eviction=no_eviction_now(name, disruption, pods, claims) if agents.run else None,
             losing=losing,
             unnamed=unnamed,
-            unheard=unheard.why,
+            untold=untold.why,
         )
         if view != seen.view:
             _note_no_eviction(seen, view)

@@ -69,7 +69,7 @@ def test_what_a_change_waits_for_is_told() -> None:
         (VIEW._replace(refused="exceeded quota"), "Refused", "exceeded quota"),
         (VIEW._replace(agents=Agents(STAYING, ("agent-3",), True)), "ScalingDown", "agent-3: "),
         (
-            VIEW._replace(agents=Agents(STAYING, ("agent-3",), True), unheard="it is asked"),
+            VIEW._replace(agents=Agents(STAYING, ("agent-3",), True), untold="it is asked"),
             "ScalingDown",
             "agent-3: it is asked",
         ),

@@ -1,11 +1,13 @@
 """Agents that leave while their master does not know what they have: they are asked first."""
 
+import asyncio
+
 import msgspec
 import pytest
 
 from quorate.planning.absence.disruption import Disruption, EvictionBlock, NoEviction
 from quorate_operator.owned import owned_objects
-from quorate_operator.owned.agent_names import Agents, Unheard, address, unheard_agents
+from quorate_operator.owned.agent_names import Agents, Untold, address, untold_agents
 from quorate_owned.facts import nobody
 from quorate_owned.kubelet import SETS
 from quorate_owned.managed import ZONE, LoneRunner, Managed
@@ -89,17 +91,46 @@ def test_rows_that_are_being_rebuilt_keep_all_agents_also_those_without_a_proces
     rebuilt = NoEviction(EvictionBlock.ROWS_REBUILT, "rows of Zone cart are being rebuilt")
     disruption = Disruption((), (), 0, rebuilt)
 
-    found = unheard_agents(LEAVING, {"agent-3"}, disruption, is_asking=False)
+    found = untold_agents(LEAVING, {"agent-3"}, disruption, is_asking=False)
 
-    assert found == Unheard(("agent-3", "agent-2"), rebuilt.message)
+    assert found == Untold(("agent-3", "agent-2"), rebuilt.message)
 
 
 def test_a_new_master_asks_agents_that_run() -> None:
-    found = unheard_agents(LEAVING, {"agent-3"}, nobody(), is_asking=True)
+    found = untold_agents(LEAVING, {"agent-3"}, nobody(), is_asking=True)
 
-    assert found == Unheard(("agent-2",), "agents are being asked what they have")
-    assert unheard_agents(LEAVING, {*LEAVING.leaving}, nobody(), is_asking=True) == Unheard()
+    assert found == Untold(("agent-2",), "agents are being asked what they have")
+    assert untold_agents(LEAVING, {*LEAVING.leaving}, nobody(), is_asking=True) == Untold()
 
 
 def test_later_an_agent_that_never_took_part_goes_at_once() -> None:
-    assert unheard_agents(LEAVING, (), nobody(), is_asking=False) == Unheard()
+    assert untold_agents(LEAVING, (), nobody(), is_asking=False) == Untold()
+
+
+@pytest.mark.parametrize("cause", ["another master", "rows are rebuilt"])
+async def test_an_agent_that_drains_is_not_declared_again(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch, cause: str
+) -> None:
+    """Dialed by a declared address, its drain would be taken back."""
+    managed.declare(replicas=4)
+    await managed.until(lambda: managed.registered == FIVE[:4], "four agents")
+    managed.place_zone()
+    managed.declare(replicas=3)
+
+    def draining() -> list[str]:
+        return [node.name for node in managed.runner.status().nodes if node.draining]
+
+    await managed.until(draining, "one drains")
+    (name,) = draining()
+    if cause == "another master":
+        monkeypatch.setattr(owned_objects, "ASKED_S", 60.0)
+        managed.runner = LoneRunner(managed.world)
+    else:
+        rebuilt = NoEviction(EvictionBlock.ROWS_REBUILT, "rows of Zone cart are being rebuilt")
+        told = Disruption((), (), 0, rebuilt)
+        monkeypatch.setattr(managed.runner, "disruption", lambda *about: told)
+    async with asyncio.timeout(20):
+        while (view := managed.see()) is None or not view.untold:
+            await asyncio.sleep(0.01)
+
+    assert address("main", "shop", name) not in view.addresses
