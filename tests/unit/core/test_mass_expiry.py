@@ -6,6 +6,7 @@ from quorate.protocol.agent import upkeep
 from quorate.protocol.agent.next_look import IDLE_LOOK_MS
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.primary import Primary
+from quorate.protocol.storage import StorageFull
 from quorate_lone_agent.core import PARTITIONS, TICK_MS, LoneAgent
 
 EACH = 7
@@ -97,3 +98,26 @@ def test_where_more_keys_that_expire_are_written_more_expire_with_each_tick(
         most = max(most, _left(role))
 
     assert most <= (ticks + 1) * rate
+
+
+def test_where_a_batch_finds_no_room_no_more_expire_with_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What was deleted is there again with its time, and nothing came to expire."""
+    agent = LoneAgent(1, monkeypatch)
+    zone = agent.core.zones["zone-0"]
+    due = agent.now.wall_ms + 10 * TICK_MS
+    for role in zone.roles.values():
+        _write(zone, role, due, *map(str, range(20 * STEP)))
+    agent.pass_time(9 * TICK_MS)
+    tried: list[int] = []
+
+    def commit(*waiting: object) -> None:
+        tried.append(sum(len(role.copy.expired) for role in zone.roles.values()))
+        raise StorageFull("no room")
+
+    monkeypatch.setattr(zone.storage, "commit", commit)
+    agent.pass_time(10 * TICK_MS)
+
+    assert len(tried) > 5
+    assert max(tried) <= STEP

@@ -350,6 +350,7 @@ class Replicas(ZoneCopies):
                 self.storage.commit(waiting, waiting_records)
             except StorageFull:
                 go_back(self)
+                self.upkeep.count_anew()
             for copy in self.touched.values():
                 copy.written()
         if self.dirty:

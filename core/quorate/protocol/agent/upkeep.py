@@ -17,12 +17,13 @@ from quorate.protocol.messages.transfer import FetchKeys, FetchSnapshot, FetchUp
 from quorate.protocol.storage import GONE
 
 EXPIRE_PER_TICK = 500
-"""So many keys are deleted, or twice as many as came to expire since the last tick if it is more.
+"""Limit on keys deleted per tick, or twice as many as were written with an expiry since the last
+tick if it is more.
 
 Each one is an update of its own.  A key that has expired is shown to no client until then.
 """
 EXPIRIES_LOOKED_AT = 2_000
-"""So many times of keys are looked at, superseded ones too, or more likewise."""
+"""Limit on times of keys looked at per tick, superseded ones too, or more likewise."""
 SURVEY_ROWS = 2000
 SURVEY_BYTES = 1 << 20
 SURVEY_ROWS_LEAST = 50
@@ -158,6 +159,10 @@ class Upkeep:
             self._expired_in = partition
             if not most or not looks:
                 return
+
+    def count_anew(self) -> None:
+        """Take nothing for new that is there again, because the batch found no room."""
+        self._expiries, self._tombstones = self._count_expiries(), self._count_tombstones()
 
     def _count_expiries(self) -> int:
         return sum([len(role.copy.expiring.heap) for role in self._zone.roles.values()])

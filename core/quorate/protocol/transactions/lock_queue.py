@@ -5,6 +5,7 @@ docs/protocol.md, section 9.
 """
 
 from collections.abc import Callable
+from itertools import chain
 from typing import NamedTuple
 
 from quorate.facts.time import Now
@@ -23,6 +24,9 @@ finished in a few milliseconds each, in a busy cluster in tens of milliseconds."
 WAITING_BYTES_MAX = 64 * 1024 * 1024
 """Bound for the bytes of the parts of one zone that wait.  One part may wait whatever its size."""
 
+WORD_BYTES = 50
+"""What a word of a command, or a key, takes beside its own bytes, about."""
+
 
 class _Waiting(NamedTuple):
     """A part in the queue; `node`: where its reply goes."""
@@ -38,6 +42,7 @@ class LockQueue:
     def __init__(self, zone: ZoneCopies) -> None:
         self._zone = zone
         self._waiting: dict[int, dict[bytes, _Waiting]] = {}
+        self._bytes = 0  # of all that wait
         self._unlocked: dict[int, None] = {}  # partitions whose parts may try again
         self._held_back: dict[int, int] = {}  # partition -> until when all its parts wait
 
@@ -61,26 +66,27 @@ class LockQueue:
         One for which there is no room is forgotten: its coordinator asks again.
         """
         parts = self._waiting.setdefault(ask.partition, {})
-        part = _Waiting(node, ask, _byte_count(ask))
-        if ask.transaction in parts or self._has_room(part.byte_count):
-            parts[ask.transaction] = part
-
-    def _has_room(self, byte_count: int) -> bool:
-        waiting = sum(
-            [each.byte_count for parts in self._waiting.values() for each in parts.values()]
-        )
-        return not waiting or waiting + byte_count <= WAITING_BYTES_MAX
+        queued = parts.get(ask.transaction)
+        if queued is not None:
+            parts[ask.transaction] = _Waiting(node, ask, queued.byte_count)
+            return
+        byte_count = _byte_count(ask)
+        if not self._bytes or self._bytes + byte_count <= WAITING_BYTES_MAX:
+            parts[ask.transaction] = _Waiting(node, ask, byte_count)
+            self._bytes += byte_count
 
     def remove(self, partition: int, transaction: bytes) -> None:
         """Remove the part from the queue."""
-        self._waiting.get(partition, {}).pop(transaction, None)
+        removed = self._waiting.get(partition, {}).pop(transaction, None)
+        if removed is not None:
+            self._bytes -= removed.byte_count
 
     def remove_ended(self, has_ended: Callable[[Holder], bool]) -> None:
         """Remove parts whose coordinator has ended: they would keep their keys from others."""
         for partition, parts in self._waiting.items():
             ended = [name for name, each in parts.items() if has_ended(each.ask.coordinator)]
             for name in ended:
-                del parts[name]
+                self.remove(partition, name)
             if ended:
                 self.unlocked(partition)  # for those behind them
 
@@ -142,8 +148,10 @@ class LockQueue:
         for partition in list(self._waiting):
             role = self._zone.primaries[partition]
             if role is None or not role.serves(now.boot_ms):
-                del self._waiting[partition]  # the coordinator asks the next primary
+                parts = self._waiting.pop(partition)  # the coordinator asks the next primary
+                self._bytes -= sum([each.byte_count for each in parts.values()])
 
 
 def _byte_count(ask: PreparePart) -> int:
-    return sum(map(len, ask.keys)) + sum(len(word) for words in ask.commands for word in words)
+    words = [*ask.keys, *[each[0] for each in ask.watched], *chain.from_iterable(ask.commands)]
+    return sum(map(len, words)) + WORD_BYTES * len(words)
