@@ -12,7 +12,7 @@ from quorate_link.settings import LinkCounters
 
 _log = logging.getLogger("quorate.link")
 
-SAID_S = 60.0
+LOGGED_AGAIN_S = 60.0
 """Least seconds between two warnings about one process with the same reason."""
 
 NOTED_MAX = 1_000
@@ -26,7 +26,7 @@ class Refusals:
         self._counters = counters
         self._now_s = now_s
         # By host, role and node, the reason and when it was logged; the earliest first.
-        self._said: dict[tuple[str, str, str], tuple[str, float]] = {}
+        self._logged: dict[tuple[str, str, str], tuple[str, float]] = {}
 
     def add(self, link: Link, hello: Hello, refused: Refused) -> None:
         """Count and log that `link`, whose other side says `hello`, is refused."""
@@ -37,15 +37,15 @@ class Refusals:
 
     def forget(self, link: Link, hello: Hello) -> None:
         """Note that the other side of `link` is refused no more."""
-        self._said.pop((link.host, hello.role, hello.node), None)
+        self._logged.pop((link.host, hello.role, hello.node), None)
 
     def _is_news(self, link: Link, hello: Hello, refused: Refused) -> bool:
         name, now_s = (link.host, hello.role, hello.node), self._now_s()
-        reason, at_s = self._said.get(name, ("", 0.0))
-        if reason == refused.reason and now_s - at_s < SAID_S:
+        reason, at_s = self._logged.get(name, ("", 0.0))
+        if reason == refused.reason and now_s - at_s < LOGGED_AGAIN_S:
             return False
-        self._said.pop(name, None)
-        self._said[name] = (refused.reason, now_s)
-        if len(self._said) > NOTED_MAX:
-            del self._said[next(iter(self._said))]
+        self._logged.pop(name, None)
+        self._logged[name] = (refused.reason, now_s)
+        if len(self._logged) > NOTED_MAX:
+            del self._logged[next(iter(self._logged))]
         return True

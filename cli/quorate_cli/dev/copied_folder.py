@@ -11,7 +11,7 @@ from quorate_cli.copies.agent_question import Asked, is_of_our_cluster
 from quorate_cli.dev.membership import HOST
 from quorate_cli.dev.ports import is_free
 from quorate_cli.processes.cluster_folder import OPERATOR, ClusterEntry, ClusterFolder
-from quorate_cli.processes.process import is_alive, read_started
+from quorate_cli.processes.process import Started, is_alive, read_started
 from quorate_cli.terminal.problem import Problem
 
 
@@ -64,13 +64,20 @@ def _running_from(
     for name in names:
         if folder.process(name) is not None:  # moved while it runs
             continue
-        process = original.process(name)
+        process = _process_in(original, name)
         noted = read_started(folder.pid_file(name))
         if process is None and noted is not None and noted.folder == path and is_alive(noted):
             process = noted
         if process is not None:
             found.append(f"{name}: process {process.pid}")
     return found
+
+
+def _process_in(original: ClusterFolder, name: str) -> Started | None:
+    try:
+        return original.process(name)
+    except OSError:
+        return None  # a place that cannot be read; the ports are asked as well
 
 
 def _has_other_secret(original: ClusterFolder, folder: ClusterFolder, cluster: str) -> bool:

@@ -265,6 +265,7 @@ class DevCluster:
             entry = self.check_known(name)
             self._running(name)
             self.folder.made_secret(entry.cluster)
+            check_no_copy_runs(self.folder, entry)
             self._stop([name])
             self.start(name)
 

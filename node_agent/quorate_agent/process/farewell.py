@@ -21,6 +21,10 @@ FAREWELL_S = NEWS_S + 1.0
 """A client that sends a command in the second after that gets MOVED, and need not learn of the end
 from a closed connection."""
 
+ANSWERS_S = 5.0
+"""As long as commands wait for a primary.  Clients that ask again for a partition that nobody
+serves are not waited for without an end."""
+
 CLOSING_S = 4.0
 """Seconds for closing after that: writes are made durable, connections are ended."""
 
@@ -47,7 +51,7 @@ async def leave_in_time(
             await say_farewell(zones, runtimes)
             await asyncio.sleep(max(lingers_until - clock(), 0.0))
             await see_transactions_end(zones)  # including those that began meanwhile
-            await see_answers_come(runtimes, whole_s, has_master)
+            await see_answers_come(runtimes, ANSWERS_S, has_master)
 
 
 async def hand_over(

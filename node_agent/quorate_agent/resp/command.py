@@ -38,7 +38,7 @@ words that are no command."""
 
 _OF_TRANSACTIONS = (b"multi", b"exec", b"discard", b"watch", b"unwatch")
 _OF_MANY_KEYS = (b"scan", b"keys", b"randomkey", b"dbsize")
-ABOUT_KEYS = (b"randomkey", b"dbsize", b"cluster|countkeysinslot")
+ABOUT_KEYS = (b"randomkey", b"dbsize")
 """Commands about the keys of this agent that need the leases of all its partitions.
 
 KEYS and SCAN look at the leases themselves."""

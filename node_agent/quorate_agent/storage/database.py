@@ -194,9 +194,14 @@ class Database:
         self.opened_by: OpenedBy | None = None
         folder.mkdir(parents=True, exist_ok=True)
         self._check_format()
-        stop_at_gaps(self._path)
+        marks = stop_at_gaps(self._path)
         try:
             self._check_synced(synced)
+        except Exception as error:
+            for mark in marks:  # what was taken for a gap may be whole, behind a length that is not
+                mark.undo()
+            raise DatabaseRefused(self._refusal(error)) from error
+        try:
             self._db = Rdict(str(self._path), _options(tables))
         except Exception as error:
             raise DatabaseRefused(self._refusal(error)) from error

@@ -1,4 +1,4 @@
-"""Has the engine stop at gaps in a database's logs that it would go past without a word.
+"""Marks gaps in a database's logs, which the engine would otherwise go past without an error.
 
 A log consists of blocks, and a block of records: checksum (4 bytes), length (2, little-endian),
 kind (1), then as many bytes, never beyond the block's end.  The engine stops at a record that is
@@ -27,28 +27,52 @@ class _End(NamedTuple):
     """Where the records of a log end: at a header that the engine goes past, or at the end of the
     file.
 
-    `whole`: the last record there is complete."""
+    `is_whole`: the last record there is complete."""
 
     at: int
     is_header: bool
-    whole: bool
+    is_whole: bool
 
 
-def stop_at_gaps(folder: Path) -> None:
+class Mark(NamedTuple):
+    """A byte of a log that was changed, or appended if there was none `before`."""
+
+    log: Path
+    at: int
+    before: bytes
+
+    def undo(self) -> None:
+        """Have the log as it was."""
+        with self.log.open("r+b") as file:
+            if not self.before:
+                file.truncate(self.at)
+                return
+            file.seek(self.at)
+            file.write(self.before)
+
+
+def stop_at_gaps(folder: Path) -> list[Mark]:
     """Have the engine stop at each place where the logs in its folder may lack some records.
+    Return what was changed for that.
 
     Every log but the newest gets one byte more, the begin of a record.  It changes nothing that
     the engine would read, and need not be synced: the next start does it again.
     """
     logs = sorted(folder.glob("*.log"), key=lambda log: (len(log.name), log.name))
+    marks: list[Mark] = []
     for log in logs:
         end = _end_of_records(log)
         if end.is_header:
+            kind_at = end.at + KIND_AT
             with log.open("r+b") as file:
-                file.seek(end.at + KIND_AT)
+                file.seek(kind_at)
+                marks.append(Mark(log, kind_at, file.read(1)))
+                file.seek(kind_at)
                 file.write(NO_KIND)
-        elif end.whole and log is not logs[-1]:
+        elif end.is_whole and log is not logs[-1]:
+            marks.append(Mark(log, end.at, b""))
             os.truncate(log, end.at + 1)
+    return marks
 
 
 def _end_of_records(log: Path) -> _End:
@@ -63,12 +87,12 @@ def _end_of_records(log: Path) -> _End:
                 kind = block[at + KIND_AT]
                 length = block[at + 4] + (block[at + 5] << 8)
                 if kind in OF_LOGS_USED_AGAIN or not (kind or length):
-                    return _End(begins + at, is_header=True, whole=False)
+                    return _End(begins + at, is_header=True, is_whole=False)
                 at += HEADER_BYTES + length
             if len(block) < BLOCK_BYTES:
                 # Fewer bytes than a header has are left free at a block's end.
                 free = at > BLOCK_BYTES - HEADER_BYTES
                 ends = begins + (BLOCK_BYTES if free else at)
-                return _End(ends, is_header=False, whole=at == len(block))
+                return _End(ends, is_header=False, is_whole=at == len(block))
             begins += BLOCK_BYTES
-    return _End(begins, is_header=False, whole=True)
+    return _End(begins, is_header=False, is_whole=True)

@@ -320,7 +320,7 @@ def is_silent_again(failures: Iterable[Failure]) -> bool:
 
 
 def looked_at_again(conflicts: Sequence[Failure]) -> str:
-    """Return the sentence about an object that somebody else has changed since it was read."""
+    """Return the sentence about the first object that has changed since it was read."""
     return f"an object has changed meanwhile and is looked at again: {conflicts[0]}"
 
 

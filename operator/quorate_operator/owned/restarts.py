@@ -3,6 +3,7 @@ for.
 
 One at a time: the next one is replaced when all pods replaced before are ready and hold everything
 again, and every partition keeps its majority without it.  So a bad image stops after the first pod.
+Pods of agents that never registered are replaced before, also several: no row needs them.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

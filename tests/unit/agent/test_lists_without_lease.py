@@ -11,7 +11,7 @@ from quorate_lone_agent.agent import Agent, key_in
 
 KEYS = {key_in(partition) for partition in range(4)}
 COUNT = (b"CLUSTER", b"COUNTKEYSINSLOT", b"%d" % key_slot(key_in(2)))
-ASKED = [(b"DBSIZE",), (b"RANDOMKEY",), COUNT, (b"SCAN", b"0", b"COUNT", b"100")]
+ASKED = [(b"DBSIZE",), (b"RANDOMKEY",), (b"SCAN", b"0", b"COUNT", b"100")]
 
 
 class CutAgent(Agent):
@@ -81,10 +81,18 @@ def test_a_page_of_a_scan_ends_before_a_partition_without_lease(agent: CutAgent)
     assert cursor != b"0"
 
 
-@pytest.mark.parametrize("words", ASKED[:3], ids=lambda words: words[0].decode())
+@pytest.mark.parametrize("words", [*ASKED[:2], COUNT], ids=lambda words: words[0].decode())
 def test_in_a_transaction_it_does_not_wait(agent: CutAgent, words: tuple[bytes, ...]) -> None:
     agent.cut(2)
     (said,) = agent.execute(agent.writer(), words)
+    assert str(said).startswith("CLUSTERDOWN")
+
+
+def test_the_count_of_a_slot_depends_on_its_own_partition_alone(agent: CutAgent) -> None:
+    agent.cut(1)
+    assert agent.writer().ask(*COUNT) == [1]
+    agent.cut(2)
+    (said,) = agent.writer().ask(*COUNT)
     assert str(said).startswith("CLUSTERDOWN")
 
 

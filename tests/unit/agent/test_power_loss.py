@@ -173,8 +173,10 @@ def test_a_refused_log_can_be_mended(written: Written, disk: Path) -> None:
     whole = old.read_bytes()
     page = slice(written.ends[200], written.ends[200] + PAGE)
     _zero(old, page.start, page.stop)
+    damaged = {log: log.read_bytes() for log in _logs(disk)}
     with pytest.raises(DatabaseRefused):
         _last(disk, synced=written.sequences[-1])
+    assert {log: log.read_bytes() for log in _logs(disk)} == damaged
 
     with old.open("r+b") as file:
         file.seek(page.start)

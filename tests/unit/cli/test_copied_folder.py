@@ -143,6 +143,17 @@ async def test_an_agent_of_a_copy_is_known_by_its_proof_of_the_secret(
         await agent.close()
 
 
+def test_a_former_place_that_cannot_be_read_tells_nothing(
+    original: ClusterFolder, tmp_path: Path
+) -> None:
+    """As another user's folder, or a file that has its name now."""
+    (tmp_path / "file").write_bytes(b"")
+    former = str(tmp_path / "file" / ".quorate")
+    original.write(msgspec.structs.replace(ENTRY, path=former))
+
+    check(original)
+
+
 def test_up_notes_where_the_folder_is(
     original: ClusterFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -150,7 +150,7 @@ def test_an_online_agent_that_has_not_reported_yet_is_waited_for_beside_a_quorum
 
     [refused] = rebuild(world, {5: 40}, dry_run=True).refusals
 
-    assert "its row cannot be rebuilt yet: waiting for the reports of c; c are being" in refused
+    assert "its row cannot be rebuilt yet: waiting for the reports of c; they are" in refused
     [shown] = rebuild(world, {5: 40}, dry_run=True).partitions
     assert "by what a, b, c know" in shown.sentence
 

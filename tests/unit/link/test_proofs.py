@@ -340,7 +340,7 @@ def test_a_refusal_with_the_same_reason_is_logged_once_a_minute_with_the_name_of
     run, caplog, monkeypatch, refuses: str, said_s: int
 ) -> None:
     """The refused side dials again twice a second."""
-    monkeypatch.setattr(refusals, "SAID_S", said_s)
+    monkeypatch.setattr(refusals, "LOGGED_AGAIN_S", said_s)
     reasons = ["no room"]
 
     def accept(hello: Hello) -> Refused | None:

@@ -1,7 +1,5 @@
 """Agents that leave while their master does not know what they have: they are asked first."""
 
-import asyncio
-
 import msgspec
 import pytest
 
@@ -129,8 +127,12 @@ async def test_an_agent_that_drains_is_not_declared_again(
         rebuilt = NoEviction(EvictionBlock.ROWS_REBUILT, "rows of Zone cart are being rebuilt")
         told = Disruption((), (), 0, rebuilt)
         monkeypatch.setattr(managed.runner, "disruption", lambda *about: told)
-    async with asyncio.timeout(20):
-        while (view := managed.see()) is None or not view.untold:
-            await asyncio.sleep(0.01)
 
+    def untold() -> bool:
+        view = managed.see()
+        return view is not None and bool(view.untold)
+
+    await managed.until(untold, "agents are asked")
+    view = managed.see()
+    assert view is not None
     assert address("main", "shop", name) not in view.addresses

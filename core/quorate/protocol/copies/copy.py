@@ -47,9 +47,8 @@ LOG_READ_BYTES = 4 * 1024 * 1024
 TOGETHER_MIN = 8
 """Updates with at least this many rows are written in one pass.  Fewer are as fast one by one."""
 
-LOOK_BACK_MAX = 10_000
-LOOK_BACK_BYTES_MAX = 16 * 1024 * 1024
-"""`written_since` searches at most so many updates, of about so many bytes."""
+LOOK_BACK_MAX, LOOK_BACK_BYTES_MAX = 10_000, 16 * 1024 * 1024
+"""Limits on the updates that `written_since` searches, and on about their bytes."""
 
 
 class Copy(UpdateCounter):

@@ -468,7 +468,7 @@ class Rebalance:
 
 def _may_begin(part: PartitionState) -> bool:
     """Return whether the row, as it is, lets a migration begin."""
-    return part.serves and part.row.active is None and not part.row.sets
+    return part.serves and not part.stuck and part.row.active is None and not part.row.sets
 
 
 def _is_reduction(row: PartitionRow, dead: Sequence[str]) -> bool:

@@ -40,10 +40,10 @@ def judge_rebuild(
         return Verdict(refusal)
     # An agent that refuses the zone reports nothing of it: it counts as away.
     unheard = [node for node in recovery.ask(now) if zone.nodes.holder(node) is not None]
-    later = f"{', '.join(unheard)} are being asked: try again in a moment"
     if isinstance(row, Waiting) and row.last is None:
-        why = f"{row.why}; {later}" if unheard else row.why
-        return Verdict(f"its row cannot be rebuilt yet: {why}")
+        who = "they" if row.nodes else ", ".join(unheard)
+        asked_now = f"; {who} are being asked: try again in a moment" if unheard else ""
+        return Verdict(f"its row cannot be rebuilt yet: {row.why}{asked_now}")
     if isinstance(row, Waiting):
         assert row.last is not None
         missing = zone.empty_start.not_heard()

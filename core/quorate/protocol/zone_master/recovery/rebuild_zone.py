@@ -3,7 +3,7 @@
 This module keeps which rows these are, what agents have reported of them, and what the others wait
 for. recover_rows.py decides what makes one row safe. Source: docs/protocol.md, section 7.
 
-    served --row missing, or older than an agent's--> lost --a quorum has reported--> served
+    served --row missing, or older than an agent's--> lost --who is online has reported--> served
     served --stored row is invalid--> set aside --repaired--> served, --removed--> lost
                                                 --a person has it rebuilt--> served
 """
@@ -89,9 +89,9 @@ class ZoneRebuild:
         """Begin to rebuild the rows of `partitions`."""
         self._tell(
             Reason.OWNERSHIP_LOST,
-            f"{which(partitions)}: {why}: rebuilt from the agents' data, each row once a quorum of "
-            "the voters of its newest known version has reported; the zone's conditions name the "
-            "agents that are waited for",
+            f"{which(partitions)}: {why}: rebuilt from the agents' data, each row once all online "
+            "agents have reported, and a quorum of the voters of its newest known version; the "
+            "zone's conditions name the agents that are waited for",
             "Warning",
         )
         self._zone.change(recovering=True)
