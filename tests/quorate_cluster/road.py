@@ -3,6 +3,7 @@
 import json
 import re
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -23,6 +24,8 @@ from quorate_operator.kubernetes import EXIT_LOST
 Json = dict[str, Any]
 LEASE_S = 10
 """The default.  One of 4 s was lost when the API server was slow for three."""
+SETTLED_S = 2.0
+"""Longer than the API server takes for a request that it has received."""
 KEYS = 200
 ROLE = Path(__file__).parents[2] / "examples" / "operator-role.yaml"
 QUIET = {"Available": "True", "FullyReplicated": "True", "Rebalancing": "False"}
@@ -216,6 +219,20 @@ class Road:
             f"{each['kind']} {each['metadata']['name']}": each["metadata"]["resourceVersion"]
             for each in self.items(kinds)
         }
+
+    def settled_revisions(self) -> dict[str, str]:
+        """These revisions once they stay: a request that a process sent before it was stopped may
+        be carried out after that."""
+        seen = [(self.revisions(), time.monotonic())]
+
+        def stay() -> bool:
+            found = self.revisions()
+            if found != seen[0][0]:
+                seen[0] = (found, time.monotonic())
+            return time.monotonic() - seen[0][1] > SETTLED_S
+
+        wait_until(stay, "end of all changes", say=lambda: seen)
+        return seen[0][0]
 
     def asked(self, operator: str, what: str) -> tuple[int, str]:
         """What the operator answers to GET /`what`: status and text."""

@@ -84,7 +84,7 @@ def test_a_master_stopped_past_its_lease_writes_nothing_when_it_goes_on(road: Ro
         seconds_until_led(road, standby, CRASH_S_MAX)
         term = road.wait_led_by(standby)
         standby.pause()  # from here on only the one that was stopped could write or be obeyed
-        revisions = road.revisions()
+        revisions = road.settled_revisions()
         master.resume()
         wait_until(lambda: not master.is_alive(), "its end", 30, road.logs)
         assert road.revisions() == revisions
@@ -109,7 +109,7 @@ def test_a_master_stopped_before_it_sends_is_refused_by_the_agents_when_it_goes_
         newer = road.wait_led_by(standby)
         road.wait_zone(**QUIET)
         standby.pause()  # from here on only the one that was stopped could write or be obeyed
-        revisions, folders = road.revisions(), road.zone_folders()
+        revisions, folders = road.settled_revisions(), road.zone_folders()
         master.resume()
         wait_until(lambda: not master.is_alive(), "its end", 30, road.logs)
         assert f"late words: 3 of term {term}" in master.log_tail(100)

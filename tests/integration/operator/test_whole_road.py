@@ -316,7 +316,7 @@ def test_an_operator_frozen_past_its_lease_writes_nothing_on_waking_and_ends(roa
     road.wait_zone(Available="True", FullyReplicated="False")
     road.apply("Zone", "second", clusterRef={"name": "main"}, partitions=16)
     successor.pause()  # from here on nobody else writes
-    before = road.revisions()
+    before = road.settled_revisions()
 
     frozen.resume()
     wait_until(lambda: not frozen.is_alive(), "end of the operator that was frozen", 30)
