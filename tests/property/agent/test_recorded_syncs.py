@@ -36,7 +36,7 @@ STRETCH = 64
 """Bytes of which the disk has all or none, after a power loss."""
 
 lost = st.one_of(st.none(), st.tuples(st.integers(0, 300), st.integers(0, 255)))
-"""What a disk has of what was not synced: nothing, or all but so many bytes at the end, with zeros
+"""The unsynced part as a disk has it: nothing, or all but so many bytes at the end, with zeros
 in every stretch whose bit is set."""
 
 

@@ -201,7 +201,7 @@ class TestSecret:
 
     @pytest.fixture(autouse=True)
     def identity(self, folder: ClusterFolder) -> Path:
-        """What agent-1 has stored."""
+        """The rows that agent-1 has stored."""
         file = folder.data("agent-1") / "folder.json"
         file.parent.mkdir(parents=True)
         file.write_text('{"format": 1, "cluster": "main", "cluster_id": "0ddba11"}')

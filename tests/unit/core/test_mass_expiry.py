@@ -103,7 +103,7 @@ def test_where_more_keys_that_expire_are_written_more_expire_with_each_tick(
 def test_where_a_batch_finds_no_room_no_more_expire_with_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What was deleted is there again with its time, and nothing came to expire."""
+    """The deleted keys are there again with their time, and nothing came to expire."""
     agent = LoneAgent(1, monkeypatch)
     zone = agent.core.zones["zone-0"]
     due = agent.now.wall_ms + 10 * TICK_MS

@@ -44,7 +44,7 @@ def test_the_migration_is_given_up_and_the_term_goes_on(
 def test_the_primary_is_given_the_time_to_learn_that(
     moving: tuple[LoneMaster, PartitionRow],
 ) -> None:
-    """What it reported before it knew of the new row says nothing of its voters."""
+    """A report from before it knew of the new row says nothing of its voters."""
     world, row = moving
     given_up = say_stuck(world, row)
 

@@ -1,4 +1,4 @@
-"""What the operator says of a file that the system refuses."""
+"""The operator's words on a file that the system refuses."""
 
 import errno
 import os

@@ -25,7 +25,7 @@ WAITING_BYTES_MAX = 64 * 1024 * 1024
 """Bound for the bytes of the parts of one zone that wait.  One part may wait whatever its size."""
 
 WORD_BYTES = 50
-"""What a word of a command, or a key, takes beside its own bytes, about."""
+"""About the bytes that a word of a command, or a key, takes beside its own."""
 
 
 class _Waiting(NamedTuple):
