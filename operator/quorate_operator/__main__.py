@@ -7,7 +7,6 @@ if not __debug__:
 
 import argparse
 import asyncio
-import errno
 import ipaddress
 import json
 import logging
@@ -19,7 +18,7 @@ import uvloop
 from aiohttp import web
 
 from quorate.facts.addresses import NotAnAddress, read_address
-from quorate.facts.errors import QuorateError
+from quorate.facts.errors import NO_RIGHTS, NO_ROOM, QuorateError
 from quorate.protocol.settings import DEFAULTS
 from quorate_link.descriptors import raise_limit
 from quorate_link.garbage import keep_collecting
@@ -40,13 +39,7 @@ HEALTH_PORT = 8080
 
 _RIGHTS = "start it as the owner of the folder"
 _ROOM = "free some space, then start it again"
-_WAY_OUT = {
-    errno.EACCES: _RIGHTS,
-    errno.EPERM: _RIGHTS,
-    errno.EROFS: _RIGHTS,
-    errno.ENOSPC: _ROOM,
-    errno.EDQUOT: _ROOM,
-}
+_WAY_OUT = dict.fromkeys(NO_RIGHTS, _RIGHTS) | dict.fromkeys(NO_ROOM, _ROOM)
 _SECRETS_HELP = "folder of the clusters' secrets, CLUSTER.json each; default: secrets in --data"
 
 

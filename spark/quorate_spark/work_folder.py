@@ -1,12 +1,11 @@
 """The folder for temporary files of one command."""
 
 import contextlib
-import errno
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from quorate.facts.errors import QuorateError
+from quorate.facts.errors import NO_ROOM, QuorateError
 
 ROOM = "make room there (of a pod: on the disk of its node, which has its emptyDir)"
 
@@ -48,7 +47,7 @@ def work_folder_named(folder: object) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        way_out = f": {ROOM}" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+        way_out = f": {ROOM}" if error.errno in NO_ROOM else ""
         raise WorkFolderFailed(
             f"temporary files in {folder} cannot be kept: {error.strerror or error}{way_out}"
         ) from error

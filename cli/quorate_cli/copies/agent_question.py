@@ -56,12 +56,10 @@ def ask_agent(agent: Asked, question: Message, kind: type[Answer]) -> Answer:
     used.
     """
     where = agent.where
-    hello = Hello(FORMAT_VERSION, "tool", agent.cluster)
     try:
-        keys = read_secret(agent.secret_file).keys("tool")
+        handshake = _handshake(agent)
         with socket.create_connection((agent.host, agent.port), TIMEOUT_S) as connection:
             deadline = time.monotonic() + TIMEOUT_S
-            handshake = Handshake(keys, lambda: hello, dialed=True)
             rest = shake_hands(connection, handshake, deadline)
             if handshake.refused is not None:
                 raise Problem(f"{where} refused: {handshake.refused.reason}")
@@ -92,15 +90,20 @@ def ask_agent(agent: Asked, question: Message, kind: type[Answer]) -> Answer:
 
 def is_of_our_cluster(agent: Asked) -> bool:
     """Return whether a process that knows the cluster's secret listens at the agent's port."""
-    hello = Hello(FORMAT_VERSION, "tool", agent.cluster)
     try:
-        keys = read_secret(agent.secret_file).keys("tool")
-        handshake = Handshake(keys, lambda: hello, dialed=True)
+        handshake = _handshake(agent)
         with socket.create_connection((agent.host, agent.port), PROOF_S) as connection:
             shake_hands(connection, handshake, time.monotonic() + PROOF_S)
     except (SecretRefused, Unproven, OSError, WireError):
         return False
     return handshake.is_proven
+
+
+def _handshake(agent: Asked) -> Handshake:
+    """Return the handshake of a tool with the agent; raise SecretRefused without a secret."""
+    hello = Hello(FORMAT_VERSION, "tool", agent.cluster)
+    keys = read_secret(agent.secret_file).keys("tool")
+    return Handshake(keys, lambda: hello, dialed=True)
 
 
 def _next(connection: socket.socket, data: bytes, where: str, deadline_s: float) -> Message:

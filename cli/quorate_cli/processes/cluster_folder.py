@@ -246,8 +246,8 @@ class ClusterFolder:
 
         Raises Problem if it cannot be used, or is missing although agents keep data under it.
         """
-        file, kept = self.secret_file(cluster), self._kept_cluster_id()
-        if kept and not file.exists():
+        file = self.secret_file(cluster)
+        if not file.exists() and (kept := self._kept_cluster_id()):
             raise Problem(
                 f"{file} is missing, the secret of cluster {cluster}, whose clusterId is {kept}:"
                 " restore it; if it is lost, stop everything by `quorate dev down`, write the file"
@@ -255,10 +255,10 @@ class ClusterFolder:
                 " as the key, make it private by `chmod 600`, then `quorate dev up`"
             )
         try:
-            make_secret(self.secret_file(cluster))
+            make_secret(file)
         except SecretRefused as refused:
             raise Problem(str(refused)) from refused
-        return self.secret_file(cluster)
+        return file
 
     def _kept_cluster_id(self) -> str:
         """Return the clusterId under which agents keep data here; empty if none does."""

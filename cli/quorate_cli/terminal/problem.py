@@ -1,19 +1,11 @@
 """Errors as sentences for the user."""
 
-import errno
-
-from quorate.facts.errors import QuorateError
+from quorate.facts.errors import NO_RIGHTS, NO_ROOM, QuorateError
 
 _RIGHTS = "run this as the owner of the folder, or name another folder with --folder"
 _ROOM = "free some space, or name another folder with --folder"
 
-WAY_OUT = {
-    errno.EACCES: _RIGHTS,
-    errno.EPERM: _RIGHTS,
-    errno.EROFS: _RIGHTS,
-    errno.ENOSPC: _ROOM,
-    errno.EDQUOT: _ROOM,
-}
+WAY_OUT = dict.fromkeys(NO_RIGHTS, _RIGHTS) | dict.fromkeys(NO_ROOM, _ROOM)
 """Way out for a file that the system refuses, by errno: such an error is no defect of ours."""
 
 

@@ -4,6 +4,14 @@ Expected outcomes (stale, busy, late) are values, never exceptions. Exceptions a
 input, where it enters, and for impossible states, which stop the process before it writes anything.
 """
 
+import errno
+
+NO_RIGHTS = (errno.EACCES, errno.EPERM, errno.EROFS)
+"""The system's numbers for a file that this user may not read or write."""
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+"""The system's numbers for a disk or a quota that is full."""
+
 
 class QuorateError(Exception):
     """Base class of every exception that this project raises on purpose."""

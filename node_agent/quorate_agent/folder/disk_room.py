@@ -10,12 +10,12 @@ If the reserve is smaller than 64 MiB, the second bound is half of it.  A bound 
 free space exceeds it by a quarter, because the engine takes and frees space all the time.
 """
 
-import errno
 import os
 import tempfile
 from pathlib import Path
 from typing import Final
 
+from quorate.facts.errors import NO_ROOM
 from quorate_agent.machine.clock import Clock, MachineClock
 
 LOOK_S: Final = 1.0
@@ -26,7 +26,6 @@ RESERVE_USUAL: Final = 256 * MIB
 RESERVE_MAX: Final = 4096 * MIB
 FILES_MIN: Final = 16
 """A file system that can make fewer files has no room for a database to be opened."""
-_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 def reserve_of(disk_bytes: int) -> int:
@@ -110,5 +109,5 @@ def takes_file(folder: Path, size: int) -> bool:
             os.posix_fallocate(file.fileno(), 0, size)
             os.fsync(file.fileno())
     except OSError as error:  # any other error says nothing of the room
-        return error.errno not in _NO_ROOM
+        return error.errno not in NO_ROOM
     return True

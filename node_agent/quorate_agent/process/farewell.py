@@ -51,7 +51,7 @@ async def leave_in_time(
             await say_farewell(zones, runtimes)
             await asyncio.sleep(max(lingers_until - clock(), 0.0))
             await see_transactions_end(zones)  # including those that began meanwhile
-            await see_answers_come(runtimes, ANSWERS_S, has_master)
+            await see_answers_come(runtimes, has_master)
 
 
 async def hand_over(
@@ -90,7 +90,7 @@ async def see_transactions_end(zones: Mapping[str, Replicas]) -> None:
 
 
 async def see_answers_come(
-    runtimes: Mapping[str, ZoneRuntime], bound_s: float, has_master: Callable[[], bool]
+    runtimes: Mapping[str, ZoneRuntime], has_master: Callable[[], bool]
 ) -> None:
     """Wait for the primaries that have taken over, while commands came here that they answer.
 
@@ -99,7 +99,7 @@ async def see_answers_come(
     def are_awaited() -> bool:
         return any(runtime.endpoint.waits_for_others for runtime in runtimes.values())
 
-    await lasts(lambda: has_master() and are_awaited(), bound_s, LEAVE_POLL_S)
+    await lasts(lambda: has_master() and are_awaited(), ANSWERS_S, LEAVE_POLL_S)
 
 
 def _hands_over(zones: Mapping[str, Replicas]) -> bool:

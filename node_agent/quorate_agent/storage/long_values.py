@@ -15,12 +15,13 @@ before the turn's batch.
 
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Executor, Future
-from errno import EDQUOT, EFBIG, ENOSPC
+from errno import EFBIG
 from struct import Struct
 from typing import Final
 
 from rocksdict import WriteBatch
 
+from quorate.facts.errors import NO_ROOM
 from quorate.protocol.storage import StorageFull
 from quorate_agent.folder.identity import START_ANEW
 from quorate_agent.storage import DatabaseRefused, StorageBroken
@@ -37,7 +38,7 @@ REFERENCE: Final = Struct(">QQQQ")
 REFERENCE_TO_PIECES: Final = Struct(">QQ")
 """Number and length of a value."""
 
-_NO_ROOM: Final = (ENOSPC, EDQUOT, EFBIG)
+_NO_ROOM: Final = (*NO_ROOM, EFBIG)
 
 _PIECE: Final = Struct(">cQI")
 _OWNER: Final = Struct(">cQ")

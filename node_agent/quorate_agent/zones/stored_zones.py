@@ -86,8 +86,7 @@ def open_zone(folder: DataFolder, uid: str, tables: int = TABLES_OPEN) -> RocksS
     LessThanSynced: it is not what it was.  DatabaseRefused, StorageBroken: it cannot be read, or
     made."""
     with _system_errors_named(folder.path):
-        path, recorded = folder.zone_path(uid), folder.synced(uid)
-        synced = recorded.sequence if recorded is not None else 0
+        path, synced = folder.zone_path(uid), _sequence(folder.synced(uid))
         storage = RocksStorage(path, disk=folder.disk, tables=tables, synced=synced)
     try:
         storage.check_readable()
@@ -126,14 +125,18 @@ def last_start(folder: Path) -> int:
     identity = read_identity(folder)
     synced = synced_zones(identity) if identity is not None else {}
     for path in kept_zones(folder):
-        recorded = synced.get(path.name)
         try:
-            starts.append(_opened_last(path, recorded.sequence if recorded is not None else 0))
+            starts.append(_opened_last(path, _sequence(synced.get(path.name))))
         except (DatabaseRefused, StorageBroken) as error:
             why = str(error).replace(START_ANEW, _OTHER_DATA)
             text = f"{folder} is not put back, zone {path.name} cannot be read: {why}"
             raise FolderRefused(text) from error
     return max(starts)
+
+
+def _sequence(recorded: Synced | None) -> int:
+    """Return the number up to which a zone's database is recorded as synced; 0: none is."""
+    return recorded.sequence if recorded is not None else 0
 
 
 def _opened_last(path: Path, synced: int) -> int:

@@ -20,6 +20,12 @@ def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upkeep, "EXPIRIES_LOOKED_AT", LOOKS)
 
 
+def _due_soon(monkeypatch: pytest.MonkeyPatch) -> tuple[LoneAgent, Replicas, int]:
+    """Return an agent, its zone, and the time (wall ms) in ten ticks."""
+    agent = LoneAgent(1, monkeypatch)
+    return agent, agent.core.zones["zone-0"], agent.now.wall_ms + 10 * TICK_MS
+
+
 def _write(zone: Replicas, role: Primary, expires_at: int, *names: str) -> None:
     for name in names:
         role.write(((name.encode(), b"value", expires_at),))
@@ -35,9 +41,7 @@ def _left(role: Primary) -> int:
 def test_few_keys_expire_with_each_tick_over_all_partitions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    agent = LoneAgent(1, monkeypatch)
-    zone = agent.core.zones["zone-0"]
-    due = agent.now.wall_ms + 10 * TICK_MS
+    agent, zone, due = _due_soon(monkeypatch)
     for role in zone.roles.values():
         _write(zone, role, due, *map(str, range(EACH)))
     agent.pass_time(9 * TICK_MS)
@@ -53,9 +57,7 @@ def test_few_keys_expire_with_each_tick_over_all_partitions(
 def test_times_of_keys_that_were_written_again_count_over_all_partitions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    agent = LoneAgent(1, monkeypatch)
-    zone = agent.core.zones["zone-0"]
-    due = agent.now.wall_ms + 10 * TICK_MS
+    agent, zone, due = _due_soon(monkeypatch)
     for role in zone.roles.values():
         for number in range(2 * LOOKS):
             _write(zone, role, due + number - 2 * LOOKS, "k")
@@ -71,9 +73,7 @@ def test_times_of_keys_that_were_written_again_count_over_all_partitions(
 def test_a_partition_where_much_expires_does_not_stop_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    agent = LoneAgent(1, monkeypatch)
-    zone = agent.core.zones["zone-0"]
-    due = agent.now.wall_ms + 10 * TICK_MS
+    agent, zone, due = _due_soon(monkeypatch)
     for partition, role in zone.roles.items():
         _write(zone, role, due, *map(str, range(20 * STEP if partition == 0 else 1)))
     first, *others = [zone.roles[partition] for partition in range(PARTITIONS)]
@@ -104,9 +104,7 @@ def test_where_a_batch_finds_no_room_no_more_expire_with_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The deleted keys are there again with their time, and nothing came to expire."""
-    agent = LoneAgent(1, monkeypatch)
-    zone = agent.core.zones["zone-0"]
-    due = agent.now.wall_ms + 10 * TICK_MS
+    agent, zone, due = _due_soon(monkeypatch)
     for role in zone.roles.values():
         _write(zone, role, due, *map(str, range(20 * STEP)))
     agent.pass_time(9 * TICK_MS)
