@@ -446,8 +446,7 @@ class Copy(UpdateCounter):
     def touched_keys(self, first: int, last: int) -> dict[bytes | None, int] | None:
         """Return the keys touched by own updates first..last, each with its last counter there.
 
-        A FLUSHALL adds None: the log does not list its keys.  The whole is None if the log cannot
-        tell.
+        A FLUSHALL adds None: it lists no keys.  The whole is None if the log cannot tell.
         """
         if self.log_from >= first:
             return None
@@ -475,7 +474,9 @@ class Copy(UpdateCounter):
                 return True
             if row is None and at < max(self.settled, self.bare):  # above, a tombstone would tell
                 unsure[key] = at
-        first = min(unsure.values(), default=self.hwm) + 1
+        if not unsure:
+            return False
+        first = min(unsure.values()) + 1
         many = self.hwm - first >= LOOK_BACK_MAX
         if many or self.storage.log_bytes(self.partition, first) > LOOK_BACK_BYTES_MAX:
             return True

@@ -36,15 +36,15 @@ class TouchedKeys:
         if (first, last) == (self.first, self.last):
             return self.found
         if self.found is None or not self.first <= first <= self.last < last:
-            self.first, self.found = first, _touched_keys(copy, first, last)
+            self.first, self.found = first, _listed_keys(copy, first, last)
         else:
-            more = _touched_keys(copy, self.last + 1, last)
+            more = _listed_keys(copy, self.last + 1, last)
             self.found = None if more is None else self.found | more
         self.last = last
         return self.found
 
 
-def _touched_keys(copy: Copy, first: int, last: int) -> set[bytes] | None:
+def _listed_keys(copy: Copy, first: int, last: int) -> set[bytes] | None:
     touched = copy.touched_keys(first, last)
     if touched is None or None in touched:
         return None
